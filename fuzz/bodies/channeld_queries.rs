@@ -4,7 +4,7 @@
 use prost::Message as _;
 use throng_channeld::proto::spatial_interest_query::{BoxAoi, ConeAoi, SphereAoi, SpotsAoi};
 use throng_channeld::proto::{SpatialInfo, SpatialInterestQuery};
-use throng_gateway::spatial::{Axis, Damping, Grid, InterestLimits, InterestScratch};
+use throng_gateway_engine::spatial::{Axis, Damping, Grid, InterestLimits, InterestScratch};
 
 use super::choices::Choices;
 

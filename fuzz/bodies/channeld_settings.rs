@@ -4,9 +4,11 @@
 use std::io;
 use std::sync::Arc;
 
-use throng_gateway::fsm::{Fsm, Machine};
-use throng_gateway::settings::{ChannelTypes, Limits, load_with};
-use throng_gateway::spatial::SpatialConfig;
+use throng_gateway::settings::load_with;
+use throng_gateway_engine::channel_types::ChannelTypes;
+use throng_gateway_engine::fsm::{Fsm, Machine};
+use throng_gateway_engine::limits::Limits;
+use throng_gateway_engine::spatial::SpatialConfig;
 
 /// The first byte says what the rest is.
 pub(crate) fn run(input: &[u8]) {
@@ -69,7 +71,7 @@ pub(crate) fn run_command_line(text: &str) {
     let (words, file) = text.split_once("\n\n").unwrap_or((text, "{}"));
     let files = |_: &str| Ok::<_, io::Error>(file.as_bytes().to_vec());
     if let Ok(settings) = load_with(words.lines(), &files) {
-        assert!((1..=32).contains(&settings.connection_id_bits));
-        assert!(settings.limits.min_interval_ms <= settings.limits.max_interval_ms);
+        assert!((1..=32).contains(&settings.engine.connection_id_bits));
+        assert!(settings.engine.limits.min_interval_ms <= settings.engine.limits.max_interval_ms);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use throng_gateway::state::{Chunks, DataState, FieldMask, MergeOptions, Schema, Schemas, StateLimits};
+use throng_protostate::{Chunks, DataState, FieldMask, MergeOptions, Schema, Schemas, StateLimits};
 use throng_wire::Tick;
 
 use super::choices::Choices;

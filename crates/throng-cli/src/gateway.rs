@@ -45,11 +45,12 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     gateway_memory::watch(&gateway.counters().memory);
     info!("peers may use {} MiB of memory", gateway.counters().memory.limit_bytes() >> 20);
     let files = files::raise();
-    if let Some(files) = files.filter(|&files| files < u64::from(settings.limits.max_connections) + OTHER_FILES) {
+    if let Some(files) = files.filter(|&files| files < u64::from(settings.engine.limits.max_connections) + OTHER_FILES)
+    {
         warn!(
             "the process may have {files} open files, which is too few for max_connections = {}: raise the limit \
              (ulimit -n, LimitNOFILE), or lower max_connections",
-            settings.limits.max_connections
+            settings.engine.limits.max_connections
         );
     }
     for (door, address) in doors(&settings).zip(gateway.addresses()) {

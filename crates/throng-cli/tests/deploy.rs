@@ -216,11 +216,11 @@ fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
         // Ports that listen on all interfaces of a container are published on loopback only.
         let notes = settings.notes.iter().map(ToString::to_string).filter(|note| !note.contains("accepts every login"));
         assert_eq!(notes.collect::<Vec<_>>(), [""; 0], "{file}");
-        assert_eq!(settings.limits.max_connections, 4_000, "{file} does not name the file of limits");
+        assert_eq!(settings.engine.limits.max_connections, 4_000, "{file} does not name the file of limits");
         let grace_s: u32 = if file == "compose.yaml" { 20 } else { 30 };
         let is_said = |line: &str| line.contains("race") && line.contains(&grace_s.to_string());
         assert!(read(file).lines().any(is_said), "{file} has another grace period");
-        let end_ms = settings.limits.lame_duck_ms + settings.limits.drain_ms;
+        let end_ms = settings.engine.limits.lame_duck_ms + settings.engine.limits.drain_ms;
         assert!(end_ms < grace_s * 1_000, "{file} does not leave the time to drain");
     }
 }
@@ -237,7 +237,7 @@ fn what_the_pods_settings_promise_fits_into_its_memory() {
     let gibibytes = deployment.lines().find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Gi"));
     let memory_bytes = gibibytes.expect("a limit").parse::<u64>().expect("a number") << 30;
     let open = |path: &str| fs::read(deploy("k8s/settings").join(path.rsplit('/').next().unwrap_or_default()));
-    let limits = settings::load_with(flags(&deployment), &open).expect("sound").limits;
+    let limits = settings::load_with(flags(&deployment), &open).expect("sound").engine.limits;
     assert_eq!(limits.max_memory_bytes, 0, "it follows the pod's limit");
     let connections = u64::from(limits.max_connections) * (CONNECTION_BYTES + u64::from(limits.queue_soft_bytes));
     let inbound = u64::from(limits.max_inbound_events) * EVENT_BYTES;

@@ -16,9 +16,9 @@ use throng_channeld::proto::{
 };
 use throng_channeld::replay::ReplayWriter;
 use throng_channeld::{Header, message_type, put_message};
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::Gateway;
 use throng_gateway::settings;
+use throng_gateway_engine::port::Side;
 
 fn gateway(more: &[&str]) -> Gateway {
     let words =

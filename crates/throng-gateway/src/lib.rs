@@ -6,11 +6,10 @@
 //!                                   serve: sockets, threads, clocks, limits of the doors
 //!                                          |  messages         ^ entries
 //!                                          v                   |
-//!   settings, fsm ----------------> engine: channels, subscriptions, fan-out, entities, recovery
-//!   (channeld's files and flags)           |            |
-//!                                          v            v
-//!                                 state: protobuf     spatial, group: cells, interest, handover
-//!                                 as a log of changes
+//!   settings ---------------------> throng-gateway-engine: channels, subscriptions, fan-out, entities, recovery
+//!   (channeld's files and flags)           |
+//!                                          v
+//!                                 throng-protostate: the state of each channel, as a log of changes
 //! ```
 //!
 //! The engine knows no socket, no clock and no thread of its own: everything it does can be played in virtual time.
@@ -33,20 +32,14 @@
 
 pub mod auth;
 mod calendar;
-pub mod engine;
 pub mod files;
-pub mod fsm;
-pub mod group;
-mod histogram;
 pub mod log;
 mod metrics;
+mod place;
 pub mod process;
 mod recent;
 pub mod serve;
 pub mod settings;
-pub mod spatial;
 mod start;
-pub mod state;
 
-pub use histogram::Histogram;
 pub use start::StartError;

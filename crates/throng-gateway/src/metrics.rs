@@ -42,13 +42,13 @@ use std::sync::atomic::Ordering;
 use prometheus::{Encoder, Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use throng_channeld::proto::ChannelType;
 
-use crate::Histogram;
-use crate::engine::TypeMeters;
-use crate::engine::port::Side;
-use crate::histogram::write_head;
 use crate::log;
 use crate::process;
 use crate::serve::{Memory, Part, Reason, Report, ShellCounters};
+use throng_gateway_engine::TypeMeters;
+use throng_gateway_engine::histogram::Histogram;
+use throng_gateway_engine::histogram::write_head;
+use throng_gateway_engine::port::Side;
 
 const SIDES: [Side; 2] = [Side::Server, Side::Client];
 

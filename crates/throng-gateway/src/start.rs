@@ -8,11 +8,11 @@ use thiserror::Error;
 use throng_wire::Time;
 
 use crate::auth::{self, DeskLimits, ProviderError};
-use crate::engine::{Engine, Stopwatch};
 use crate::metrics;
-use crate::serve::{Gateway, Parts, ServeError, ServeOptions};
+use crate::serve::{Gateway, Parts, ServeError, ServeOptions, helpers};
 use crate::settings::Settings;
-use crate::state::{SchemaError, Schemas};
+use throng_gateway_engine::{Engine, Stopwatch};
+use throng_protostate::{SchemaError, Schemas};
 
 /// Why a gateway does not start. The operator is at fault, or the machine.
 #[derive(Debug, Error)]
@@ -25,6 +25,14 @@ pub enum StartError {
         file: String,
         /// The system's error.
         error: std::io::Error,
+    },
+    /// A `.proto` file does not compile.
+    #[error("-descriptors: {file}: {error}")]
+    Proto {
+        /// Its name.
+        file: String,
+        /// The error.
+        error: protox::Error,
     },
     /// A file of message types is none.
     #[error("-descriptors: {file}: {error}")]
@@ -47,6 +55,7 @@ impl StartError {
     pub fn tag(&self) -> &'static str {
         match self {
             StartError::Read { .. } => "descriptors_read",
+            StartError::Proto { .. } => "proto",
             StartError::Schema { error, .. } => error.tag(),
             StartError::Provider(error) => error.tag(),
             StartError::Serve(error) => error.tag(),
@@ -64,7 +73,9 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
-        let mut engine = Engine::new(Arc::new(settings), Arc::new(schemas), seed, (Time(0), unix_ns));
+        let helpers = helpers(settings.threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?;
+        let mut engine = Engine::new(Arc::new(settings.engine), Arc::new(schemas), seed, (Time(0), unix_ns));
+        engine.set_helpers(helpers);
         let begin = Instant::now();
         engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
         Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)
@@ -90,13 +101,18 @@ fn schemas(settings: &Settings) -> Result<Schemas, StartError> {
     for file in &settings.descriptor_files {
         let path = Path::new(file);
         let more = match path.extension().is_some_and(|extension| extension == "proto") {
-            true => Schemas::from_proto_files([path], [path.parent().unwrap_or(Path::new("."))]),
-            false => {
-                let bytes = std::fs::read(path).map_err(|error| StartError::Read { file: file.clone(), error })?;
-                Schemas::from_descriptor_set(&bytes)
-            }
+            true => compiled(path).map_err(|error| StartError::Proto { file: file.clone(), error })?,
+            false => std::fs::read(path).map_err(|error| StartError::Read { file: file.clone(), error })?,
         };
-        schemas.add(more.map_err(|error| failed(file, error))?);
+        schemas.add(Schemas::from_descriptor_set(&more).map_err(|error| failed(file, error))?);
     }
     Ok(schemas)
+}
+
+/// The descriptor set of a `.proto` file and of those that it imports from its own folder.
+fn compiled(file: &Path) -> Result<Vec<u8>, protox::Error> {
+    let mut compiler = protox::Compiler::new([file.parent().unwrap_or(Path::new("."))])?;
+    compiler.include_imports(true);
+    compiler.open_file(file)?;
+    Ok(compiler.encode_file_descriptor_set())
 }

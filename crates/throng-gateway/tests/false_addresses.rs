@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use throng_channeld::Header;
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorLimits, Reason, Transport};
+use throng_gateway_engine::port::Side;
 
 use crate::serving::kcp::KcpClient;
 use crate::serving::{ECHO, FLOOD, FLOOD_BYTES, Serving, eventually, payload_of, serve};

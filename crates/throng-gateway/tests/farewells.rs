@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use throng_gateway::auth::AcceptAll;
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{Transport, WebSocketOptions};
+use throng_gateway_engine::port::Side;
 
 use crate::serving::{auth_frame, bare, eventually};
 

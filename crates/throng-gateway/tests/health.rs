@@ -11,8 +11,8 @@ use throng_channeld::client::ClientOptions;
 use throng_channeld::proto::AuthMessage;
 use throng_channeld::{Header, message_type};
 use throng_gateway::auth::{Check, Credentials, Provider, Unavailable};
-use throng_gateway::engine::port::AuthVerdict;
 use throng_gateway::serve::{Reason, Transport};
+use throng_gateway_engine::port::AuthVerdict;
 
 use crate::serving::{Serving, echo, eventually, serve, serve_with, soon};
 

@@ -10,8 +10,8 @@ use throng_channeld::proto::auth_result_message::AuthResult;
 use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage};
 use throng_channeld::{Header, message_type, put_message};
 use throng_gateway::auth::{AcceptAll, Check, Credentials, FixedPassword, Provider, Unavailable};
-use throng_gateway::engine::port::{AuthVerdict, Side};
 use throng_gateway::serve::{DoorLimits, Reason, ServeOptions, Transport};
+use throng_gateway_engine::port::{AuthVerdict, Side};
 
 use crate::serving::{ECHO, FLOOD, bare, echo, eventually, frame, serve, serve_with, soon, wait_for_end};
 

@@ -11,8 +11,8 @@ use throng_channeld::link::{LinkClient, LinkClientError};
 use throng_channeld::proto::{ChannelType, CreateChannelMessage};
 use throng_channeld::{Header, message_type};
 use throng_gateway::auth::AcceptAll;
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorLimits, LinkOptions, Reason, Transport};
+use throng_gateway_engine::port::Side;
 use throng_link::netcode::{
     ClientHandshake, ClientState, ConnectError, ConnectToken, ConnectTokenOptions, Denial, DropReason, Key,
 };

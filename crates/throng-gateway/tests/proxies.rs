@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use throng_channeld::client::{Client, ClientOptions};
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorLimits, Reason, ServeOptions, Transport, WebSocketOptions};
+use throng_gateway_engine::port::Side;
 
 use crate::serving::{ECHO, Serving, auth_frame, echo, eventually, payload_of, serve, soon, wait_for_end};
 use crate::transports::Certificate;

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::ServerForwardMessage;
 use throng_channeld::{Broadcast, Header, message_type};
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{Gateway, Reason};
 use throng_gateway::settings::{self, Settings};
+use throng_gateway_engine::port::Side;
 
 /// A gateway and the folder with its files.
 struct Site {

@@ -101,9 +101,9 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
 /// One of the shipped files with some bytes replaced by a piece.
 fn bent_file() -> impl Strategy<Value = Vec<u8>> {
     const FILES: [&str; 4] = [
-        include_str!("../config/channel_settings_tps.json"),
-        include_str!("../config/spatial_static_3d.json"),
-        include_str!("../config/client_authoratative_fsm.json"),
+        include_str!("../../throng-gateway-engine/config/channel_settings_tps.json"),
+        include_str!("../../throng-gateway-engine/config/spatial_static_3d.json"),
+        include_str!("../../throng-gateway-engine/config/client_authoratative_fsm.json"),
         r#"{"max_radius": 5, "min_interval_ms": 1}"#,
     ];
     (prop::sample::select(&FILES[..]), any::<prop::sample::Index>(), 0..6usize, prop::sample::select(&PIECES[..]))

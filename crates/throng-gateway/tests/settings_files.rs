@@ -2,16 +2,19 @@
 
 use std::io;
 
-use throng_gateway::settings::{AccessLevel, ChannelTypes, Limits, Note, Settings, SettingsError, load_with};
-use throng_gateway::spatial::{Position, SpatialConfig};
+use throng_gateway::settings::{Settings, load_with};
+use throng_gateway_engine::channel_types::{AccessLevel, ChannelTypes};
+use throng_gateway_engine::config_file::{FileError, Note};
+use throng_gateway_engine::limits::Limits;
+use throng_gateway_engine::spatial::{Position, SpatialConfig};
 
-fn channels(text: &str) -> (Result<ChannelTypes, SettingsError>, Vec<String>) {
+fn channels(text: &str) -> (Result<ChannelTypes, FileError>, Vec<String>) {
     let mut notes = Vec::new();
     let types = ChannelTypes::parse("chs.json", text.as_bytes(), &Limits::default(), &mut notes);
     (types, notes.iter().map(Note::to_string).collect())
 }
 
-fn spatial(text: &str) -> (Result<SpatialConfig, SettingsError>, Vec<String>) {
+fn spatial(text: &str) -> (Result<SpatialConfig, FileError>, Vec<String>) {
     let mut notes = Vec::new();
     let config = SpatialConfig::parse("scc.json", text.as_bytes(), 0x1_0000..0x8_0000, &mut notes);
     (config, notes.iter().map(Note::to_string).collect())
@@ -117,7 +120,7 @@ fn the_presets_are_channeld_s() {
 
 #[test]
 fn the_published_benchmark_s_world_is_read() {
-    let (config, notes) = spatial(include_str!("../config/spatial_static_benchmark.json"));
+    let (config, notes) = spatial(include_str!("../../throng-gateway-engine/config/spatial_static_benchmark.json"));
     let grid = config.unwrap().grid;
     assert!(notes.is_empty(), "{notes:?}");
     assert_eq!((grid.cells(), grid.servers(), grid.has_layers()), (225, 9, false));
@@ -141,7 +144,7 @@ fn the_names_in_channeld_s_own_files_and_any_other_mean_a_flat_grid() {
 
 #[test]
 fn a_world_with_layers_is_read() {
-    let (config, notes) = spatial(include_str!("../config/spatial_static_3d.json"));
+    let (config, notes) = spatial(include_str!("../../throng-gateway-engine/config/spatial_static_3d.json"));
     let grid = config.unwrap().grid;
     assert!(notes.is_empty(), "{notes:?}");
     assert!(grid.has_layers());
@@ -191,7 +194,7 @@ fn cells_that_do_not_divide_so_badly_that_servers_idle_are_noted() {
 
 #[test]
 fn files_are_read_again_and_a_bad_one_leaves_what_was() {
-    let world = include_str!("../config/spatial_static_benchmark.json");
+    let world = include_str!("../../throng-gateway-engine/config/spatial_static_benchmark.json");
     let words = ["-chs=chs.json", "-scc", "world.json", "-limits=limits.json", "-limit", "max_radius=7", "-dev"];
     let first = [
         ("chs.json", r#"{"1": {"DefaultFanOutIntervalMs": 30}}"#),
@@ -199,8 +202,12 @@ fn files_are_read_again_and_a_bad_one_leaves_what_was() {
         ("limits.json", r#"{"max_radius": 500, "max_channels": 9}"#),
     ];
     let settings: Settings = load_with(words, &files(&first)).unwrap();
-    assert_eq!(settings.channel_types.of(1).default_fan_out_interval_ms, 30);
-    assert_eq!((settings.limits.max_radius, settings.limits.max_channels), (7, 9), "the flag outdoes the file");
+    assert_eq!(settings.engine.channel_types.of(1).default_fan_out_interval_ms, 30);
+    assert_eq!(
+        (settings.engine.limits.max_radius, settings.engine.limits.max_channels),
+        (7, 9),
+        "the flag outdoes the file"
+    );
 
     let other_world = world.replace("2000", "1000");
     let second = [
@@ -209,9 +216,9 @@ fn files_are_read_again_and_a_bad_one_leaves_what_was() {
         ("limits.json", r#"{"min_interval_ms": 15}"#),
     ];
     let again = settings.reload_with(&files(&second)).unwrap();
-    assert_eq!(again.channel_types.of(1).default_fan_out_interval_ms, 15, "moved to the new limit");
-    assert_eq!((again.limits.max_radius, again.limits.max_channels), (7, Limits::default().max_channels));
-    assert_eq!(again.spatial, settings.spatial);
+    assert_eq!(again.engine.channel_types.of(1).default_fan_out_interval_ms, 15, "moved to the new limit");
+    assert_eq!((again.engine.limits.max_radius, again.engine.limits.max_channels), (7, Limits::default().max_channels));
+    assert_eq!(again.engine.spatial, settings.engine.spatial);
     assert!(again.notes.iter().any(|note| note.to_string().contains("world.json has changed")));
 
     let broken = [("chs.json", "{"), ("world.json", world), ("limits.json", "{}")];

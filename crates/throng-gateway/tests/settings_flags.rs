@@ -3,9 +3,8 @@
 use std::io;
 
 use throng_channeld::proto::ChannelType;
-use throng_gateway::settings::{
-    AuthProvider, LogLevel, MovementTypes, Network, Settings, SettingsError, load_with, usage,
-};
+use throng_gateway::settings::{AuthProvider, LogLevel, Network, Settings, SettingsError, load_with, usage};
+use throng_gateway_engine::settings::MovementTypes;
 
 fn load(line: &str) -> Result<Settings, SettingsError> {
     load_with(line.split_whitespace(), &|_| Err(io::Error::new(io::ErrorKind::NotFound, "no such file")))
@@ -20,12 +19,12 @@ fn an_empty_line_means_what_channeld_means_by_it() {
     let settings = load("").unwrap();
     assert_eq!((settings.server.network, settings.server.address.as_str()), (Network::Tcp, ":11288"));
     assert_eq!((settings.client.network, settings.client.address.as_str()), (Network::Tcp, ":12108"));
-    assert!(!settings.development && settings.server_bypass_auth);
+    assert!(!settings.engine.development && settings.engine.server_bypass_auth);
     assert!(!settings.client_waits_for_master, "channeld says yes here, and its command does not heed it");
-    assert!(!settings.server_recovery && !settings.record_clients && !settings.advises_snappy);
-    assert_eq!((settings.spatial_channel_start, settings.entity_channel_start), (0x1_0000, 0x8_0000));
-    assert_eq!((settings.connection_id_bits, settings.log_level), (31, LogLevel::Info));
-    let limits = settings.limits;
+    assert!(!settings.engine.server_recovery && !settings.record_clients && !settings.engine.advises_snappy);
+    assert_eq!((settings.engine.spatial_channel_start, settings.engine.entity_channel_start), (0x1_0000, 0x8_0000));
+    assert_eq!((settings.engine.connection_id_bits, settings.log_level), (31, LogLevel::Info));
+    let limits = settings.engine.limits;
     assert_eq!((limits.max_unauthenticated_ms, limits.max_failed_auth, limits.max_fsm_violations), (5_000, 5, 10));
     assert_eq!(settings.http_address, "127.0.0.1:8080");
 }
@@ -39,16 +38,21 @@ fn all_of_channeld_s_flags_are_taken() {
          -cat 1000 -mfaa 2 -mfd 3 -chs config/channel_settings_ue.json",
     )
     .unwrap();
-    assert!(settings.development && settings.server_recovery && settings.record_clients && settings.advises_snappy);
-    assert!(!settings.server_bypass_auth && !settings.client_waits_for_master);
+    assert!(
+        settings.engine.development
+            && settings.engine.server_recovery
+            && settings.record_clients
+            && settings.engine.advises_snappy
+    );
+    assert!(!settings.engine.server_bypass_auth && !settings.client_waits_for_master);
     assert_eq!((settings.server.network, settings.client.network), (Network::WebSocket, Network::Kcp));
     assert_eq!((settings.server.host_and_port(), settings.server.path()), ("0.0.0.0:1", Some("/path")));
     assert_eq!((settings.client.host_and_port(), settings.client.path()), (":2", None));
-    assert_eq!((settings.spatial_channel_start, settings.entity_channel_start), (0x2_0000, 0x9_0000));
-    assert_eq!((settings.server_recovery_ms, settings.connection_id_bits), (Some(9_000), 13));
-    let limits = settings.limits;
+    assert_eq!((settings.engine.spatial_channel_start, settings.engine.entity_channel_start), (0x2_0000, 0x9_0000));
+    assert_eq!((settings.engine.server_recovery_ms, settings.engine.connection_id_bits), (Some(9_000), 13));
+    let limits = settings.engine.limits;
     assert_eq!((limits.max_unauthenticated_ms, limits.max_failed_auth, limits.max_fsm_violations), (1_000, 2, 3));
-    assert_eq!(settings.channel_types.of(5).tick_interval_ms, 33);
+    assert_eq!(settings.engine.channel_types.of(5).tick_interval_ms, 33);
     assert_eq!(settings.auth, AuthProvider::Everybody, "-dev without a provider");
     for flag in ["-srb", "-swb", "-crb", "-cwb", "config/server_authoratative_fsm.json"] {
         assert!(settings.notes.iter().any(|note| note.to_string().starts_with(flag)), "{flag} has no note");
@@ -78,12 +82,12 @@ fn one_dash_or_two_an_equals_sign_or_a_word() {
         "-mcb=1_3",
         "-mcb 7 -mcb 13",
     ] {
-        assert_eq!(load(line).unwrap().connection_id_bits, 13, "{line}");
+        assert_eq!(load(line).unwrap().engine.connection_id_bits, 13, "{line}");
     }
     for (line, is_on) in
         [("-dev", true), ("--dev=T", true), ("-dev=1", true), ("-dev=False", false), ("-dev -dev=0", false)]
     {
-        assert_eq!(load(line).unwrap().development, is_on, "{line}");
+        assert_eq!(load(line).unwrap().engine.development, is_on, "{line}");
     }
     assert_eq!(load("-loglevel=-3").unwrap().log_level, LogLevel::VeryVerbose);
 }
@@ -139,7 +143,7 @@ fn our_own_flags_add_listeners_rights_and_descriptors() {
     assert_eq!(clients, ["tcp", "wss"]);
     let servers: Vec<_> = settings.server_listeners().map(|listener| listener.host_and_port()).collect();
     assert_eq!(servers, [":11288", ":2"]);
-    assert!(!settings.client_rights.create && !settings.client_rights.write && !settings.unreal);
+    assert!(!settings.engine.client_rights.create && !settings.engine.client_rights.write && !settings.engine.unreal);
     assert_eq!(settings.descriptor_files, ["a", "b"]);
     assert_eq!(settings.origins, ["https://a.example", "https://b.example"]);
     assert!(settings.http_address.is_empty() && settings.threads == 3);
@@ -147,7 +151,7 @@ fn our_own_flags_add_listeners_rights_and_descriptors() {
 
 #[test]
 fn movement_names_channel_types() {
-    let types = |line| load(line).unwrap().movement;
+    let types = |line| load(line).unwrap().engine.movement;
     assert_eq!(types(""), MovementTypes::NONE.with(ChannelType::Spatial).with(ChannelType::Entity));
     assert_eq!(types("-movement none"), MovementTypes::NONE);
     assert_eq!(
@@ -160,9 +164,9 @@ fn movement_names_channel_types() {
 
 #[test]
 fn w12_and_w13_clients_neither_own_global_nor_create_entities_unless_told_so() {
-    let rights = load("").unwrap().client_rights;
+    let rights = load("").unwrap().engine.client_rights;
     assert!(!rights.own_global && !rights.entity);
-    let rights = load("-clientrights=own-global,entity").unwrap().client_rights;
+    let rights = load("-clientrights=own-global,entity").unwrap().engine.client_rights;
     assert!(rights.own_global && rights.entity && !rights.create);
 }
 

@@ -10,8 +10,8 @@ use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::{ChannelType, CreateChannelMessage};
 use throng_channeld::{Broadcast, Dialect, FrameReader, Header, Message, Messages, message_type};
 use throng_gateway::auth::AcceptAll;
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{Gateway, LinkOptions, Part, Reason, ServeError, TlsFiles, Transport, WebSocketOptions};
+use throng_gateway_engine::port::Side;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 

@@ -9,8 +9,8 @@ use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{ChannelType, CreateChannelMessage, ListChannelMessage};
 use throng_channeld::{Header, message_type};
 use throng_gateway::auth::AcceptAll;
-use throng_gateway::engine::port::{EndCause, Outbox, Side};
 use throng_gateway::serve::{Reason, Transport};
+use throng_gateway_engine::port::{EndCause, Outbox, Side};
 
 /// Subscribing: what clients' usual machine forbids.
 const SUBSCRIBE: u32 = message_type::SUB_TO_CHANNEL;

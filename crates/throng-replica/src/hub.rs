@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use throng_wire::{ConnectionId, Tick};
 
+use crate::agenda::Agenda;
 use crate::connection::{Connection, SubscriptionId};
 use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
@@ -183,6 +184,10 @@ pub struct Hub<S, C = Connection> {
     ranks: Vec<(u64, Reverse<u16>)>,
     /// The due subscriptions of all streams in this tick, one stream after the other.
     dues: Vec<Due>,
+    /// When readers have to be planned, if they say so ([`Reader::SAYS_WHEN`]).
+    agenda: Agenda,
+    /// The readers that the last plan has visited because their time had come, in their order.
+    visited: Vec<u32>,
 }
 
 /// A subscription of a stream that has its turn.
@@ -305,6 +310,18 @@ pub trait Reader: Send {
     /// A connection without subscriptions that may have `limit` of them.
     fn with_limit(limit: usize) -> Self;
 
+    /// Whether [`next_plan`](Self::next_plan) says when a reader has to be planned. Then plans visit no others; readers
+    /// that do not say so are visited by each plan.
+    const SAYS_WHEN: bool = false;
+
+    /// The first tick whose plan has to visit it. `None` for none, as long as nothing about it changes.
+    fn next_plan(&self) -> Option<Tick> {
+        Some(Tick(0))
+    }
+
+    /// Forgets what the last plan has found and nobody has taken.
+    fn forget_due(&mut self) {}
+
     /// The channel of each open subscription.
     fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
 
@@ -422,6 +439,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             candidates: Vec::new(),
             ranks: Vec::new(),
             dues: Vec::new(),
+            agenda: Agenda::new(now),
+            visited: Vec::new(),
         }
     }
 
@@ -551,12 +570,19 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         (self.views.count(), self.views.memory_bytes())
     }
 
-    pub(crate) fn readers(&self) -> impl Iterator<Item = &C> {
-        self.connections.iter().filter_map(|slot| slot.reader())
+    pub(crate) fn readers_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        let agenda = &mut self.agenda;
+        self.connections.iter_mut().enumerate().filter_map(|(index, slot)| {
+            if C::SAYS_WHEN {
+                agenda.touch(index as u32);
+            }
+            slot.changing()
+        })
     }
 
-    pub(crate) fn readers_mut(&mut self) -> impl Iterator<Item = &mut C> {
-        self.connections.iter_mut().filter_map(|slot| slot.changing())
+    /// The first tick whose plan has to visit some reader.
+    pub(crate) fn next_plan(&self) -> Option<Tick> {
+        self.agenda.first(|reader| next_plan(&self.connections, reader))
     }
 
     pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
@@ -642,6 +668,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         slot.generation = slot.generation.wrapping_add(1);
         slot.connection = Some(Box::new(C::with_limit(self.limits.subscriptions_per_connection)));
         slot.regular = Regular::default();
+        if C::SAYS_WHEN {
+            self.agenda.touch(index as u32);
+        }
         if let Some(allowance_bytes) = self.allowances_bytes.get_mut(index) {
             *allowance_bytes = usize::MAX;
         }
@@ -669,6 +698,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
 
     /// The connection of that name, if it is still there.
     pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut C> {
+        if C::SAYS_WHEN {
+            self.agenda.touch(id.index);
+        }
         self.slot_mut(id)?.changing()
     }
 
@@ -698,6 +730,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         }
         self.wake_sleepers(now);
         self.now = now;
+        self.find_due();
         let mut planner = Planner {
             channels: &mut self.channels,
             requests: &mut self.requests,
@@ -713,24 +746,51 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             ranks: std::mem::take(&mut self.ranks),
             dues: &mut self.dues,
         };
+        let allowances_bytes = &self.allowances_bytes;
         let mut regular_connections = 0;
-        for (index, slot) in self.connections.iter_mut().enumerate() {
-            planner.allowance_bytes = self.allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
+        let mut plan = |index: usize, slot: &mut ConnectionSlot<C>| {
+            planner.allowance_bytes = allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
             if slot.regular.plan(&mut planner) {
                 regular_connections += 1;
-                continue;
+                return;
             }
             planner.connection = index as u32;
             if let Some(mut connection) = slot.writer() {
                 let regular = connection.plan(&mut planner);
                 *connection.regular = regular;
             }
+        };
+        match C::SAYS_WHEN {
+            true => {
+                for &index in &self.visited {
+                    plan(index as usize, &mut self.connections[index as usize]);
+                }
+            }
+            false => self.connections.iter_mut().enumerate().for_each(|(index, slot)| plan(index, slot)),
         }
         let Planner { shared, candidates, ranks, .. } = planner;
         (self.candidates, self.ranks) = (candidates, ranks);
         (self.counters.frames_shared, self.counters.regular_connections) = (shared, regular_connections);
         self.counters.frames_encoded = self.requests.len() as u64;
         self.counters.channels_encoded = self.requested.len() as u64;
+    }
+
+    /// Finds the readers that this plan has to visit.
+    fn find_due(&mut self) {
+        if !C::SAYS_WHEN {
+            return;
+        }
+        for &index in &self.visited {
+            if let Some(reader) = &mut self.connections[index as usize].connection {
+                reader.forget_due();
+            }
+        }
+        let connections = &self.connections;
+        self.agenda.take_due(self.now, |reader| next_plan(connections, reader), &mut self.visited);
+        // They are changed now, and again when their frames are taken.
+        for &index in &self.visited {
+            self.agenda.touch(index);
+        }
     }
 
     /// Wakes the sleeping subscriptions of channels that have changed since the last plan.
@@ -741,11 +801,14 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             let has_changed = channel.state.last_change().is_newer_than(self.now);
             channel.sleepers.sort_unstable();
             channel.sleepers.dedup();
-            channel.sleepers.retain(|&Sleeper { connection, subscription }| {
-                let slot = self.connections.get_mut(connection as usize);
+            channel.sleepers.retain(|&Sleeper { connection: reader, subscription }| {
+                let slot = self.connections.get_mut(reader as usize);
                 let Some(connection) = slot.and_then(ConnectionSlot::changing) else { return false };
                 let is_asleep = connection.is_asleep(subscription, index);
                 if is_asleep && has_changed {
+                    if C::SAYS_WHEN {
+                        self.agenda.touch(reader);
+                    }
                     connection.wake(subscription, self.now, now, channel.turns);
                 }
                 let stays = is_asleep && !has_changed;
@@ -793,6 +856,27 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let outgoing = Outgoing { channels, requests, views, dues, now: *now };
         (outgoing, &mut self.connections)
     }
+
+    /// The same for the connections that the last plan has visited alone, each with its index, in their order. For
+    /// readers that [say when](Reader::SAYS_WHEN) they have to be planned.
+    pub fn visited_writers(&mut self) -> (Outgoing<'_, S>, impl Iterator<Item = (usize, &mut ConnectionSlot<C>)>) {
+        let Hub { channels, requests, views, dues, now, connections, visited, .. } = self;
+        let outgoing = Outgoing { channels, requests, views, dues, now: *now };
+        let (mut rest, mut begin) = (connections.as_mut_slice(), 0);
+        let slots = visited.iter().map_while(move |&index| {
+            let index = index as usize;
+            let (_, tail) = std::mem::take(&mut rest).split_at_mut_checked(index.checked_sub(begin)?)?;
+            let (slot, tail) = tail.split_first_mut()?;
+            (rest, begin) = (tail, index + 1);
+            Some((index, slot))
+        });
+        (outgoing, slots)
+    }
+}
+
+/// When a reader has to be planned, if it is there.
+fn next_plan<C: Reader>(connections: &[ConnectionSlot<C>], reader: u32) -> Option<Tick> {
+    connections.get(reader as usize)?.connection.as_ref()?.next_plan()
 }
 
 impl<S: ChannelState> Hub<S> {

@@ -97,6 +97,7 @@
 //! The bytes are drawn at the heads of `connection.rs`, `encode.rs` and `key.rs`, and together in docs/wire-format.md.
 #![forbid(unsafe_code)]
 
+mod agenda;
 mod client;
 mod connection;
 mod decode;

@@ -99,8 +99,11 @@ enum Stage {
     Outdated,
 }
 
-/// A subscription without a turn is not checked for this many ticks.
-const NO_TURN_TICKS: u32 = 1 << 30;
+/// The turn of a subscription that has none.
+const NEVER: Tick = Tick(u64::MAX);
+
+/// The longest interval.
+const INTERVAL_MAX_TICKS: u32 = 1 << 29;
 
 const FREE: Entry =
     Entry { channel: 0, since: Tick(0), anchor: Tick(0), interval_ticks: 1, variant: Variant(0), stage: Stage::Free };
@@ -125,6 +128,20 @@ fn on_grid(now: Tick, turns: Turns) -> Tick {
 }
 
 impl Reader for Stream {
+    const SAYS_WHEN: bool = true;
+
+    fn next_plan(&self) -> Option<Tick> {
+        if self.is_paused || self.subscription_count() == 0 {
+            return None;
+        }
+        // A reader without a turn is not visited before something about it changes.
+        if self.is_hurried { Some(Tick(0)) } else { (self.next_due != NEVER).then_some(self.next_due) }
+    }
+
+    fn forget_due(&mut self) {
+        self.due = 0..0;
+    }
+
     fn with_limit(limit: usize) -> Stream {
         Stream {
             entries: vec![FREE],
@@ -155,7 +172,7 @@ impl Reader for Stream {
             self.make_all_due(now);
         }
         if !self.next_due.is_newer_than(now) {
-            self.next_due = now.after(NO_TURN_TICKS);
+            self.next_due = NEVER;
             let begin = planner.dues.len() as u32;
             for number in 1..self.entries.len() {
                 if !self.due_at[number].is_newer_than(now) {
@@ -198,7 +215,7 @@ impl Stream {
     /// The first tick at which one of them has a turn, as far as is known at `now`: a subscription that waits for a change
     /// may get one earlier. `None` if there is none for long, or if the path is paused.
     pub fn next_turn(&self, now: Tick) -> Option<Tick> {
-        let is_soon = self.next_due < now.after(NO_TURN_TICKS / 2);
+        let is_soon = self.next_due < now.after(INTERVAL_MAX_TICKS);
         (is_soon && !self.is_paused && self.subscription_count() > 0).then_some(self.next_due)
     }
 
@@ -275,7 +292,7 @@ impl Stream {
         let now = planner.now;
         let entry = &mut self.entries[number];
         if !matches!(entry.stage, Stage::Fresh | Stage::Open) {
-            self.due_at[number] = now.after(NO_TURN_TICKS);
+            self.due_at[number] = NEVER;
             return;
         }
         let state = planner.state(entry.channel);
@@ -287,7 +304,7 @@ impl Stream {
         if nothing_new {
             entry.since = entry.since.newest(now);
             entry.stage = Stage::Asleep;
-            self.due_at[number] = now.after(NO_TURN_TICKS);
+            self.due_at[number] = NEVER;
             planner.sleep(entry.channel, number as u16);
             return;
         }
@@ -295,7 +312,7 @@ impl Stream {
         let is_outdated = state.horizon().is_newer_than(base);
         if !is_fresh && is_outdated && state.has_forgotten() {
             entry.stage = Stage::Outdated;
-            self.due_at[number] = now.after(NO_TURN_TICKS);
+            self.due_at[number] = NEVER;
             self.outdated.push(number as u16);
             return;
         }
@@ -335,7 +352,7 @@ impl Stream {
             // Changes merged since the last plan are not new to a reader that asks for changes only.
             since: now.newest(last_change),
             anchor: wanted.anchor,
-            interval_ticks: wanted.interval_ticks.clamp(1, NO_TURN_TICKS / 2),
+            interval_ticks: wanted.interval_ticks.clamp(1, INTERVAL_MAX_TICKS),
             variant: wanted.variant,
             stage: match wanted.start {
                 StreamStart::Everything => Stage::Fresh,
@@ -365,7 +382,7 @@ impl Stream {
         let number = usize::from(id.0);
         let entry = &mut self.entries[number];
         let sooner = interval_ticks < entry.interval_ticks;
-        entry.interval_ticks = interval_ticks.clamp(1, NO_TURN_TICKS / 2);
+        entry.interval_ticks = interval_ticks.clamp(1, INTERVAL_MAX_TICKS);
         entry.variant = variant;
         if sooner && matches!(entry.stage, Stage::Open | Stage::Fresh) {
             // An object that has come near must not wait for the turn of a far one.
@@ -380,7 +397,7 @@ impl Stream {
         let entry = self.entries.get_mut(usize::from(id.0)).filter(|entry| entry.is_open())?;
         entry.stage = Stage::Free;
         let channel = entry.channel;
-        self.due_at[usize::from(id.0)] = self.next_due.after(NO_TURN_TICKS);
+        self.due_at[usize::from(id.0)] = NEVER;
         self.free.push(id.0);
         Some(channel)
     }
@@ -436,8 +453,7 @@ impl<S: ChannelState> Hub<S, Stream> {
     /// which a subscription waits for a change [has changed](Hub::is_disturbed). `None` if no subscription has a turn
     /// for long.
     pub fn next_turn(&self) -> Option<Tick> {
-        let now = self.now();
-        self.readers().filter_map(|stream| stream.next_turn(now)).min()
+        self.next_plan()
     }
 
     /// Ends a subscription.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use throng_wire::Time;
 
+use crate::place::place_of;
 use crate::recent::Recent;
-use crate::serve::place_of;
 
 /// The key of a guess: an address, and a keyed hash of the name.
 type Guesser = (IpAddr, u64);

@@ -20,8 +20,8 @@ use tokio::runtime::Handle;
 
 use super::book::Book;
 use super::{Check, Credentials, Deciding, Provider};
-use crate::engine::port::{AuthRequest, AuthVerdict, Key};
-use crate::serve::place_of;
+use crate::place::place_of;
+use throng_gateway_engine::port::{AuthRequest, AuthVerdict, Key};
 
 /// The limits of the desk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::auth::{AcceptAll, Decision, FixedPassword, Unavailable};
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     const SOON: Duration = Duration::from_secs(20);
 

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls;
 
 use super::{Check, Credentials, Decision, Provider, ProviderError, Unavailable};
-use crate::engine::port::AuthVerdict;
+use throng_gateway_engine::port::AuthVerdict;
 
 /// Asks an HTTP service.
 #[derive(Clone, Debug)]

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::engine::port::{AuthVerdict, Side};
 use crate::settings::{AuthProvider, Settings};
+use throng_gateway_engine::port::{AuthVerdict, Side};
 
 pub use desk::DeskLimits;
 pub(crate) use desk::{Answer, Desk};
@@ -190,14 +190,14 @@ pub fn provider(options: Option<&ProviderOptions>, is_dev: bool) -> Result<Arc<d
 /// # Errors
 /// They name none, or it cannot be used.
 pub fn from_settings(settings: &Settings) -> Result<Arc<dyn Provider>, ProviderError> {
-    let timeout = Duration::from_millis(settings.limits.auth_timeout_ms.into());
+    let timeout = Duration::from_millis(settings.engine.limits.auth_timeout_ms.into());
     let options = match &settings.auth {
         AuthProvider::Nobody => None,
         AuthProvider::Everybody => Some(ProviderOptions::AcceptAll),
         AuthProvider::Tokens(file) => Some(ProviderOptions::Tokens(file.into())),
         AuthProvider::Http(url) => Some(ProviderOptions::Http { url: url.clone(), timeout }),
     };
-    provider(options.as_ref(), settings.development)
+    provider(options.as_ref(), settings.engine.development)
 }
 
 /// Compares secrets in a time that says nothing about where they differ.

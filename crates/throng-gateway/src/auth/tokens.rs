@@ -14,7 +14,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::{Check, Credentials, Provider, is_same};
-use crate::engine::port::AuthVerdict;
+use throng_gateway_engine::port::AuthVerdict;
 
 /// The longest file that is read.
 const FILE_BYTES: u64 = 64 << 20;

@@ -4,12 +4,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::ServeError;
+use super::error::ServeError;
 use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 use super::record::RecordingOptions;
 use crate::auth::DeskLimits;
-use crate::engine::port::Side;
-use crate::settings::{Limits, Listener, Network, Settings};
+use crate::settings::{Listener, Network, Settings};
+use throng_gateway_engine::limits::Limits;
+use throng_gateway_engine::port::Side;
 
 /// An event with one message, and what surrounds it.
 const EVENT_BYTES: usize = 2 << 10;
@@ -32,16 +33,16 @@ impl ServeOptions {
             doors: doors.map(|(side, listener)| door(settings, side, listener)).collect::<Result<_, _>>()?,
             http,
             admin,
-            memory_bytes: settings.limits.max_memory_bytes,
-            inbound_bytes: settings.limits.max_inbound_events as usize * EVENT_BYTES,
-            lame_duck: Duration::from_millis(settings.limits.lame_duck_ms.into()),
-            drain: Duration::from_millis(settings.limits.drain_ms.into()),
+            memory_bytes: settings.engine.limits.max_memory_bytes,
+            inbound_bytes: settings.engine.limits.max_inbound_events as usize * EVENT_BYTES,
+            lame_duck: Duration::from_millis(settings.engine.limits.lame_duck_ms.into()),
+            drain: Duration::from_millis(settings.engine.limits.drain_ms.into()),
             io_threads: 0,
             waits_for_master: settings.client_waits_for_master,
             recordings: settings.record_clients.then(|| RecordingOptions {
                 folder: PathBuf::from(settings.recording_folder.as_deref().unwrap_or(".")),
-                session_bytes: settings.limits.max_recording_bytes,
-                sessions: settings.limits.max_recordings as usize,
+                session_bytes: settings.engine.limits.max_recording_bytes,
+                sessions: settings.engine.limits.max_recordings as usize,
             }),
             ..ServeOptions::new()
         })
@@ -51,7 +52,7 @@ impl ServeOptions {
 impl DeskLimits {
     /// The desk's options from the settings.
     pub fn from_settings(settings: &Settings) -> DeskLimits {
-        let limits = &settings.limits;
+        let limits = &settings.engine.limits;
         DeskLimits {
             calls: limits.max_auth_calls as usize,
             waiting: limits.max_pending_auth as usize,
@@ -126,7 +127,14 @@ fn door(settings: &Settings, side: Side, listener: &Listener) -> Result<DoorOpti
         }
     };
     let proxies = listener.proxies.clone();
-    Ok(DoorOptions { side, transport, address, tls, proxies, limits: DoorLimits::from_limits(&settings.limits, side) })
+    Ok(DoorOptions {
+        side,
+        transport,
+        address,
+        tls,
+        proxies,
+        limits: DoorLimits::from_limits(&settings.engine.limits, side),
+    })
 }
 
 fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use throng_link::netcode::NetcodeCounters;
 
 use super::memory::Memory;
-use crate::Histogram;
-use crate::engine::port::Side;
+use throng_gateway_engine::histogram::Histogram;
+use throng_gateway_engine::port::Side;
 
 /// Why the shell did not do what a peer asked for, or ended its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -237,12 +237,30 @@ impl ShellCounters {
         ShellCounters { memory: Arc::new(memory), ..ShellCounters::default() }
     }
 
+    /// The same to keep.
+    pub(crate) fn at(self: &Arc<Self>, side: Side) -> DoorCounters {
+        DoorCounters { all: Arc::clone(self), side }
+    }
+
     /// The counts of one side.
     pub fn of(&self, side: Side) -> &SideCounters {
         match side {
             Side::Server => &self.servers,
             Side::Client => &self.clients,
         }
+    }
+}
+
+/// The counts of one side, to keep.
+#[derive(Clone, Debug)]
+pub(crate) struct DoorCounters {
+    all: Arc<ShellCounters>,
+    side: Side,
+}
+
+impl DoorCounters {
+    pub(crate) fn get(&self) -> &SideCounters {
+        self.all.of(self.side)
     }
 }
 

@@ -14,25 +14,23 @@
 //! ```
 
 use std::cell::RefCell;
-use std::io;
 use std::sync::Arc;
 
 use throng_channeld::{Compression, PacketWriter, Packets, frame};
-use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
 
-use super::door::{Door, End, Manner};
-use super::outbox::Queue;
+use super::counters::DoorCounters;
+use super::manner::Manner;
 use super::pieces;
 
 /// The writing half of a TCP connection, and what is spoken over it.
 pub(crate) struct Direct {
-    socket: OwnedWriteHalf,
-    door: Arc<Door>,
-    manner: Arc<Manner>,
-    packets_out: PacketWriter,
+    pub(super) socket: OwnedWriteHalf,
+    pub(super) counters: DoorCounters,
+    pub(super) manner: Arc<Manner>,
+    pub(super) packets_out: PacketWriter,
     /// The end of a frame of which the kernel has taken the beginning.
-    rest: Vec<u8>,
+    pub(super) rest: Vec<u8>,
 }
 
 thread_local! {
@@ -41,8 +39,8 @@ thread_local! {
 }
 
 impl Direct {
-    pub(crate) fn new(socket: OwnedWriteHalf, door: Arc<Door>, manner: Arc<Manner>) -> Direct {
-        Direct { socket, door, manner, packets_out: PacketWriter::new(), rest: Vec::new() }
+    pub(crate) fn new(socket: OwnedWriteHalf, counters: DoorCounters, manner: Arc<Manner>) -> Direct {
+        Direct { socket, counters, manner, packets_out: PacketWriter::new(), rest: Vec::new() }
     }
 
     /// Whether what is written now costs no more than the write, and does not have to wait.
@@ -68,7 +66,7 @@ impl Direct {
         FRAME.with_borrow_mut(|frame| {
             frame.clear();
             while self.packets_out.write_next(self.manner.dialect(), &mut packets, frame) {
-                self.door.counters().count_sent(1, frame.len());
+                self.counters.get().count_sent(1, frame.len());
                 let taken = self.try_write(frame);
                 if taken < frame.len() {
                     self.rest.extend_from_slice(&frame[taken..]);
@@ -77,7 +75,7 @@ impl Direct {
                 frame.clear();
             }
         });
-        self.door.counters().count_dropped(packets.dropped());
+        self.counters.get().count_dropped(packets.dropped());
         match self.rest.is_empty() {
             true => entries.len(),
             false => entries.len() - packets.rest().len(),
@@ -93,85 +91,5 @@ impl Direct {
             }
         }
         taken
-    }
-
-    /// Writes the rest and all that waits, however long the peer takes.
-    async fn write_all(&mut self, queue: &Queue) -> io::Result<()> {
-        queue.writing(self.socket.write_all(&self.rest)).await?;
-        queue.written(self.rest.len());
-        self.rest = Vec::new();
-        while let Some(entries) = queue.take() {
-            self.write_entries(&entries, queue).await?;
-        }
-        self.rest = Vec::new();
-        Ok(())
-    }
-
-    async fn write_entries(&mut self, entries: &[u8], queue: &Queue) -> io::Result<()> {
-        self.packets_out.follow(self.manner.compression());
-        let mut packets = Packets::new(entries, frame::MAX_PAYLOAD_BYTES);
-        let mut left = entries.len();
-        loop {
-            self.rest.clear();
-            self.rest.reserve_exact(left.min(frame::MAX_PAYLOAD_BYTES) + frame::HEADER_BYTES);
-            if !self.packets_out.write_next(self.manner.dialect(), &mut packets, &mut self.rest) {
-                break;
-            }
-            queue.hold(self.held_bytes());
-            self.door.counters().count_sent(1, self.rest.len());
-            queue.writing(self.socket.write_all(&self.rest)).await?;
-            queue.written(left - packets.rest().len());
-            left = packets.rest().len();
-        }
-        queue.written(left);
-        self.door.counters().count_dropped(packets.dropped());
-        Ok(())
-    }
-}
-
-/// Writes what the engine's threads leave over, until the connection is to end.
-pub(crate) async fn write_behind(queue: &Queue) -> End {
-    while let Some(mut direct) = queue.backlog().await {
-        if direct.write_all(queue).await.is_err() {
-            return End::Lost;
-        }
-        queue.attach(direct);
-    }
-    if let Some(mut direct) = queue.take_socket() {
-        // The peer may read what has gone out before it sees the end.
-        let _ = direct.socket.shutdown().await;
-    }
-    End::Done
-}
-
-#[cfg(test)]
-mod tests {
-    use throng_channeld::Dialect;
-    use tokio::net::{TcpListener, TcpStream};
-
-    use super::*;
-    use crate::engine::port::{Outbox as _, Side};
-    use crate::serve::outbox::Outbox;
-
-    /// An entry of a packet.
-    const ENTRY: [u8; 4] = [10, 2, 8, 1];
-
-    #[tokio::test]
-    async fn what_has_to_be_compressed_is_left_to_the_task() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let stream = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
-        let (_reader, writer) = stream.into_split();
-        let (queue, manner) =
-            (Queue::new(Arc::new(1_000.into()), None, (&Arc::default(), 0)), Arc::<Manner>::default());
-        queue.attach(Direct::new(writer, Door::alone(Side::Client), Arc::clone(&manner)));
-        let outbox = Outbox(Arc::clone(&queue));
-        manner.learn(Dialect::Fixed, Compression::None);
-        outbox.send(&mut ENTRY.to_vec());
-        assert_eq!(outbox.queued_bytes(), 0, "the kernel has it");
-        manner.learn(Dialect::Fixed, Compression::Snappy);
-        outbox.send(&mut ENTRY.to_vec());
-        assert_eq!(outbox.queued_bytes(), ENTRY.len());
-        let _direct = queue.backlog().await.expect("it waits for the task");
-        assert_eq!(&queue.take().expect("it waits")[..], ENTRY);
     }
 }

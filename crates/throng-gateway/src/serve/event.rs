@@ -3,6 +3,7 @@
 //! Tasks wait for room, the engine's thread waits for events or for its next deadline. Room is counted in units of a
 //! kibibyte; an event gives its room back when the engine has dealt with it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -12,11 +13,10 @@ use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::auth::{Answer, DeskLimits, Provider};
-use crate::engine::port::{EndCause, Key, Side};
-use crate::engine::{Counters, Occupancy, Refusal};
 use crate::settings::Settings;
+use throng_gateway_engine::port::{EndCause, Key, Side};
+use throng_gateway_engine::{BlockedName, Counters, Occupancy, Refusal, Slice, Subject};
 
-use super::admin::Ask;
 use super::memory::{Memory, Part};
 use super::outbox::Queue;
 
@@ -64,6 +64,23 @@ impl Event {
             _ => 0,
         }
     }
+}
+
+/// Addresses that have guessed too often, and the rest of their bans.
+pub(crate) type Guessers = Vec<(IpAddr, Duration)>;
+
+/// A question to the engine's thread.
+pub(crate) enum Ask {
+    /// Rows of a table.
+    Slice { subject: Subject, from: usize, rows: usize, reply: oneshot::Sender<Slice> },
+    /// Bans: addresses that have guessed too often, and names.
+    Bans { limit: usize, reply: oneshot::Sender<(Guessers, Vec<BlockedName>)> },
+    /// End a connection.
+    Kick { connection: u32, reply: oneshot::Sender<bool> },
+    /// Forgive an address that has guessed too often.
+    UnbanAddress { address: IpAddr, reply: oneshot::Sender<bool> },
+    /// Forgive a name.
+    UnbanName { side: Side, player: String, reply: oneshot::Sender<bool> },
 }
 
 /// Changes for the engine's thread.

@@ -5,18 +5,20 @@
 //! people may share it, behind one router or in one school.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use throng_wire::Time;
 
+use crate::place::place_of;
+
 use super::counters::Reason;
 use super::options::DoorLimits;
 use super::rate::Rate;
-use crate::engine::Tally;
 use crate::recent::Recent;
+use throng_gateway_engine::Tally;
 
 /// A door's entries for addresses, each in [bounded space](Recent).
 #[derive(Debug)]
@@ -185,21 +187,12 @@ impl Gate {
     }
 }
 
-/// The part that counts as one address: for IPv6 the first 64 bits, which is the network of one subscriber.
-pub(crate) fn place_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        address => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     fn gate(change: impl FnOnce(&mut DoorLimits)) -> Gate {
         let mut limits = DoorLimits { connections: 4, connections_per_address: 2, ..DoorLimits::new(Side::Client) };

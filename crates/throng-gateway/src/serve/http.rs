@@ -14,8 +14,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Duration, timeout};
 
+use super::clock::Clock;
 use super::counters::ShellCounters;
-use super::door::{Clock, Door};
+use super::door::Door;
 use super::event::{Event, Events, Report};
 use super::health::Heart;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::counted::Count;
 use super::memory::{Holding, Memory, Part};
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// A buffer of so much is part of what a connection costs.
 const FREE_BYTES: usize = 4 << 10;

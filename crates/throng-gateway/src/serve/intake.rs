@@ -12,6 +12,7 @@
 //! not fit, it is refused if nothing came before. Otherwise it waits until the peer has logged in: some peers send more
 //! data behind their login without waiting for the answer.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,15 +22,17 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::counters::{Reason, add};
-use super::door::{Door, End, Manner, Opened};
+use super::door::Door;
+use super::end::End;
 use super::event::Batch;
+use super::manner::Manner;
 use super::memory::{Holding, Part};
 use super::options::DoorLimits;
 use super::outbox::Queue;
 use super::rate::Rate;
 use super::ration::Party;
 use super::record::Recording;
-use crate::engine::port::{Key, Side};
+use throng_gateway_engine::port::{Key, Side};
 
 /// The most messages that the engine is handed at once.
 const BATCH_MESSAGES: usize = 64;
@@ -67,8 +70,14 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(opened: &Opened) -> Intake {
-        let door = Arc::clone(&opened.pass.door);
+    /// Of a connection that came through this door from this address; the engine knows it by this key and this number.
+    pub(crate) fn new(
+        door: &Arc<Door>,
+        (key, connection, address): (Key, u32, SocketAddr),
+        queue: &Arc<Queue>,
+        manner: &Arc<Manner>,
+    ) -> Intake {
+        let door = Arc::clone(door);
         let now = door.now();
         let mut changes = door.follow_limits();
         let limits = Arc::clone(&changes.borrow_and_update());
@@ -84,14 +93,11 @@ impl Intake {
             recording: None,
             has_recorded: false,
             holding: Holding::new(door.memory(), Part::Inbound, 0),
-            party: Party {
-                connection: Some(opened.connection),
-                ..Party::of(opened.pass.door.side, opened.pass.address)
-            },
+            party: Party { connection: Some(connection), ..Party::of(door.side, address) },
             door,
-            key: opened.key,
-            queue: Arc::clone(&opened.queue),
-            manner: Arc::clone(&opened.manner),
+            key,
+            queue: Arc::clone(queue),
+            manner: Arc::clone(manner),
         }
     }
 

@@ -17,8 +17,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::engine::Pressure;
-use crate::engine::port::Side;
+use throng_gateway_engine::Pressure;
+use throng_gateway_engine::port::Side;
 
 /// A part of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

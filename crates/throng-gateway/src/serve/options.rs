@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use super::health::STUCK_AFTER;
 use super::record::RecordingOptions;
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// How bytes travel through a door.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 use super::counters::Reason;
+use super::datagrams::DatagramQueue;
 use super::direct::Direct;
 use super::gate::Members;
-use super::link::DatagramQueue;
 use super::memory::{Holding, Memory, Part};
 use super::pieces::{Piece, Pieces};
-use crate::engine::port;
+use throng_gateway_engine::port;
 
 /// Entries that wait, and how the connection is to end.
 ///
@@ -106,7 +106,7 @@ impl Queue {
         })
     }
 
-    /// From now on, sent entries go to the socket at once if it has room. The task is [`write_behind`](super::direct); it
+    /// From now on, sent entries go to the socket at once if it has room. The task is [`write_behind`](super::write_behind); it
     /// gives the socket back in this way when it has written a backlog.
     pub(crate) fn attach(&self, direct: Direct) {
         let mut state = self.lock();
@@ -402,7 +402,7 @@ mod tests {
 
     use super::super::pieces::ALLOCATION_BYTES;
     use super::*;
-    use crate::engine::port::Outbox as _;
+    use throng_gateway_engine::port::Outbox as _;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use throng_wire::Time;
 use tracing::{field, info, warn};
 
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// Lines for one reason in one [`WINDOW`].
 const LINES_PER_WINDOW: u32 = 10;

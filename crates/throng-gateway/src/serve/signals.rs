@@ -9,7 +9,8 @@ use tokio::time::sleep;
 use tracing::{error, info};
 
 use super::admin::ReloadRequest;
-use super::{Gateway, ServeError};
+use super::error::ServeError;
+use super::gateway::Gateway;
 use crate::settings::Settings;
 
 enum Told {

@@ -12,12 +12,15 @@ use tokio::time::timeout;
 use tracing::debug;
 
 use super::counters::SideCounters;
-use super::direct::{Direct, write_behind};
-use super::door::{End, Ended, Manner, Opened, Pass};
+use super::direct::Direct;
+use super::end::End;
 use super::intake::Intake;
+use super::life::{Ended, Opened, Pass};
+use super::manner::Manner;
 use super::outbox::Queue;
 use super::pieces;
-use crate::engine::port::Side;
+use super::write_behind::write_behind;
+use throng_gateway_engine::port::Side;
 
 /// The life of a connection, until it is over for the engine. `None`: the engine had no room for it. `at_end` is what it
 /// means that nothing more can be read.
@@ -51,7 +54,7 @@ where
 pub(crate) async fn serve_socket(pass: Pass, stream: TcpStream) {
     let (mut reader, writer) = stream.into_split();
     let Some(opened) = pass.open().await else { return };
-    opened.queue.attach(Direct::new(writer, Arc::clone(&opened.pass.door), Arc::clone(&opened.manner)));
+    opened.queue.attach(Direct::new(writer, opened.pass.door.side_counters(), Arc::clone(&opened.manner)));
     let ended = {
         let mut intake = opened.intake();
         let queue = Arc::clone(&opened.queue);

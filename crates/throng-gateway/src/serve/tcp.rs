@@ -11,13 +11,14 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::counters::Reason;
-use super::door::{Door, Pass};
+use super::door::Door;
+use super::life::Pass;
 use super::options::WebSocketOptions;
 use super::proxy::{self, Said};
 use super::ration::Party;
 use super::tls::{self, Tls};
 use super::{stream, websocket};
-use crate::engine::port::Side;
+use throng_gateway_engine::port::Side;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;

@@ -7,17 +7,16 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::admin::Ask;
+use super::clock::Clock;
 use super::counters::{Reason, ShellCounters};
-use super::door::Clock;
-use super::event::{Event, Gone, Inlet, Report};
+use super::event::{Ask, Event, Gone, Inlet, Report};
 use super::health::Heart;
 use super::memory::Part;
 use super::outbox::{Outbox, Queue};
 use super::ration::{Party, Ration};
 use crate::auth::{Answer, Desk};
-use crate::engine::port::{AuthVerdict, EndCause, Key, Notice, Side};
-use crate::engine::{Engine, Refusal};
+use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Notice, Side};
+use throng_gateway_engine::{Engine, Refusal};
 use throng_wire::Time;
 use tracing::{debug, info, warn};
 
@@ -214,7 +213,7 @@ impl Turn {
             }
             Event::Admin(ask) => self.answer(ask),
             Event::Reload(reload) => {
-                self.engine.reload(reload.settings);
+                self.engine.reload(Arc::new(reload.settings.engine.clone()));
                 self.desk.take_over(reload.provider, &reload.desk);
             }
             Event::ShutDown => {
@@ -324,7 +323,7 @@ mod tests {
     use super::super::memory::Memory;
     use super::*;
     use crate::auth::{AcceptAll, DeskLimits};
-    use crate::state::Schemas;
+    use throng_protostate::Schemas;
 
     #[test]
     fn a_turn_ends_after_so_many_messages_however_few_events_they_came_in() {
@@ -339,7 +338,7 @@ mod tests {
         let counters = Arc::new(ShellCounters::new(Memory::new(1 << 30)));
         let (events, inlet) = events(1 << 20, Arc::clone(&counters.memory));
         let runtime = Builder::new_current_thread().build().expect("a runtime");
-        let settings = Arc::new(crate::settings::load(["-dev"]).expect("sound arguments"));
+        let settings = Arc::new(crate::settings::load(["-dev"]).expect("sound arguments").engine);
         let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("sound");
         let turn = Turn {
             engine: Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0)),

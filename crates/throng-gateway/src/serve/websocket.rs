@@ -19,9 +19,10 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use super::counted::Counted;
 use super::counters::Reason;
-use super::door::{End, Opened, Pass};
+use super::end::End;
 use super::inflow::Inflow;
 use super::intake::Intake;
+use super::life::{Opened, Pass};
 use super::options::WebSocketOptions;
 use super::stream::Out;
 

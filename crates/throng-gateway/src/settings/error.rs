@@ -1,20 +1,9 @@
-//! Errors in settings, and notes about odd ones.
+//! Errors in settings.
 
-use std::{fmt, io};
+use std::io;
 
 use thiserror::Error;
-
-/// Something odd about the settings that stops nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    pub(crate) text: String,
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
+use throng_gateway_engine::config_file::FileError;
 
 /// Why the gateway does not start, or keeps the settings that it has. The author of the settings is at fault.
 #[derive(Debug, Error)]
@@ -77,38 +66,9 @@ pub enum SettingsError {
         /// The system's error.
         error: io::Error,
     },
-    /// A file is larger than settings are.
-    #[error("{file} is larger than {limit_bytes} bytes")]
-    FileTooLarge {
-        /// Its name.
-        file: String,
-        /// The limit.
-        limit_bytes: usize,
-    },
-    /// A file is not JSON.
-    #[error("{file}, line {line}, column {column}: {reason}")]
-    Syntax {
-        /// Its name.
-        file: String,
-        /// Counted from 1.
-        line: usize,
-        /// Counted from 1, in bytes.
-        column: usize,
-        /// The error.
-        reason: String,
-    },
-    /// A file is JSON, but not what it should be.
-    #[error("{file}, line {line}: {key}: {reason}")]
-    Content {
-        /// Its name.
-        file: String,
-        /// Counted from 1.
-        line: usize,
-        /// Which value, as `1.ACLSettings.Sub`.
-        key: String,
-        /// The error.
-        reason: String,
-    },
+    /// A file does not say what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl SettingsError {
@@ -123,9 +83,7 @@ impl SettingsError {
             SettingsError::FlagValue { .. } => "settings_flag_value",
             SettingsError::Contradiction { .. } => "settings_contradiction",
             SettingsError::Read { .. } => "settings_read",
-            SettingsError::FileTooLarge { .. } => "settings_file_too_large",
-            SettingsError::Syntax { .. } => "settings_syntax",
-            SettingsError::Content { .. } => "settings_content",
+            SettingsError::File(error) => error.tag(),
         }
     }
 }

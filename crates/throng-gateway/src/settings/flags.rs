@@ -9,13 +9,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use throng_channeld::proto::ChannelType;
+use throng_gateway_engine::config_file::Note;
+use throng_gateway_engine::limits::{LimitRefusal, Limits};
+use throng_gateway_engine::settings::{ClientRights, MovementTypes};
 use throng_link::netcode::SERVERS_MAX;
 
-use super::limits::{LimitRefusal, Limits};
-use super::{
-    AuthProvider, ClientRights, Listener, LogFormat, LogLevel, MovementTypes, Network, Note, Profile, Settings,
-    SettingsError,
-};
+use super::{AuthProvider, Listener, LogFormat, LogLevel, Network, Profile, Settings, SettingsError};
 
 /// Most words of a command line.
 const MAX_WORDS: usize = 4_096;
@@ -61,7 +60,7 @@ macro_rules! keep {
 const FLAGS: &[Flag] = &[
     flag(
         "dev",
-        Kind::Switch(|s, on| s.development = on),
+        Kind::Switch(|s, on| s.engine.development = on),
         "development: connection ids count from 1, every login is accepted",
     ),
     flag(
@@ -85,15 +84,15 @@ const FLAGS: &[Flag] = &[
         "servers: bytes of a write buffer",
     ),
     flag("sfsm", keep!(some server_fsm), "servers: state machine file"),
-    flag("sba", Kind::Switch(|s, on| s.server_bypass_auth = on), "servers log in without authentication (true)"),
+    flag("sba", Kind::Switch(|s, on| s.engine.server_bypass_auth = on), "servers log in without authentication (true)"),
     flag(
         "scr",
-        Kind::Switch(|s, on| s.server_recovery = on),
+        Kind::Switch(|s, on| s.engine.server_recovery = on),
         "a lost server gets its channels back when it logs in under the same identifier",
     ),
     flag(
         "scrt",
-        Kind::Number(0, 86_400_000, |s, n| s.server_recovery_ms = Some(n as u32)),
+        Kind::Number(0, 86_400_000, |s, n| s.engine.server_recovery_ms = Some(n as u32)),
         "how long the gateway waits for a lost server, in ms; 0 for ever",
     ),
     flag("cn", Kind::Text(|s, v| network(v).map(|n| s.client.network = n)), "clients: tcp, kcp, ws, tls, wss, throng"),
@@ -114,21 +113,25 @@ const FLAGS: &[Flag] = &[
     flag("rspd", keep!(some recording_folder), "folder for recordings"),
     flag(
         "ct",
-        Kind::Number(0, 1, |s, n| s.advises_snappy = n == 1),
+        Kind::Number(0, 1, |s, n| s.engine.advises_snappy = n == 1),
         "compression that peers should use: 0 none, 1 snappy",
     ),
     flag("scc", keep!(some spatial_file), "spatial controller file"),
     flag(
         "scs",
-        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.spatial_channel_start = n as u32),
+        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.engine.spatial_channel_start = n as u32),
         "first spatial channel id (65536)",
     ),
     flag(
         "ecs",
-        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.entity_channel_start = n as u32),
+        Kind::Number(0x1_0000, 0xFFFF_FFFF, |s, n| s.engine.entity_channel_start = n as u32),
         "first entity channel id (524288)",
     ),
-    flag("mcb", Kind::Number(1, 32, |s, n| s.connection_id_bits = n as u32), "bits of connection ids (31; Unreal: 13)"),
+    flag(
+        "mcb",
+        Kind::Number(1, 32, |s, n| s.engine.connection_id_bits = n as u32),
+        "bits of connection ids (31; Unreal: 13)",
+    ),
     flag(
         "cat",
         Kind::Number(0, 3_600_000, |s, n| s.limit_flags.push(("max_unauthenticated_ms".into(), n))),
@@ -212,7 +215,7 @@ const FLAGS: &[Flag] = &[
         Kind::Text(set_movement),
         "channel types whose updates are sent unreliably over throng: none, or a list (spatial,entity)",
     ),
-    flag("unreal", Kind::Switch(|s, on| s.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
+    flag("unreal", Kind::Switch(|s, on| s.engine.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
     flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
     flag("limits", keep!(some limits_file), "file of limits"),
     flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
@@ -449,7 +452,7 @@ fn set_rights(settings: &mut Settings, text: &str) -> Result<(), String> {
             _ => return Err("create, write, own-global and entity, separated by commas".into()),
         }
     }
-    settings.client_rights = rights;
+    settings.engine.client_rights = rights;
     Ok(())
 }
 
@@ -459,7 +462,7 @@ fn set_movement(settings: &mut Settings, text: &str) -> Result<(), String> {
         let kind = ChannelType::from_str_name(&name.to_ascii_uppercase());
         types = types.with(kind.ok_or("none, or channel types separated by commas, such as spatial,entity")?);
     }
-    settings.movement = types;
+    settings.engine.movement = types;
     Ok(())
 }
 

@@ -9,36 +9,35 @@
 //!
 //! let none = |file: &str| Err(std::io::Error::new(std::io::ErrorKind::NotFound, file.to_string()));
 //! let settings: Settings = load_with(["-dev", "-ca=:12108", "--mcb", "13", "-chs", "ue"], &none)?;
-//! assert_eq!(settings.connection_id_bits, 13);
-//! assert_eq!(settings.channel_types.of(5).default_fan_out_interval_ms, 50); // entities
+//! assert_eq!(settings.engine.connection_id_bits, 13);
+//! assert_eq!(settings.engine.channel_types.of(5).default_fan_out_interval_ms, 50); // entities
 //! # Ok::<(), throng_gateway::settings::SettingsError>(())
 //! ```
 
-mod channels;
-pub(crate) mod document;
 mod error;
 mod flags;
-mod limits;
 mod options;
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use crate::fsm::Machine;
-use crate::spatial::SpatialConfig;
+use throng_gateway_engine::channel_types::ChannelTypes;
+use throng_gateway_engine::config_file::{MAX_FILE_BYTES, Note};
+use throng_gateway_engine::fsm::Machine;
+use throng_gateway_engine::limits::Limits;
+use throng_gateway_engine::settings::EngineSettings;
+use throng_gateway_engine::spatial::SpatialConfig;
 
-pub use channels::{AccessLevel, Acl, ChannelSettings, ChannelTypes, PositionSetting};
-pub use error::{Note, SettingsError};
-pub use limits::{LimitInfo, Limits};
-pub use options::{AuthProvider, ClientRights, Listener, LogFormat, LogLevel, MovementTypes, Network, Profile};
+pub use error::SettingsError;
+pub use options::{AuthProvider, Listener, LogFormat, LogLevel, Network, Profile};
 
 /// All settings of the gateway.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `-dev`: connection ids count from 1 and are not used again.
-    pub development: bool,
+    /// The settings of the engine.
+    pub engine: EngineSettings,
     /// `-loglevel`
     pub log_level: LogLevel,
     /// `-logformat`
@@ -56,12 +55,6 @@ pub struct Settings {
     pub more_servers: Vec<Listener>,
     /// `-sfsm`
     pub server_fsm: Option<String>,
-    /// `-sba`: servers log in without the provider being asked.
-    pub server_bypass_auth: bool,
-    /// `-scr`: lost servers can come back.
-    pub server_recovery: bool,
-    /// `-scrt`: for how long, in ms; 0 and `None` for ever.
-    pub server_recovery_ms: Option<u32>,
 
     /// `-cn`, `-ca`: where clients come in.
     pub client: Listener,
@@ -71,23 +64,13 @@ pub struct Settings {
     pub client_fsm: Option<String>,
     /// `-cwm`: clients are listened to once GLOBAL has an owner.
     pub client_waits_for_master: bool,
-    /// `-clientrights`
-    pub client_rights: ClientRights,
 
     /// `-erp`: what clients send is recorded.
     pub record_clients: bool,
     /// `-rspd`: where recordings go; the current folder if there is none.
     pub recording_folder: Option<String>,
-    /// `-ct`: peers are advised to send snappy.
-    pub advises_snappy: bool,
     /// `-scc`
     pub spatial_file: Option<String>,
-    /// `-scs`: the first spatial channel.
-    pub spatial_channel_start: u32,
-    /// `-ecs`: the first entity channel; above the first spatial one.
-    pub entity_channel_start: u32,
-    /// `-mcb`: bits of connection ids, 1 to 32.
-    pub connection_id_bits: u32,
     /// `-chs`: a file, or the name of a preset.
     pub channel_settings_file: Option<String>,
 
@@ -111,25 +94,10 @@ pub struct Settings {
     pub auth: AuthProvider,
     /// `-descriptors`
     pub descriptor_files: Vec<String>,
-    /// `-movement`: channel types whose state may get lost on its way to clients of the link.
-    pub movement: MovementTypes,
-    /// `-unreal`: spawn and destroy messages of Unreal servers are looked into.
-    pub unreal: bool,
     /// `-threads`: threads that encode; 0 for one per core.
     pub threads: u32,
     /// `-limits`
     pub limits_file: Option<String>,
-
-    /// The limits of requests, from the file and the flags.
-    pub limits: Limits,
-    /// How channels of each type behave.
-    pub channel_types: ChannelTypes,
-    /// The message types that servers may send in each state.
-    pub server_machine: Arc<Machine>,
-    /// The message types that clients may send in each state.
-    pub client_machine: Arc<Machine>,
-    /// How the world is cut, if it is.
-    pub spatial: Option<SpatialConfig>,
 
     /// Odd settings for the log.
     pub notes: Vec<Note>,
@@ -141,7 +109,7 @@ impl Default for Settings {
     /// The settings of an empty command line.
     fn default() -> Settings {
         Settings {
-            development: false,
+            engine: EngineSettings::default(),
             log_level: LogLevel::Info,
             log_format: LogFormat::Text,
             log_file: None,
@@ -150,21 +118,13 @@ impl Default for Settings {
             server: Listener { network: Network::Tcp, address: ":11288".into(), proxies: Vec::new() },
             more_servers: Vec::new(),
             server_fsm: None,
-            server_bypass_auth: true,
-            server_recovery: false,
-            server_recovery_ms: None,
             client: Listener { network: Network::Tcp, address: ":12108".into(), proxies: Vec::new() },
             more_clients: Vec::new(),
             client_fsm: None,
             client_waits_for_master: false,
-            client_rights: ClientRights::default(),
             record_clients: false,
             recording_folder: None,
-            advises_snappy: false,
             spatial_file: None,
-            spatial_channel_start: 0x1_0000,
-            entity_channel_start: 0x8_0000,
-            connection_id_bits: 31,
             channel_settings_file: None,
             http_address: "127.0.0.1:8080".into(),
             admin_address: String::new(),
@@ -176,15 +136,8 @@ impl Default for Settings {
             origins: Vec::new(),
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
-            movement: MovementTypes::default(),
-            unreal: true,
             threads: 0,
             limits_file: None,
-            limits: Limits::default(),
-            channel_types: ChannelTypes::default(),
-            server_machine: Arc::new(Machine::server()),
-            client_machine: Arc::new(Machine::client()),
-            spatial: None,
             notes: Vec::new(),
             limit_flags: Vec::new(),
         }
@@ -239,10 +192,10 @@ impl Settings {
     pub fn reload_with(&self, read: ReadFile<'_>) -> Result<Settings, SettingsError> {
         let mut settings = Settings { notes: Vec::new(), ..self.clone() };
         settings.read_files(read)?;
-        if settings.spatial != self.spatial {
+        if settings.engine.spatial != self.engine.spatial {
             let file = settings.spatial_file.as_deref().unwrap_or_default();
             settings.notes.push(Note { text: format!("{file} has changed: the world is cut anew at the next start") });
-            settings.spatial = self.spatial.clone();
+            settings.engine.spatial = self.engine.spatial.clone();
         }
         Ok(settings)
     }
@@ -259,15 +212,16 @@ impl Settings {
 
     /// Consequences of several flags together.
     fn settle(&mut self) -> Result<(), SettingsError> {
-        if self.auth == AuthProvider::Nobody && self.development {
+        if self.auth == AuthProvider::Nobody && self.engine.development {
             self.auth = AuthProvider::Everybody;
         }
+        self.engine.proves_names = matches!(self.auth, AuthProvider::Tokens(_) | AuthProvider::Http(_));
         if self.auth == AuthProvider::Nobody {
             let text =
                 "there is no provider of authentication, so no client can log in: name one with -auth, or use -dev";
             self.notes.push(Note { text: text.into() });
         }
-        if self.entity_channel_start <= self.spatial_channel_start {
+        if self.engine.entity_channel_start <= self.engine.spatial_channel_start {
             return Err(contradiction("-scs", "-ecs", "entity channels begin behind the spatial ones"));
         }
         let is_encrypted = |listener: &Listener| listener.network.needs_certificate();
@@ -332,27 +286,27 @@ impl Settings {
         self.read_limits(read)?;
         self.read_channel_settings(read)?;
         let notes = &mut self.notes;
-        self.server_machine = read_machine("sfsm", self.server_fsm.as_deref(), Machine::server, read, notes)?;
-        self.client_machine = read_machine("cfsm", self.client_fsm.as_deref(), Machine::client, read, notes)?;
+        self.engine.server_machine = read_machine("sfsm", self.server_fsm.as_deref(), Machine::server, read, notes)?;
+        self.engine.client_machine = read_machine("cfsm", self.client_fsm.as_deref(), Machine::client, read, notes)?;
         if let Some(file) = &self.spatial_file {
             let text = open("scc", file, read)?;
-            let channels = self.spatial_channel_start..self.entity_channel_start;
-            self.spatial = Some(SpatialConfig::parse(file, &text, channels, notes)?);
+            let channels = self.engine.spatial_channel_start..self.engine.entity_channel_start;
+            self.engine.spatial = Some(SpatialConfig::parse(file, &text, channels, notes)?);
         }
         Ok(())
     }
 
     fn read_limits(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {
-        self.limits = Limits::default();
+        self.engine.limits = Limits::default();
         if let Some(file) = &self.limits_file {
             let text = open("limits", file, read)?;
-            self.limits.read(file, &text, &mut self.notes)?;
+            self.engine.limits.read(file, &text, &mut self.notes)?;
         }
         for (name, value) in &self.limit_flags {
             // Checked when the flag was read: the range is the same.
-            let _ = self.limits.set(name, *value);
+            let _ = self.engine.limits.set(name, *value);
         }
-        match self.limits.contradiction() {
+        match self.engine.limits.contradiction() {
             Some((low, high)) => Err(contradiction(low, high, "the lower bound is above the upper one")),
             None => Ok(()),
         }
@@ -360,12 +314,12 @@ impl Settings {
 
     fn read_channel_settings(&mut self, read: ReadFile<'_>) -> Result<(), SettingsError> {
         let Some(file) = &self.channel_settings_file else {
-            self.channel_types = ChannelTypes::default();
+            self.engine.channel_types = ChannelTypes::default();
             return Ok(());
         };
         let shipped = ChannelTypes::shipped(file);
-        self.channel_types = match (open("chs", file, read), shipped) {
-            (Ok(text), _) => ChannelTypes::parse(file, &text, &self.limits, &mut self.notes)?,
+        self.engine.channel_types = match (open("chs", file, read), shipped) {
+            (Ok(text), _) => ChannelTypes::parse(file, &text, &self.engine.limits, &mut self.notes)?,
             (Err(_), Some(preset)) => {
                 self.notes.push(built_in(file));
                 preset
@@ -385,7 +339,7 @@ fn read_machine(
 ) -> Result<Arc<Machine>, SettingsError> {
     let Some(file) = file else { return Ok(Arc::new(usual())) };
     match (open(flag, file, read), Machine::shipped(file)) {
-        (Ok(text), _) => Machine::parse(file, &text, notes).map(Arc::new),
+        (Ok(text), _) => Ok(Arc::new(Machine::parse(file, &text, notes)?)),
         (Err(_), Some(machine)) => {
             notes.push(built_in(file));
             Ok(Arc::new(machine))
@@ -408,6 +362,6 @@ fn open(flag: &'static str, file: &str, read: ReadFile<'_>) -> Result<Vec<u8>, S
 
 fn read_file(file: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(file)?.take(document::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut text)?;
+    File::open(file)?.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut text)?;
     Ok(text)
 }

@@ -1,7 +1,6 @@
 //! The values of the command line, as types.
 
 use ipnet::IpNet;
-use throng_channeld::proto::ChannelType;
 
 /// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -128,63 +127,4 @@ pub enum AuthProvider {
     Tokens(String),
     /// A service that is asked, at this address.
     Http(String),
-}
-
-/// The rights of clients, for messages that their state machine allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientRights {
-    /// Create channels of their own: rooms.
-    pub create: bool,
-    /// Subscribe themselves with write access.
-    pub write: bool,
-    /// Become the owner of GLOBAL.
-    pub own_global: bool,
-    /// Create entities, and set their groups.
-    pub entity: bool,
-}
-
-impl ClientRights {
-    /// Nothing of it.
-    pub const NONE: ClientRights = ClientRights { create: false, write: false, own_global: false, entity: false };
-}
-
-impl Default for ClientRights {
-    /// Rooms and write access, as clients that replicate through a gateway without a server need; neither GLOBAL nor
-    /// entities.
-    fn default() -> ClientRights {
-        ClientRights { create: true, write: true, ..ClientRights::NONE }
-    }
-}
-
-/// The channel types whose state may get lost on its way, on transports that have a way for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MovementTypes(u16);
-
-impl MovementTypes {
-    /// None: all state is reliable.
-    pub const NONE: MovementTypes = MovementTypes(0);
-
-    /// With one more type.
-    #[must_use]
-    pub const fn with(self, kind: ChannelType) -> MovementTypes {
-        MovementTypes(self.0 | 1 << MovementTypes::bit(kind))
-    }
-
-    /// Whether it is one of them.
-    pub const fn contains(self, kind: ChannelType) -> bool {
-        self.0 >> MovementTypes::bit(kind) & 1 == 1
-    }
-
-    /// Numbers are 0 to 5, and from 100 on for tests.
-    const fn bit(kind: ChannelType) -> u32 {
-        let number = kind as u32;
-        if number < 8 { number } else { 8 + number % 8 }
-    }
-}
-
-impl Default for MovementTypes {
-    /// SPATIAL and ENTITY.
-    fn default() -> MovementTypes {
-        MovementTypes::NONE.with(ChannelType::Spatial).with(ChannelType::Entity)
-    }
 }

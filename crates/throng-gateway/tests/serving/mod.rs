@@ -13,12 +13,12 @@ use throng_channeld::client::{Client, ClientError, ClientOptions};
 use throng_channeld::proto::{AuthMessage, ChannelType, CreateChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Dialect, Header, PacketWriter, message_type, put_body};
 use throng_gateway::auth::{AcceptAll, DeskLimits, Provider};
-use throng_gateway::engine::Engine;
-use throng_gateway::engine::port::Side;
 use throng_gateway::serve::{DoorOptions, Gateway, LinkOptions, Parts, Reason, ServeError, ServeOptions, Transport};
 use throng_gateway::settings;
-use throng_gateway::state::Schemas;
+use throng_gateway_engine::Engine;
+use throng_gateway_engine::port::Side;
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions};
+use throng_protostate::Schemas;
 use throng_testkit::{token_now, token_options_now};
 use throng_wire::Time;
 
@@ -118,7 +118,7 @@ pub(crate) fn try_bare(
     options.drain = Duration::from_millis(500);
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
-    let settings = Arc::new(settings::load(&arguments).expect("sound arguments"));
+    let settings = Arc::new(settings::load(&arguments).expect("sound arguments").engine);
     let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound");
     let engine = Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0));
     let parts = Parts {

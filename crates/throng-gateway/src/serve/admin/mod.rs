@@ -34,12 +34,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::info;
 
-use super::event::{Event, Report};
+use super::event::{Ask, Event, Report};
 use super::http::Pages;
 use super::memory::Part;
 use crate::auth::is_same;
-use crate::engine::port::Side;
-use crate::engine::{BlockedName, Row, Slice, Subject};
+use throng_gateway_engine::port::Side;
+use throng_gateway_engine::{Row, Subject};
 
 /// Rows of one page.
 const ROWS: usize = 100;
@@ -60,23 +60,6 @@ pub(crate) struct Admin {
     pub(crate) reload: mpsc::Sender<ReloadRequest>,
     /// Only somebody who has read a page knows it.
     pub(crate) token: Arc<str>,
-}
-
-/// Addresses that have guessed too often, and the rest of their bans.
-type Guessers = Vec<(IpAddr, Duration)>;
-
-/// A question to the engine's thread.
-pub(crate) enum Ask {
-    /// Rows of a table.
-    Slice { subject: Subject, from: usize, rows: usize, reply: oneshot::Sender<Slice> },
-    /// Bans: addresses that have guessed too often, and names.
-    Bans { limit: usize, reply: oneshot::Sender<(Guessers, Vec<BlockedName>)> },
-    /// End a connection.
-    Kick { connection: u32, reply: oneshot::Sender<bool> },
-    /// Forgive an address that has guessed too often.
-    UnbanAddress { address: IpAddr, reply: oneshot::Sender<bool> },
-    /// Forgive a name.
-    UnbanName { side: Side, player: String, reply: oneshot::Sender<bool> },
 }
 
 /// The first page.

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use super::{Bans, Overview, Table};
-use crate::engine::Row;
+use throng_gateway_engine::Row;
 
 /// Text that may come from a peer, for HTML: in a cell or within quotes.
 struct Text<'a>(&'a str);
@@ -221,7 +221,7 @@ pub(super) fn said(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::ConnectionRow;
+    use throng_gateway_engine::ConnectionRow;
 
     #[test]
     fn what_a_peer_says_is_text_and_nothing_else() {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use throng_wire::Time;
 
-use super::table::PeerId;
+use super::super::datagrams::PeerId;
 
 /// One appointment at most for each peer, the earliest first. Peers remember theirs.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use throng_link::session::Session;
 use tokio::sync::mpsc::channel;
 
 use super::super::counters::Reason;
-use super::super::door::Pass;
+use super::super::datagrams::DatagramQueue;
+use super::super::life::Pass;
 use super::super::memory::{Holding, Part};
-use super::datagrams::DatagramQueue;
 use super::movement::Movement;
 use super::peer::Peer;
 use super::table::SEATS_MAX;

@@ -13,7 +13,6 @@
 //! datagrams delays no session's deadlines. [Strangers](knock) come last.
 
 mod agenda;
-mod datagrams;
 mod knock;
 mod movement;
 mod peer;
@@ -38,16 +37,19 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::counters::Reason;
-use super::door::{Door, End, Opened, Pass};
+use super::datagrams::{DatagramQueue, PeerId};
+use super::door::Door;
+use super::end::End;
+use super::event::Event;
 use super::intake::Intake;
+use super::life::{Opened, Pass};
 use super::options::LinkOptions;
 use super::stream::Out;
 use super::udp::{DatagramSocket, Inbox};
 use super::wake::WakeList;
 use agenda::Agenda;
-pub(crate) use datagrams::DatagramQueue;
 use peer::{Packet, Received};
-use table::{PeerId, Peers};
+use table::Peers;
 
 /// No datagram of the protocol is as long.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
@@ -256,7 +258,11 @@ async fn serve(
 ) {
     let Some(opened) = pass.open().await else { return wake.add(id) };
     let door = Arc::clone(&opened.pass.door);
-    datagrams.introduce(door.events().clone(), opened.key);
+    let (events, key) = (door.events().clone(), opened.key);
+    // If the engine has ended, so will the connection.
+    datagrams.introduce(move || {
+        let _ = events.send(Event::Settled { key });
+    });
     opened.queue.set_datagrams(datagrams);
     {
         let (queue, manner) = (Arc::clone(&opened.queue), Arc::clone(&opened.manner));
@@ -322,7 +328,7 @@ fn patient_session_options() -> SessionOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::port::Side;
+    use throng_gateway_engine::port::Side;
 
     #[tokio::test]
     async fn strangers_wait_until_connections_were_served_and_for_each_other() {

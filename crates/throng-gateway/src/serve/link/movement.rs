@@ -7,8 +7,8 @@ use std::sync::Arc;
 use throng_channeld::link::section::{HEAD_BYTES, Section, begin_movement};
 use throng_link::session::{Delivery, MessageId};
 
-use super::datagrams::DatagramQueue;
-use crate::engine::port::{Fate, Ticket};
+use crate::serve::datagrams::DatagramQueue;
+use throng_gateway_engine::port::{Fate, Ticket};
 
 /// Written bytes that are not counted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,10 +159,10 @@ mod tests {
     use throng_wire::Tick;
 
     use super::*;
-    use crate::engine::port::Datagrams as _;
-    use crate::serve::link::table::PeerId;
+    use crate::serve::datagrams::PeerId;
     use crate::serve::memory::{Holding, Memory, Part};
     use crate::serve::wake::WakeList;
+    use throng_gateway_engine::port::Datagrams as _;
 
     fn movement() -> Movement {
         let holding = Holding::new(&Arc::<Memory>::default(), Part::Queues, 0);

@@ -383,10 +383,9 @@ mod tests {
 
     use super::super::super::door::Door;
     use super::super::super::memory::{Memory, Part};
-    use super::super::datagrams::DatagramQueue;
-    use super::super::table::PeerId;
     use super::*;
-    use crate::engine::port::Side;
+    use crate::serve::datagrams::{DatagramQueue, PeerId};
+    use throng_gateway_engine::port::Side;
 
     /// The session that the door accepts for a client at this address.
     fn accepted(client: SocketAddr) -> Accepted {

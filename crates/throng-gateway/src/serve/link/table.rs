@@ -5,14 +5,11 @@ use std::net::SocketAddr;
 
 use throng_link::netcode::Held;
 
+use super::super::datagrams::PeerId;
 use super::peer::Peer;
 
 /// Seats of one door. A client names its own when its address has changed.
 pub(super) const SEATS_MAX: u32 = 1 << 20;
-
-/// A connection over the link, wherever it is. No other ever has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PeerId(pub(super) u64);
 
 /// All of them. Hashed with the standard library's keyed hash: peers choose their addresses.
 #[derive(Default)]

@@ -1,0 +1,301 @@
+//! Entities: a channel each, in at most one cell of the world.
+
+use throng_channeld::proto::{
+    AddEntityGroupMessage, ChannelSubscriptionOptions, ChannelType, CreateEntityChannelMessage,
+    RemoveEntityGroupMessage,
+};
+use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
+use throng_replica::ChannelIndex;
+
+use super::Engine;
+use super::channel::Access;
+use super::pace::EntityPace;
+use super::place::Place;
+use super::port::Side;
+use super::refusal::Refusal;
+use crate::group::GroupKind;
+use crate::spatial::Position;
+
+/// The engine's data about an entity, beside its channel.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entity {
+    /// The cell that lists it, or will once it exists.
+    pub(super) cell: Option<u32>,
+    /// The encoded `UnrealObjectRef` of its SPAWN; empty if there was none.
+    pub(super) object: bytes::Bytes,
+    pub(super) pace: EntityPace,
+    is_well_known: bool,
+}
+
+/// One entity, as an operator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntityInfo {
+    /// Its channel.
+    pub channel: u32,
+    /// The cell that lists it; `None` if its position is not known yet.
+    pub cell: Option<u32>,
+    /// The connection id of who decides over it; `None` if that is not there.
+    pub owner: Option<u32>,
+    /// Whether that was lost and may come back.
+    pub is_awaited: bool,
+}
+
+/// A new client receives well-known entities this much later, in ms: after the data that it needs to understand them.
+const WELL_KNOWN_DELAY_MS: i32 = 1_000;
+
+/// An entity says that it is where no cell is.
+pub(super) const OUTSIDE: Refusal = Refusal::Spatial("outside_world");
+
+impl Engine {
+    /// The entities, in no particular order.
+    pub fn entities(&self) -> impl Iterator<Item = EntityInfo> + '_ {
+        self.entities.iter().filter_map(|(id, entity)| {
+            let channel = self.channel(*self.by_channel_id.get(id)?);
+            Some(EntityInfo {
+                channel: *id,
+                cell: entity.cell,
+                owner: channel.owner.map(|owner| self.connection(owner).id),
+                is_awaited: channel.is_awaited,
+            })
+        })
+    }
+
+    pub(super) fn on_create_entity(
+        &mut self,
+        from: Place,
+        through: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: CreateEntityChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        if !self.may_make_entities(from) {
+            return Err(Refusal::NotAllowed);
+        }
+        let through = self.channel(through);
+        let (through_id, through_kind) = (through.id, through.kind);
+        if !matches!(through_kind, ChannelType::Global | ChannelType::Spatial) {
+            return Err(Refusal::WrongChannel);
+        }
+        if wanted.entity_id < self.settings.entity_channel_start {
+            return Err(Refusal::NotAllowed);
+        }
+        self.check_may_create(from, &wanted.metadata)?;
+        if !self.connection(from).is_server()
+            && let Some(master) = self.master()
+        {
+            self.check_room_for_clients(master)?;
+        }
+        let channel = self.add_channel(wanted.entity_id, ChannelType::Entity, wanted.metadata.clone())?;
+        self.count_created(from, channel);
+        // It may have been spawned before: then it is known where it is, and how it is named.
+        self.unborn.remove(wanted.entity_id);
+        self.entities.entry(wanted.entity_id).or_default();
+        let begun = self.begin_entity(from, message, (channel, through_id), wanted);
+        if begun.is_err() {
+            self.remove_channel(channel);
+        }
+        begun
+    }
+
+    fn begin_entity(
+        &mut self,
+        from: Place,
+        message: &Message,
+        (channel, through): (ChannelIndex, u32),
+        wanted: CreateEntityChannelMessage,
+    ) -> Result<(), Refusal> {
+        if let Some(merge) = wanted.merge_options {
+            self.set_merge_options(channel, merge);
+        }
+        match &wanted.data {
+            Some(data) => self.begin_data(channel, from, data)?,
+            None => self.begin_empty(channel),
+        }
+        self.tell_object(wanted.entity_id);
+        let spawned_in = self.entities.get(&wanted.entity_id).and_then(|entity| entity.cell);
+        let cell = match through {
+            GLOBAL_CHANNEL => self.cell_of_data(channel).or(spawned_in),
+            cell => Some(cell),
+        };
+        let cell_owner = cell.and_then(|cell| self.by_channel_id.get(&cell)).and_then(|&cell| self.channel(cell).owner);
+        let owner = match through {
+            GLOBAL_CHANNEL => cell_owner.unwrap_or(from),
+            _ => from,
+        };
+        self.set_owner(channel, Some(owner));
+        if let Some(cell) = cell {
+            self.list(cell, wanted.entity_id);
+        }
+        let result = self.creation_result(channel, &wanted.metadata, owner);
+        let header = Header::new(message.channel_id, message_type::CREATE_ENTITY_CHANNEL);
+        self.send(from, header.with_stub(message.stub_id), &result);
+        if let Some(master) = self.master().filter(|&master| master != from) {
+            self.send(master, header, &result);
+        }
+        let options = wanted.sub_options.unwrap_or_default();
+        self.subscribe_and_tell(from, from, channel, &options, 0)?;
+        if owner != from {
+            let options = ChannelSubscriptionOptions {
+                data_access: Some(throng_channeld::proto::ChannelDataAccess::WriteAccess.into()),
+                ..options
+            };
+            self.subscribe_and_tell(owner, owner, channel, &options, 0)?;
+        }
+        if wanted.is_well_known {
+            self.make_well_known(channel, wanted.entity_id);
+        }
+        Ok(())
+    }
+
+    fn may_make_entities(&self, from: Place) -> bool {
+        self.connection(from).is_server() || self.settings.client_rights.entity
+    }
+
+    pub(super) fn entity_mut(&mut self, id: u32) -> &mut Entity {
+        self.entities.entry(id).or_default()
+    }
+
+    /// All clients see it, those to come as well.
+    fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
+        self.entity_mut(id).is_well_known = true;
+        self.well_known.push(channel);
+        let clients: Vec<Place> = self
+            .connections
+            .iter()
+            .filter(|connection| connection.side == Side::Client && connection.is_member())
+            .map(|connection| connection.place())
+            .collect();
+        for client in clients {
+            self.show_well_known(client, channel, 0);
+        }
+    }
+
+    pub(super) fn subscribe_to_well_known(&mut self, index: Place) {
+        if self.connection(index).is_server() {
+            return;
+        }
+        for channel in self.well_known.clone() {
+            self.show_well_known(index, channel, WELL_KNOWN_DELAY_MS);
+        }
+    }
+
+    fn show_well_known(&mut self, client: Place, channel: ChannelIndex, delay_ms: i32) {
+        if self.channel(channel).subscriber(client).is_some() {
+            return;
+        }
+        let options = ChannelSubscriptionOptions { fan_out_delay_ms: Some(delay_ms), ..Default::default() };
+        if let Err(refusal) = self.subscribe_and_tell(client, client, channel, &options, 0) {
+            self.count(refusal);
+        }
+    }
+
+    /// An entity's channel is removed, or any other.
+    pub(super) fn forget_entity(&mut self, id: u32, index: ChannelIndex) {
+        self.forget_for_recovery(id);
+        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+            self.unlist(cell, id);
+        }
+        if let Some(entity) = self.drop_entity(id) {
+            self.strays.remove(&id);
+            self.groups.entity_gone(id);
+            if entity.is_well_known {
+                self.well_known.retain(|&known| known != index);
+            }
+        }
+    }
+
+    pub(super) fn on_group_add(
+        &mut self,
+        from: Place,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: AddEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
+        let added = self.groups.add(entity, kind, &wanted.entities_to_add);
+        added.map_err(|error| Refusal::Limit(error.tag()))
+    }
+
+    pub(super) fn on_group_remove(
+        &mut self,
+        from: Place,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: RemoveEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
+        self.groups.remove(entity, kind, &wanted.entities_to_remove);
+        if kind == GroupKind::Lock {
+            // A delayed message may have crossed a border meanwhile.
+            for freed in &wanted.entities_to_remove {
+                self.entity_moved_itself(*freed, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Only a server that owns the entity decides with whom it travels.
+    fn group_of(&self, from: Place, channel: ChannelIndex, kind: i32) -> Result<(u32, GroupKind), Refusal> {
+        let state = self.channel(channel);
+        if state.kind != ChannelType::Entity {
+            return Err(Refusal::WrongChannel);
+        }
+        if !state.is_owner(from) || !self.may_make_entities(from) {
+            return Err(Refusal::NotAllowed);
+        }
+        Ok((state.id, GroupKind::from_wire(kind).ok_or(Refusal::Malformed)?))
+    }
+
+    /// As [`entity_moved`](Self::entity_moved), by the entity's id.
+    pub(super) fn entity_moved_itself(&mut self, id: u32, context: u32) {
+        if let Some(&channel) = self.by_channel_id.get(&id) {
+            self.entity_moved(channel, context);
+        }
+    }
+
+    /// An entity's state has changed: it may have crossed the border of its cell.
+    pub(super) fn entity_moved(&mut self, channel: ChannelIndex, context: u32) {
+        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
+            return;
+        }
+        let id = self.channel(channel).id;
+        let Some(destination) = self.cell_of_data(channel) else {
+            match self.position_of(channel) {
+                // It stays where it is listed.
+                Some(_) => _ = self.count(OUTSIDE),
+                None => self.miss_position(channel),
+            }
+            return;
+        };
+        let listed = self.entity_mut(id).cell;
+        match listed {
+            Some(source) if source == destination => {
+                self.strays.remove(&id);
+            }
+            Some(source) => {
+                self.hand_over(id, source, destination, context);
+                // It may be locked, or have to wait, or no owner is there to take it.
+                self.note_whether_astray(id);
+            }
+            None => {
+                self.list(destination, id);
+                self.find_home(channel);
+            }
+        }
+    }
+
+    /// The cell at the position that a channel's state gives.
+    pub(super) fn cell_of_data(&self, channel: ChannelIndex) -> Option<u32> {
+        let world = self.world.as_ref()?;
+        world.grid.channel_at(self.position_of(channel)?)
+    }
+
+    /// A read-only look at whether a subscriber may write.
+    pub(super) fn access_of(&self, channel: ChannelIndex, connection: Place) -> Option<Access> {
+        self.channel(channel).subscriber(connection).map(|subscriber| subscriber.access())
+    }
+
+    /// A position in the world's own axes.
+    pub(super) fn cell_at(&self, position: Position) -> Option<u32> {
+        self.world.as_ref()?.grid.channel_at(position)
+    }
+}

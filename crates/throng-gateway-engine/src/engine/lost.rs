@@ -1,0 +1,229 @@
+//! Lost connections that may come back, with their deadlines.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use throng_wire::{Tick, Time};
+
+use super::channel::Wanted;
+use super::port::Side;
+use throng_protostate::allocated;
+
+/// The belongings of a lost connection, by the ids of channels. Channels that get another owner meanwhile are removed
+/// from it. Removed channels stay in here; their creation time distinguishes them from new channels with the same id.
+#[derive(Debug)]
+pub(super) struct Lost {
+    pub(super) connection_id: u32,
+    pub(super) owned: FxHashSet<u32>,
+    pub(super) subscriptions: FxHashMap<u32, Kept>,
+    /// When it is given up; `None`: never.
+    pub(super) until: Option<Time>,
+}
+
+impl Lost {
+    /// Bytes of memory, with the names under which it is known. Meanwhile it does not grow.
+    fn bytes(&self, (_, name): &LostKey) -> u64 {
+        let of_map = |capacity: usize, entry_bytes: usize| capacity * 8 / 7 * (entry_bytes + 1);
+        let owned_bytes = of_map(self.owned.capacity(), size_of::<u32>() + size_of::<(u32, u64)>());
+        let subscriptions_bytes = of_map(self.subscriptions.capacity(), size_of::<(u32, Kept)>());
+        (LOSS_BYTES + 3 * allocated(name.len()) + owned_bytes + subscriptions_bytes) as u64
+    }
+}
+
+/// Memory of a loss without its name and its belongings: its entries in all tables.
+const LOSS_BYTES: usize = 384;
+
+/// A subscription that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// Which of the channels that had this id.
+    pub(super) birth: u64,
+    pub(super) wanted: Wanted,
+    pub(super) since: Tick,
+}
+
+/// Connections that may come back.
+pub(super) type LostKey = (Side, String);
+
+#[derive(Debug)]
+struct Loss {
+    /// Losses are numbered in their order.
+    number: u64,
+    /// Its memory.
+    bytes: u64,
+    lost: Lost,
+}
+
+/// All of them. The last connection lost under a name is the one that can come back.
+#[derive(Debug, Default)]
+pub(super) struct LostOnes {
+    /// Hashed with the standard library's keyed hash: peers choose their names.
+    by_name: HashMap<LostKey, Loss>,
+    /// The losses that have an end of their wait, by that end and the number of the loss.
+    by_end: BTreeMap<(Time, u64), LostKey>,
+    /// All, in the order in which they were lost.
+    by_age: BTreeMap<u64, LostKey>,
+    connection_ids: FxHashSet<u32>,
+    /// Losses that wait for a channel: the number of the loss, by the id of the channel.
+    owners: FxHashMap<u32, u64>,
+    losses: u64,
+    bytes: u64,
+}
+
+impl LostOnes {
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Bytes of memory of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether an awaited connection has this connection id.
+    pub(super) fn has_connection_id(&self, id: u32) -> bool {
+        self.connection_ids.contains(&id)
+    }
+
+    pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
+        self.by_name.get(key).map(|loss| &loss.lost)
+    }
+
+    /// Remembers a lost connection; an older one of the same name is not awaited any more.
+    pub(super) fn insert(&mut self, key: LostKey, lost: Lost) -> Option<Lost> {
+        let former = self.take(&key);
+        self.losses += 1;
+        self.connection_ids.insert(lost.connection_id);
+        self.owners.extend(lost.owned.iter().map(|&id| (id, self.losses)));
+        self.by_age.insert(self.losses, key.clone());
+        if let Some(until) = lost.until {
+            self.by_end.insert((until, self.losses), key.clone());
+        }
+        let loss = Loss { number: self.losses, bytes: lost.bytes(&key), lost };
+        self.bytes += loss.bytes;
+        self.by_name.insert(key, loss);
+        former
+    }
+
+    /// Awaits one no longer.
+    pub(super) fn take(&mut self, key: &LostKey) -> Option<Lost> {
+        let Loss { number, bytes, lost } = self.by_name.remove(key)?;
+        self.bytes -= bytes;
+        self.connection_ids.remove(&lost.connection_id);
+        for id in &lost.owned {
+            if self.owners.get(id) == Some(&number) {
+                self.owners.remove(id);
+            }
+        }
+        self.by_age.remove(&number);
+        if let Some(until) = lost.until {
+            self.by_end.remove(&(until, number));
+        }
+        Some(lost)
+    }
+
+    /// When the first of them is given up.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.by_end.first_key_value().map(|(&(until, _), _)| until)
+    }
+
+    /// Takes a peer that has not come back in time.
+    pub(super) fn take_late(&mut self, now: Time) -> Option<(LostKey, Lost)> {
+        let (&(until, _), key) = self.by_end.first_key_value()?;
+        if until > now {
+            return None;
+        }
+        let key = key.clone();
+        self.take(&key).map(|lost| (key, lost))
+    }
+
+    /// The least important loss: the first of those that own nothing, or of all.
+    pub(super) fn take_least(&mut self) -> Option<(LostKey, Lost)> {
+        let owns_nothing = |key: &&LostKey| self.get(key).is_some_and(|lost| lost.owned.is_empty());
+        let key = self.by_age.values().find(owns_nothing).or_else(|| self.by_age.values().next())?.clone();
+        self.take(&key).map(|lost| (key, lost))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Lost> {
+        self.by_name.values().map(|loss| &loss.lost)
+    }
+
+    /// Takes a channel away from the loss that waits for it, and returns that loss.
+    pub(super) fn disown(&mut self, id: u32) -> Option<&mut Lost> {
+        let key = self.by_age.get(&self.owners.remove(&id)?)?;
+        let lost = &mut self.by_name.get_mut(key)?.lost;
+        lost.owned.remove(&id).then_some(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::BuildHasher;
+
+    use super::*;
+
+    fn lost(connection_id: u32, owned: &[u32], until: Option<u64>) -> Lost {
+        let owned = owned.iter().copied().collect();
+        Lost { connection_id, owned, subscriptions: FxHashMap::default(), until: until.map(Time) }
+    }
+
+    fn name(name: &str) -> LostKey {
+        (Side::Server, name.to_owned())
+    }
+
+    #[test]
+    fn each_is_given_up_at_its_own_time_whatever_the_order_of_losses() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("late"), lost(1, &[], Some(300)));
+        ones.insert(name("soon"), lost(2, &[], Some(100)));
+        ones.insert(name("never"), lost(3, &[], None));
+        assert_eq!(ones.next_end(), Some(Time(100)));
+        assert_eq!(ones.take_late(Time(300)).map(|(key, _)| key), Some(name("soon")));
+        assert_eq!(ones.take_late(Time(300)).map(|(key, _)| key), Some(name("late")));
+        assert!(ones.take_late(Time(u64::MAX)).is_none() && ones.next_end().is_none());
+        assert!(ones.has_connection_id(3) && !ones.has_connection_id(1));
+    }
+
+    #[test]
+    fn a_lost_connection_without_channels_is_given_up_first() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("world"), lost(1, &[7], None));
+        ones.insert(name("stranger"), lost(2, &[], None));
+        ones.insert(name("other"), lost(3, &[8], None));
+        let order: Vec<u32> = std::iter::from_fn(|| ones.take_least()).map(|(_, lost)| lost.connection_id).collect();
+        assert_eq!(order, [2, 1, 3]);
+        assert!(ones.len() == 0 && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
+    }
+
+    #[test]
+    fn nobody_can_choose_names_that_collide_in_every_gateway() {
+        let hash = |_: ()| LostOnes::default().by_name.hasher().hash_one(name("world"));
+        let [first, second] = [(); 2].map(hash);
+        assert_ne!(first, second, "each table has a key of its own");
+    }
+
+    #[test]
+    fn a_lost_world_is_charged_for_its_channels_what_the_tables_take() {
+        let mut ones = LostOnes::default();
+        ones.insert(name("empty"), lost(1, &[], None));
+        let empty = ones.bytes();
+        let channels: Vec<u32> = (0..1_700).collect();
+        ones.insert(name("world"), lost(2, &channels, None));
+        let charged = ones.bytes() - empty - empty;
+        // A table has a byte for each place beside the entry; one in eight places is free.
+        let places = |capacity: usize| capacity as u64 * 8 / 7;
+        let owned = &ones.by_name[&name("world")].lost.owned;
+        let set_bytes = places(owned.capacity()) * (size_of::<u32>() as u64 + 1);
+        let taken = set_bytes + places(ones.owners.capacity()) * (size_of::<(u32, u64)>() as u64 + 1);
+        assert!(charged.abs_diff(taken) * 10 < taken, "{charged} for {taken}");
+    }
+
+    #[test]
+    fn of_one_name_the_last_counts() {
+        let mut ones = LostOnes::default();
+        assert!(ones.insert(name("world"), lost(1, &[], Some(100))).is_none());
+        assert_eq!(ones.insert(name("world"), lost(2, &[], Some(200))).map(|lost| lost.connection_id), Some(1));
+        assert_eq!((ones.len(), ones.next_end()), (1, Some(Time(200))));
+        assert!(!ones.has_connection_id(1));
+    }
+}

@@ -1,0 +1,183 @@
+//! One of several engines that share the channels out: see [`shards`](crate::shards).
+//!
+//! ```text
+//!   first engine                             the others
+//!   open, login --- poll_member() ---------> join: known under the same number
+//!   GLOBAL has an owner -- master_id() ----> set_master
+//!   poll_misrouted() ----------------------> receive: what came before the login was answered
+//!   closed <------------- the shell ------> closed
+//! ```
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use throng_channeld::Message;
+use throng_wire::Time;
+
+use super::Engine;
+use super::connection::{Connection, Stage};
+use super::place::Place;
+use super::port::{Key, Outbox, Side};
+use super::refusal::Refusal;
+use crate::fsm::Fsm;
+use crate::shards::{Route, Session, Shards};
+
+/// Which engine this is.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    number: u32,
+    /// `None`: it is the only one.
+    shards: Option<Shards>,
+    members: VecDeque<Member>,
+    misrouted: VecDeque<Misrouted>,
+    /// A session has sent the present message here.
+    pub(super) is_sorted: bool,
+    /// The number of the connection that owns GLOBAL, in engines that do not have it.
+    pub(super) master_id: Option<u32>,
+}
+
+impl Share {
+    pub(super) fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Whether a channel of this number lives here.
+    pub(super) fn is_home_of(&self, channel_id: u32) -> bool {
+        self.shards.as_ref().is_none_or(|shards| shards.home(channel_id) == self.number)
+    }
+}
+
+/// A connection that has logged in: what the other engines have to know of it.
+#[derive(Debug)]
+pub struct Member {
+    /// Its key in the first engine.
+    pub key: Key,
+    /// Its number in the protocol.
+    pub connection_id: u32,
+    /// Which door it came through.
+    pub side: Side,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Its name.
+    pub identifier: String,
+    /// Whether it wants to be told of refusals.
+    pub wants_refusals: bool,
+    /// Sorts what it says from now on. The shell takes it.
+    pub session: Option<Session>,
+}
+
+/// A message that another engine has to do: it came before the login of its sender was answered.
+#[derive(Debug)]
+pub struct Misrouted {
+    /// Its sender, by its key in the first engine.
+    pub key: Key,
+    /// The engine.
+    pub to: u32,
+    /// The message.
+    pub message: Message,
+}
+
+impl Engine {
+    /// From now on this is engine `number` of several. To be called before anything else.
+    pub fn set_share(&mut self, number: u32, shards: Shards) {
+        if shards.count() > 1 {
+            self.share = Share { number, shards: Some(shards), ..Share::default() };
+        }
+    }
+
+    /// The next connection that has logged in. To be polled before [`advance`](Self::advance), which answers the login:
+    /// the other engines have to [know](Self::join) of it first.
+    pub fn poll_member(&mut self) -> Option<Member> {
+        self.share.members.pop_front()
+    }
+
+    /// The next message that another engine has to do. To be polled with [`poll_member`](Self::poll_member), after it.
+    pub fn poll_misrouted(&mut self) -> Option<Misrouted> {
+        self.share.misrouted.pop_front()
+    }
+
+    /// The number of the connection that owns GLOBAL.
+    pub fn master_id(&self) -> Option<u32> {
+        self.master().map(|master| self.connection(master).id)
+    }
+
+    /// Tells an engine that is not the first who owns GLOBAL.
+    pub fn set_master(&mut self, connection_id: Option<u32>) {
+        self.share.master_id = connection_id;
+    }
+
+    /// A connection has logged in at the first engine.
+    ///
+    /// # Errors
+    /// If there are as many as allowed.
+    pub fn join(&mut self, now: Time, member: &Member, outbox: Box<dyn Outbox>) -> Result<Key, Refusal> {
+        self.now = now;
+        let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
+        let key = Key { index: hub.index, generation: hub.generation };
+        let machine = match member.side {
+            Side::Server => &self.settings.server_machine,
+            Side::Client => &self.settings.client_machine,
+        };
+        let fsm = Fsm::new(Arc::clone(machine));
+        let numbers = (member.connection_id, self.free_writer());
+        let mut connection = Connection::new(key, numbers, member.side, member.address, outbox, fsm);
+        connection.stage = Stage::Member;
+        connection.identifier.clone_from(&member.identifier);
+        connection.wants_refusals = member.wants_refusals;
+        let index = Place::of(key);
+        self.connections.put(index, connection);
+        self.by_connection_id.insert(member.connection_id, index);
+        self.counters.side(member.side).opened += 1;
+        Ok(key)
+    }
+
+    /// A session has found that its connection said what it may not.
+    pub fn violated(&mut self, now: Time, key: Key) {
+        self.now = now;
+        if let Some(from) = self.place(key) {
+            self.count(Refusal::StateMachine);
+            self.note_violation(from);
+        }
+    }
+
+    /// Tells the other engines of a connection that has logged in.
+    pub(super) fn announce_member(&mut self, index: Place) {
+        let Some(shards) = self.share.shards.clone() else { return };
+        let connection = self.connection(index);
+        let member = Member {
+            key: connection.key,
+            connection_id: connection.id,
+            side: connection.side,
+            address: connection.address,
+            identifier: connection.identifier.clone(),
+            wants_refusals: connection.wants_refusals,
+            session: Some(Session::new(shards, connection.side, connection.id, connection.fsm.clone())),
+        };
+        self.share.members.push_back(member);
+    }
+
+    /// A message that the connection's [`Session`] has sent to this engine.
+    pub fn receive_sorted(&mut self, now: Time, key: Key, message: Message) {
+        self.share.is_sorted = true;
+        self.receive(now, key, message);
+        self.share.is_sorted = false;
+    }
+
+    /// Whether another engine has to do this message, and this one does not. Sessions sort what comes after the login was
+    /// answered; what came before it is sorted here.
+    pub(super) fn passes_on(&mut self, from: Place, message: &Message) -> bool {
+        let Some(shards) = self.share.shards.as_ref().filter(|_| !self.share.is_sorted) else { return false };
+        let connection = self.connection(from);
+        let (key, here) = (connection.key, self.share.number);
+        let (others, is_done_elsewhere) = match shards.route(message, connection.side, connection.id) {
+            Route::To(to) => (to..to + 1, to != here),
+            Route::ToAll => (0..shards.count(), false),
+            Route::Forbidden => (0..0, false),
+        };
+        for to in others.filter(|&to| to != here) {
+            self.share.misrouted.push_back(Misrouted { key, to, message: message.clone() });
+        }
+        is_done_elsewhere
+    }
+}

@@ -1,0 +1,177 @@
+//! How much memory the states of channels take, with their metadata and the references of their objects, and whose they
+//! are.
+//!
+//! ```text
+//!  max_total_state_bytes
+//!  |<------------------ channels of servers ------------------>|
+//!  |<--- channels of clients: all but the reserve --->|reserve |
+//!        each client: max_client_state_bytes
+//! ```
+//!
+//! Clients fill their share and are refused; servers can still add state.
+
+use bytes::Bytes;
+use throng_replica::ChannelIndex;
+use throng_wire::Tick;
+
+use super::Engine;
+use super::channel::Creator;
+use super::entity::Entity;
+use super::place::Place;
+use super::port::Side;
+use super::refusal::Refusal;
+use crate::limits::Limits;
+use throng_protostate::allocated;
+
+/// Bytes of all states, metadata and references.
+#[derive(Debug, Default)]
+pub(super) struct StateMemory {
+    all_bytes: u64,
+    /// Of these, those of channels that clients have created.
+    client_bytes: u64,
+}
+
+impl StateMemory {
+    pub(super) fn bytes(&self) -> u64 {
+        self.all_bytes
+    }
+
+    /// A state that took `before` bytes takes `after` bytes now.
+    fn change(&mut self, before: u64, after: u64, is_clients: bool) {
+        self.all_bytes = (self.all_bytes + after).saturating_sub(before);
+        if is_clients {
+            self.client_bytes = (self.client_bytes + after).saturating_sub(before);
+        }
+    }
+
+    /// A state is gone.
+    pub(super) fn forget(&mut self, bytes: u64, is_clients: bool) {
+        self.change(bytes, 0, is_clients);
+    }
+}
+
+/// The limit that stops a state from growing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// The number of bytes by which a state may grow.
+    pub(super) bytes: u64,
+    /// Why not by more.
+    pub(super) refusal: Refusal,
+}
+
+impl Engine {
+    /// How much the state of a channel may grow before all of them, those of its creator, or those of all clients are too
+    /// large.
+    pub(super) fn room_for_state(&self, channel: ChannelIndex) -> Room {
+        self.room_for(self.channel(channel).creator)
+    }
+
+    /// The same for a channel that somebody will have created.
+    fn room_for(&self, creator: Option<Creator>) -> Room {
+        let limits = &self.settings.limits;
+        let total = limits.max_total_state_bytes;
+        let all =
+            Room { bytes: total.saturating_sub(self.memory.all_bytes), refusal: Refusal::Limit("total_state_bytes") };
+        let Some(creator) = creator.filter(|creator| creator.side == Side::Client) else {
+            return all;
+        };
+        let of_clients = Room {
+            bytes: clients_share(limits).saturating_sub(self.memory.client_bytes),
+            refusal: Refusal::Limit("client_states_bytes"),
+        };
+        let used = self.place(creator.key).map_or(0, |creator| self.connection(creator).state_bytes);
+        let own = Room {
+            bytes: limits.max_client_state_bytes.saturating_sub(used),
+            refusal: Refusal::Limit("client_state_bytes"),
+        };
+        [own, of_clients, all].into_iter().min_by_key(|room| room.bytes).unwrap_or(all)
+    }
+
+    /// Whether there is room for so many bytes that a connection wants kept beside a state.
+    pub(super) fn check_room_beside(&self, from: Place, bytes: usize) -> Result<(), Refusal> {
+        let connection = self.connection(from);
+        if bytes > 0 && self.pressure.is_on(connection.side) {
+            return Err(Refusal::Limit("memory"));
+        }
+        let room = self.room_for(Some(Creator { key: connection.key, side: connection.side }));
+        match bytes as u64 > room.bytes {
+            true => Err(room.refusal),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps the metadata of a channel.
+    pub(super) fn set_metadata(&mut self, channel: ChannelIndex, metadata: String) {
+        let (before, after) = (self.channel(channel).beside_bytes(), allocated(metadata.len()) as u64);
+        self.channel_mut(channel).metadata = metadata;
+        self.memory_was_changed(channel, before, after);
+    }
+
+    /// Keeps how the object of an entity is named, if there is room. Nobody but servers names objects.
+    pub(super) fn keep_object(&mut self, entity: u32, object: &Bytes) -> bool {
+        let Some(known) = self.entities.get(&entity).filter(|known| known.object != *object) else { return false };
+        let (before, after) = (allocated(known.object.len()) as u64, allocated(object.len()) as u64);
+        let grows_by = after.saturating_sub(before);
+        if grows_by > 0 && self.pressure.is_on(Side::Server) {
+            self.count(Refusal::Limit("memory"));
+            return false;
+        }
+        let room = self.room_for(None);
+        if grows_by > room.bytes {
+            self.count(room.refusal);
+            return false;
+        }
+        // Not the whole message that it came in.
+        self.entity_mut(entity).object = Bytes::copy_from_slice(object);
+        self.memory.change(before, after, false);
+        true
+    }
+
+    /// Forgets an entity.
+    pub(super) fn drop_entity(&mut self, entity: u32) -> Option<Entity> {
+        let entity = self.entities.remove(&entity)?;
+        self.memory.forget(allocated(entity.object.len()) as u64, false);
+        Some(entity)
+    }
+
+    /// The state of a channel took `before` bytes, and was changed.
+    pub(super) fn state_was_changed(&mut self, channel: ChannelIndex, before: u64) {
+        let after = self.hub.state(channel).size_bytes() as u64;
+        self.memory_was_changed(channel, before, after);
+    }
+
+    /// A part of what a channel takes was changed.
+    pub(super) fn memory_was_changed(&mut self, channel: ChannelIndex, before: u64, after: u64) {
+        if after == before {
+            return;
+        }
+        let creator = self.channel(channel).creator;
+        self.memory.change(before, after, creator.is_some_and(|creator| creator.side == Side::Client));
+        if let Some(place) = creator.and_then(|creator| self.place(creator.key)) {
+            let creator = self.connection_mut(place);
+            creator.state_bytes = (creator.state_bytes + after).saturating_sub(before);
+        }
+    }
+
+    /// Forgets removals up to a tick in the states of all channels.
+    pub(super) fn forget_removals_until(&mut self, until: Tick) {
+        let mut freed: Vec<(u32, u64)> = Vec::new();
+        for state in self.hub.states_quietly_mut() {
+            let before = state.size_bytes() as u64;
+            state.forget(until);
+            if state.size_bytes() as u64 != before {
+                freed.push((state.id(), before));
+            }
+        }
+        for (id, before) in freed {
+            if let Some(&channel) = self.by_channel_id.get(&id) {
+                self.state_was_changed(channel, before);
+            }
+        }
+    }
+}
+
+/// The memory that the channels of all clients may use together: never less than half.
+fn clients_share(limits: &Limits) -> u64 {
+    limits.max_total_state_bytes - limits.reserved_server_state_bytes.min(limits.max_total_state_bytes / 2)
+}

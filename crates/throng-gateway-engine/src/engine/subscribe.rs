@@ -1,0 +1,465 @@
+//! Subscriptions: requests for oneself and for others, and the granted options.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use throng_channeld::proto::{
+    ChannelDataAccess, ChannelSubscriptionOptions, ChannelType, SubscribedToChannelMessage,
+    SubscribedToChannelResultMessage, UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+};
+use throng_channeld::{Header, Message, message_type};
+use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, SubscriptionId, Variant};
+use throng_wire::Tick;
+
+use super::Engine;
+use super::channel::{Access, Subscriber, Wanted};
+use super::connection::Cost;
+use super::news::News;
+use super::place::Place;
+use super::port::Side;
+use super::refusal::Refusal;
+use super::session::connection_type;
+use crate::channel_types::AccessLevel;
+use throng_protostate::Schema;
+
+/// Subscriptions and their ends that cost a client as much as an ordinary request: one in a crowd makes hundreds at once.
+const SUBSCRIPTIONS_PER_REQUEST: u64 = 256;
+
+/// Bytes of memory of a state that cost as much if a client is sent all of it: some hundred microseconds of encoding.
+const STATE_BYTES_PER_REQUEST: u64 = 1 << 20;
+
+/// Shortest time between two searches for unused forms.
+const RECLAIM_EVERY_MS: u32 = 1_000;
+
+/// A subscription that was made or changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subscribed {
+    subscriber: Subscriber,
+    /// Whether it is new, or gives other rights than before: the facts for the notices to others.
+    is_news: bool,
+}
+
+impl Engine {
+    pub(super) fn on_subscribe(
+        &mut self,
+        from: Place,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: SubscribedToChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        let target = self.named_or_self(from, wanted.conn_id)?;
+        if target != from && !self.is_allowed(self.channel(channel).settings.acl.sub, from, channel) {
+            return Err(Refusal::NotAllowed);
+        }
+        let options = wanted.sub_options.unwrap_or_default();
+        let wants_to_write = options.data_access == Some(ChannelDataAccess::WriteAccess.into());
+        if wants_to_write && !self.connection(from).is_server() && !self.settings.client_rights.write {
+            return Err(Refusal::NoWriteAccess);
+        }
+        self.check_may_churn(from, channel)?;
+        let former = self.channel(channel).subscriber(target).map(|former| former.id);
+        self.subscribe_and_tell(from, target, channel, &options, message.stub_id)?;
+        let present = self.channel(channel).subscriber(target).map(|present| present.id);
+        if former != present && !options.skip_first_fan_out() {
+            // The whole state is encoded for it.
+            let bytes = self.hub.state(channel).size_bytes() as u64;
+            self.connection_mut(from).requests.charge(Cost::each(bytes, STATE_BYTES_PER_REQUEST));
+        }
+        Ok(())
+    }
+
+    /// Whether a connection may subscribe now, and there is room to tell the owner. For clients it costs little, unless they
+    /// do it all the time or to large channels.
+    fn check_may_churn(&mut self, from: Place, channel: ChannelIndex) -> Result<(), Refusal> {
+        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
+        let connection = self.connection_mut(from);
+        if connection.is_server() {
+            return Ok(());
+        }
+        if !connection.requests.has(now, per_s) {
+            return Err(Refusal::Limit("client_requests"));
+        }
+        connection.requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
+        match self.channel(channel).owner.filter(|&owner| owner != from) {
+            Some(owner) => self.check_room_for_clients(owner),
+            None => Ok(()),
+        }
+    }
+
+    /// Clients speak for themselves; servers may name anybody.
+    fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Place, Refusal> {
+        if conn_id == 0 || !self.connection(from).is_server() {
+            return Ok(from);
+        }
+        self.member_by_id(conn_id).ok_or(Refusal::UnknownConnection)
+    }
+
+    /// Subscribes a connection, or changes its subscription. The sender of the request, the subscriber and the owner
+    /// are notified, unless nothing that concerns them has changed.
+    pub(super) fn subscribe_and_tell(
+        &mut self,
+        from: Place,
+        target: Place,
+        channel: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+        stub_id: u32,
+    ) -> Result<(), Refusal> {
+        let subscribed = self.subscribe(target, channel, options)?;
+        self.tell_subscribed(from, target, channel, subscribed, stub_id);
+        Ok(())
+    }
+
+    /// The news of a subscription, if it is some.
+    pub(super) fn tell_subscribed(
+        &mut self,
+        from: Place,
+        target: Place,
+        channel: ChannelIndex,
+        Subscribed { subscriber, is_news }: Subscribed,
+        stub_id: u32,
+    ) {
+        if !is_news {
+            return;
+        }
+        let header = Header::new(self.channel(channel).id, message_type::SUB_TO_CHANNEL);
+        let news = News::begun((channel, self.channel(channel)), self.connection(target));
+        let result = self.subscribed_result(target, channel, subscriber);
+        self.tell_three((from, target, channel), (header, stub_id), &result, news);
+    }
+
+    pub(super) fn subscribed_result(
+        &self,
+        target: Place,
+        channel: ChannelIndex,
+        subscriber: Subscriber,
+    ) -> SubscribedToChannelResultMessage {
+        let mut effective = self.granted(target, subscriber).to_wire();
+        effective.data_field_masks = self.forms.paths(subscriber.variant).to_vec();
+        SubscribedToChannelResultMessage {
+            conn_id: self.connection(target).id,
+            sub_options: Some(effective),
+            conn_type: connection_type(self.connection(target).side).into(),
+            channel_type: self.channel(channel).kind.into(),
+        }
+    }
+
+    fn unsubscribed_result(&self, target: Place, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
+        let target = self.connection(target);
+        ended_result((target.id, target.side), self.channel(channel).kind)
+    }
+
+    /// Subscribes a connection with what it had, from the beginning. Its copy of the channel is void. The protocol has
+    /// no other message for that than the end of the subscription, so it gets an end and a new beginning. Nothing has
+    /// changed for anybody else.
+    pub(super) fn subscribe_anew(&mut self, target: Place, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
+        self.unsubscribe(target, channel);
+        let id = self.channel(channel).id;
+        let ended = self.unsubscribed_result(target, channel);
+        self.send(target, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended);
+        match self.serve_from(target, channel, wanted, StreamStart::Everything) {
+            Ok(number) => {
+                let subscriber = Subscriber::new(number, wanted, since);
+                self.channel_mut(channel).subscribers.insert(target, subscriber);
+                let begun = self.subscribed_result(target, channel, subscriber);
+                self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
+            }
+            Err(refusal) => {
+                self.count(refusal);
+            }
+        }
+    }
+
+    /// A subscriber that missed a forgotten removal starts again with the whole state.
+    pub(super) fn renew_the_outdated(&mut self) {
+        let (_, slots) = self.hub.visited_writers();
+        let mut outdated: Vec<(Place, ChannelIndex)> = Vec::new();
+        for (index, slot) in slots {
+            if let (Some(mut stream), Some(connection)) = (slot.writer(), self.connections.nth(index)) {
+                let place = connection.place();
+                outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
+            }
+        }
+        for (place, channel) in outdated {
+            let Some(former) = self.channel(channel).subscriber(place).copied() else { continue };
+            self.counters.renewed += 1;
+            self.subscribe_anew(place, channel, (self.granted(place, former), former.since));
+        }
+    }
+
+    /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
+    fn tell_three(
+        &mut self,
+        (from, target, channel): (Place, Place, ChannelIndex),
+        (header, stub_id): (Header, u32),
+        result: &impl prost::Message,
+        news: News,
+    ) {
+        self.send(from, header.with_stub(stub_id), result);
+        if target != from {
+            self.send(target, header, result);
+        }
+        let owner = self.channel(channel).owner.filter(|&owner| owner != from && owner != target);
+        if let Some(owner) = owner
+            && self.may_tell(owner, news)
+        {
+            self.send_from(from, owner, header, result);
+        }
+    }
+
+    /// Makes or changes a subscription, within the limits; what is in effect then.
+    pub(super) fn subscribe(
+        &mut self,
+        target: Place,
+        index: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+    ) -> Result<Subscribed, Refusal> {
+        if !self.connection(target).is_member() {
+            return Err(Refusal::UnknownConnection);
+        }
+        let former = self.channel(index).subscriber(target).copied();
+        if former.is_none() {
+            self.check_subscription_count(target)?;
+        }
+        let granted = former.map(|former| self.granted(target, former));
+        let base = granted.unwrap_or_else(|| Wanted::usual(&self.channel(index).settings));
+        let mut wanted = self.bounded(base.with(options));
+        if !options.data_field_masks.is_empty() {
+            wanted.variant = self.form_of(index, &options.data_field_masks)?;
+        }
+        let id = match former {
+            Some(former) => self.serve_changed(target, index, former, wanted, options.skip_first_fan_out())?,
+            None => self.serve(target, index, wanted, wanted.skip_first)?,
+        };
+        let since = former.map_or(self.tick(), |former| former.since);
+        let subscriber = Subscriber::new(id, wanted, since);
+        self.channel_mut(index).subscribers.insert(target, subscriber);
+        let is_news = former.is_none_or(|former| former.access() != subscriber.access());
+        Ok(Subscribed { subscriber, is_news })
+    }
+
+    /// The form of frames that these field masks ask for, within the limits.
+    fn form_of(&mut self, index: ChannelIndex, masks: &[String]) -> Result<Variant, Refusal> {
+        let limits = &self.settings.limits;
+        if masks.len() > limits.max_field_masks as usize {
+            return Err(Refusal::Limit("field_masks"));
+        }
+        if masks.iter().any(|mask| mask.len() > limits.max_field_mask_bytes as usize) {
+            return Err(Refusal::Limit("field_mask_bytes"));
+        }
+        let most = limits.max_mask_sets as usize;
+        let schema = self.schema_of(index);
+        let mut sets: SmallVec<[Variant; 16]> = SmallVec::new();
+        for subscriber in self.channel(index).subscribers.values() {
+            if subscriber.variant != Variant::default() && !sets.contains(&subscriber.variant) {
+                sets.push(subscriber.variant);
+            }
+        }
+        // A refused subscription leaves nothing behind: forms are few and shared.
+        match self.forms.find(masks, schema.as_deref()) {
+            Some(known) if sets.contains(&known) => return Ok(known),
+            _ if sets.len() >= most => return Err(Refusal::Limit("mask_sets")),
+            Some(known) => return Ok(known),
+            None => {}
+        }
+        self.reclaim_forms();
+        self.forms.add(masks, schema.as_deref())
+    }
+
+    /// It is known now of what type a channel's state is: masks that were asked for by name show what they name.
+    pub(super) fn resolve_masks_anew(&mut self, channel: ChannelIndex) {
+        let masked = |&(_, subscriber): &(Place, Subscriber)| subscriber.variant != Variant::default();
+        let masked: Vec<(Place, Subscriber)> = self.channel(channel).subscribers.iter().filter(masked).collect();
+        let schema = if masked.is_empty() { None } else { self.schema_of(channel) };
+        for (place, subscriber) in masked {
+            let paths = self.forms.paths(subscriber.variant).to_vec();
+            let Ok(variant) = self.forms.add(&paths, schema.as_deref()) else { continue };
+            if variant == subscriber.variant {
+                continue;
+            }
+            let wanted = Wanted { variant, ..self.granted(place, subscriber) };
+            let hub = self.hub_id(place);
+            self.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
+            let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
+            self.channel_mut(channel).subscribers.insert(place, subscriber);
+        }
+    }
+
+    /// If there is no room for another form, forgets those that no present or awaited subscriber uses. Not all the
+    /// time.
+    fn reclaim_forms(&mut self) {
+        let tick = self.tick();
+        if !self.forms.is_full() || tick.since(self.last_reclaim) < RECLAIM_EVERY_MS {
+            return;
+        }
+        self.last_reclaim = tick;
+        let subscribers = self.channels.iter().flat_map(|channel| channel.subscribers.values());
+        let awaited = self.lost.values().flat_map(|lost| lost.subscriptions.values());
+        let used = subscribers.map(|subscriber| subscriber.variant).chain(awaited.map(|kept| kept.wanted.variant));
+        self.forms.retain(&used.collect());
+    }
+
+    /// The schema of the messages that the channel holds, or will hold.
+    fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
+        match self.hub.state(index).data() {
+            Some(data) => data.schema().cloned(),
+            None => self.schemas.find(self.channel(index).settings.data_msg_full_name.as_deref()?).cloned(),
+        }
+    }
+
+    fn serve(
+        &mut self,
+        target: Place,
+        index: ChannelIndex,
+        wanted: Wanted,
+        skips_first: bool,
+    ) -> Result<SubscriptionId, Refusal> {
+        let start = match skips_first {
+            true => StreamStart::Changes,
+            false => StreamStart::Everything,
+        };
+        self.serve_from(target, index, wanted, start)
+    }
+
+    /// Makes the hub serve a subscription that begins with `start`.
+    pub(super) fn serve_from(
+        &mut self,
+        target: Place,
+        index: ChannelIndex,
+        wanted: Wanted,
+        start: StreamStart,
+    ) -> Result<SubscriptionId, Refusal> {
+        let hub = self.hub_id(target);
+        let now = self.tick();
+        self.check_subscription_count(target)?;
+        let anchor = match wanted.delay_ms {
+            delay @ 0.. => now.after(delay.unsigned_abs()),
+            delay => now.before(delay.unsigned_abs()),
+        };
+        let subscription =
+            StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
+        let subscription = match wanted.access {
+            // A subscriber without read access takes a number and gets nothing.
+            Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
+            _ => subscription,
+        };
+        if subscription.start == StreamStart::Changes {
+            self.hub.state(index).seal();
+        }
+        let id = self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
+        self.begin_lane(target, index, (id, wanted));
+        Ok(id)
+    }
+
+    fn check_subscription_count(&self, target: Place) -> Result<(), Refusal> {
+        let limits = &self.settings.limits;
+        let (limit, tag) = match self.connection(target).is_server() {
+            true => (limits.max_server_subscriptions, "server_subscriptions"),
+            false => (limits.max_client_subscriptions, "client_subscriptions"),
+        };
+        let count = self.hub.connection(self.hub_id(target)).map_or(0, |stream| stream.subscription_count());
+        if count >= limit as usize { Err(Refusal::Limit(tag)) } else { Ok(()) }
+    }
+
+    fn serve_changed(
+        &mut self,
+        target: Place,
+        index: ChannelIndex,
+        former: Subscriber,
+        wanted: Wanted,
+        skips_first: bool,
+    ) -> Result<SubscriptionId, Refusal> {
+        let hub = self.hub_id(target);
+        let granted = self.granted(target, former);
+        let sees_other = (granted.access == Access::None) != (wanted.access == Access::None);
+        if sees_other || former.variant != wanted.variant {
+            // A subscriber that sees more than before gets the existing state, unless it says that it knows it.
+            self.unsubscribe(target, index);
+            return self.serve(target, index, wanted, skips_first);
+        }
+        if granted.reliable != wanted.reliable {
+            self.change_lane(target, index, (former.id, wanted));
+        }
+        if granted.interval_ms != wanted.interval_ms {
+            self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+        }
+        Ok(former.id)
+    }
+
+    /// Everything that a subscriber is granted.
+    pub(super) fn granted(&self, place: Place, subscriber: Subscriber) -> Wanted {
+        let stream = self.hub.connection(self.hub_id(place));
+        let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
+        subscriber.wanted(interval_ms.unwrap_or_default())
+    }
+
+    /// Intervals and delays within what the gateway serves.
+    fn bounded(&self, wanted: Wanted) -> Wanted {
+        let limits = &self.settings.limits;
+        let interval_ms = wanted.interval_ms.clamp(limits.min_interval_ms, limits.max_interval_ms);
+        let delay_ms = wanted.delay_ms.clamp(limits.min_delay_ms, limits.max_delay_ms);
+        Wanted { interval_ms, delay_ms, ..wanted }
+    }
+
+    pub(super) fn on_unsubscribe(
+        &mut self,
+        from: Place,
+        channel: ChannelIndex,
+        message: &Message,
+    ) -> Result<(), Refusal> {
+        let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
+        // To leave is never refused: it can only make things better. But it counts.
+        self.connection_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
+        let target = self.named_or_self(from, wanted.conn_id)?;
+        if target != from && !self.is_allowed(self.channel(channel).settings.acl.unsub, from, channel) {
+            return Err(Refusal::NotAllowed);
+        }
+        self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
+        if self.channel(channel).is_owner(target) {
+            self.set_owner(channel, None);
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe_and_tell(
+        &mut self,
+        from: Place,
+        target: Place,
+        channel: ChannelIndex,
+        stub_id: u32,
+    ) -> Result<(), Refusal> {
+        if !self.unsubscribe(target, channel) {
+            return Err(Refusal::UnknownConnection);
+        }
+        let header = Header::new(self.channel(channel).id, message_type::UNSUB_FROM_CHANNEL);
+        let subscriber = (self.connection(target).id, self.connection(target).side);
+        let news = News::ended((channel, self.channel(channel)), subscriber);
+        let result = self.unsubscribed_result(target, channel);
+        self.tell_three((from, target, channel), (header, stub_id), &result, news);
+        Ok(())
+    }
+
+    /// Ends a subscription; whether there was one. Nobody is notified.
+    pub(super) fn unsubscribe(&mut self, target: Place, channel: ChannelIndex) -> bool {
+        let Some(former) = self.channel_mut(channel).subscribers.remove(target) else { return false };
+        let hub = self.hub_id(target);
+        self.hub.unsubscribe(hub, former.id);
+        self.connection_mut(target).forget_state_of(channel);
+        true
+    }
+
+    /// Whether an access rule lets a connection act on others.
+    pub(super) fn is_allowed(&self, rule: AccessLevel, from: Place, channel: ChannelIndex) -> bool {
+        let is_owner = self.channel(channel).is_owner(from);
+        match rule {
+            AccessLevel::Nobody => false,
+            AccessLevel::Owner => is_owner,
+            AccessLevel::OwnerOrGlobalOwner => is_owner || self.master() == Some(from),
+            AccessLevel::Anybody => true,
+        }
+    }
+}
+
+/// The notice to an owner that a subscription has ended.
+pub(super) fn ended_result((conn_id, side): (u32, Side), kind: ChannelType) -> UnsubscribedFromChannelResultMessage {
+    UnsubscribedFromChannelResultMessage { conn_id, conn_type: connection_type(side).into(), channel_type: kind.into() }
+}

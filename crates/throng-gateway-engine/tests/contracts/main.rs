@@ -1,0 +1,39 @@
+//! The gateway without sockets, on virtual time: the conformance levels L1 to L7, and what it promises beyond them.
+
+mod access;
+mod bounds;
+mod budgets;
+mod channel_meters;
+mod conformance_l1;
+mod conformance_l2;
+mod conformance_l3;
+mod conformance_l4;
+mod conformance_l5;
+mod conformance_l6;
+mod conformance_l7;
+mod costs;
+#[path = "../../../throng-protostate/tests/contracts/counting.rs"]
+mod counting;
+mod delivery;
+mod drop_in;
+mod fan_out;
+mod fsm_machines;
+mod handover_storm;
+mod hold;
+mod large_states;
+mod layouts;
+mod long_life;
+mod memory;
+mod movement;
+mod operators;
+mod owner_notices;
+mod pressure;
+mod shards;
+mod slow_logins;
+mod spatial_grid;
+mod spatial_handover;
+mod spatial_interest;
+mod stage;
+#[path = "../../../throng-protostate/tests/contracts/support.rs"]
+mod state_support;
+mod weaknesses;

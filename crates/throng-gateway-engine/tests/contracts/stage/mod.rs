@@ -1,0 +1,333 @@
+//! A gateway without sockets, in virtual time: what each connection was sent is a list.
+#![allow(dead_code)] // each test file uses its part
+
+pub(crate) mod world;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use throng_channeld::proto::{
+    Any, AuthMessage, AuthResultMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
+    CreateChannelMessage, CreateChannelResultMessage, SubscribedToChannelMessage,
+};
+use throng_channeld::{Header, Message, Messages, message_type};
+use throng_gateway_engine::Engine;
+use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Outbox, Side};
+use throng_gateway_engine::settings::EngineSettings;
+use throng_protostate::Schemas;
+use throng_wire::Time;
+
+/// The messages that a connection got and has not read, and whether it was closed.
+#[derive(Default)]
+pub(crate) struct Line {
+    pub(crate) bytes: Vec<u8>,
+    /// How often something was handed over.
+    pub(crate) writes: usize,
+    pub(crate) is_closed: bool,
+    /// The gateway has thrown away what waited.
+    pub(crate) is_abandoned: bool,
+    /// The kernel takes nothing from it.
+    pub(crate) is_stuck: bool,
+    stuck_bytes: usize,
+}
+
+pub(crate) struct LineOutbox(pub(crate) Arc<Mutex<Line>>);
+
+impl Outbox for LineOutbox {
+    fn queued_bytes(&self) -> usize {
+        self.0.lock().unwrap().stuck_bytes
+    }
+
+    fn send(&self, entries: &mut Vec<u8>) {
+        let mut line = self.0.lock().unwrap();
+        line.writes += 1;
+        if line.is_stuck {
+            line.stuck_bytes += entries.len();
+        }
+        line.bytes.append(entries);
+    }
+
+    fn close(&self) {
+        self.0.lock().unwrap().is_closed = true;
+    }
+
+    fn abandon(&self) {
+        let mut line = self.0.lock().unwrap();
+        (line.is_abandoned, line.stuck_bytes) = (true, 0);
+    }
+}
+
+/// One end of a connection, as its peer.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    pub(crate) key: Key,
+    /// The connection id that the gateway gave it.
+    pub(crate) id: u32,
+    pub(crate) line: Arc<Mutex<Line>>,
+}
+
+/// A gateway and its clock.
+pub(crate) struct Stage {
+    pub(crate) engine: Engine,
+    pub(crate) now: Time,
+    /// The provider's answer to everybody.
+    pub(crate) verdict: AuthVerdict,
+}
+
+/// Arguments that most tests begin with: known connection ids, clients that may subscribe and write.
+pub(crate) fn open_settings() -> EngineSettings {
+    settings(&["-dev", "-cfsm=client_authoratative_fsm.json"])
+}
+
+pub(crate) fn settings(arguments: &[&str]) -> EngineSettings {
+    throng_gateway::settings::load(arguments).expect("the arguments are sound").engine
+}
+
+/// The same with files that are nowhere but here.
+pub(crate) fn settings_with(arguments: &[&str], files: &[(&str, &str)]) -> EngineSettings {
+    let read = |name: &str| {
+        let file = files.iter().find(|(known, _)| *known == name);
+        file.map(|(_, text)| text.as_bytes().to_vec()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    };
+    throng_gateway::settings::load_with(arguments, &read).expect("the arguments and files are sound").engine
+}
+
+/// The spatial controller of `columns` times `rows` cells of 10 m, shared among this many servers.
+pub(crate) fn grid_file((columns, rows): (u32, u32), (server_columns, server_rows): (u32, u32)) -> String {
+    format!(
+        r#"{{"SpatialControllerType": "StaticGrid2DSpatialController", "Config": {{
+            "WorldOffsetX": 0, "WorldOffsetZ": 0, "GridWidth": 10, "GridHeight": 10,
+            "GridCols": {columns}, "GridRows": {rows}, "ServerCols": {server_columns}, "ServerRows": {server_rows},
+            "ServerInterestBorderSize": 0}}}}"#
+    )
+}
+
+impl Stage {
+    pub(crate) fn new(settings: EngineSettings) -> Stage {
+        Stage::with_schemas(settings, Schemas::default())
+    }
+
+    pub(crate) fn with_schemas(settings: EngineSettings, mut schemas: Schemas) -> Stage {
+        schemas
+            .add(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound"));
+        let now = Time::from_secs(1_000);
+        Stage {
+            engine: Engine::new(Arc::new(settings), Arc::new(schemas), 7, (now, 0)),
+            now,
+            verdict: AuthVerdict::Accepted,
+        }
+    }
+
+    /// A connection that has not said anything yet.
+    pub(crate) fn connect(&mut self, side: Side) -> Peer {
+        self.connect_from(side, "127.0.0.1:40000")
+    }
+
+    /// The same, from another address.
+    pub(crate) fn connect_from(&mut self, side: Side, address: &str) -> Peer {
+        let line = Arc::new(Mutex::new(Line::default()));
+        let address = address.parse().expect("an address");
+        let key = self.engine.open(self.now, side, address, Box::new(LineOutbox(Arc::clone(&line)))).expect("room");
+        Peer { key, id: 0, line }
+    }
+
+    /// A connection that logs in under a name; messages meanwhile are discarded.
+    pub(crate) fn join_as(&mut self, side: Side, name: &str) -> Peer {
+        let mut peer = self.connect(side);
+        let result = self.authenticate(&mut peer, name);
+        assert_eq!(result.result, 0, "{name} is let in");
+        peer
+    }
+
+    pub(crate) fn server(&mut self) -> Peer {
+        self.join_as(Side::Server, "server")
+    }
+
+    pub(crate) fn client(&mut self) -> Peer {
+        self.join_as(Side::Client, "client")
+    }
+
+    /// A server that owns the global channel, with nothing left to read.
+    pub(crate) fn master(&mut self) -> Peer {
+        let master = self.server();
+        let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
+        self.say(&master, Header::new(0, message_type::CREATE_CHANNEL), &create);
+        self.read(&master);
+        master
+    }
+
+    pub(crate) fn authenticate(&mut self, peer: &mut Peer, name: &str) -> AuthResultMessage {
+        let auth =
+            AuthMessage { player_identifier_token: name.into(), login_token: "secret".into(), ..Default::default() };
+        self.say(peer, Header::new(0, message_type::AUTH), &auth);
+        let messages = self.read(peer);
+        let answer = messages.iter().find(|message| message.msg_type == message_type::AUTH).expect("an answer");
+        let answer: AuthResultMessage = answer.decode().expect("an AuthResultMessage");
+        peer.id = answer.conn_id;
+        answer
+    }
+
+    /// Sends a message and lets the gateway do what it has to do at once.
+    pub(crate) fn say(&mut self, from: &Peer, header: Header, body: &impl prost::Message) {
+        self.say_bytes(from, header, body.encode_to_vec());
+    }
+
+    pub(crate) fn say_bytes(&mut self, from: &Peer, header: Header, body: impl Into<Bytes>) {
+        let Header { channel_id, broadcast, stub_id, msg_type } = header;
+        let message = Message { channel_id, broadcast, stub_id, msg_type, body: body.into() };
+        self.engine.receive(self.now, from.key, message);
+        self.settle();
+    }
+
+    /// Sends a request, and returns everything that its sender receives at once.
+    pub(crate) fn ask(&mut self, from: &Peer, header: Header, body: &impl prost::Message) -> Vec<Message> {
+        self.read(from);
+        self.say(from, header, body);
+        self.read(from)
+    }
+
+    /// Asks with a stub, and gives the answer that repeats it, if there is one.
+    pub(crate) fn answer<M: prost::Message + Default>(
+        &mut self,
+        from: &Peer,
+        header: Header,
+        body: &impl prost::Message,
+    ) -> Option<M> {
+        let told = self.ask(from, header.with_stub(0x5AB), body);
+        let mut answers = told.iter().filter(|message| message.stub_id == 0x5AB);
+        let answer = answers.next()?;
+        assert!(answers.next().is_none(), "one answer for one question");
+        assert_eq!((answer.channel_id, answer.msg_type), (header.channel_id, header.msg_type));
+        Some(answer.decode().expect("the answer's type"))
+    }
+
+    /// Everything that is due now, with a provider that lets everybody in.
+    pub(crate) fn settle(&mut self) {
+        self.engine.advance(self.now);
+        while let Some(request) = self.engine.poll_auth() {
+            self.engine.authenticated(self.now, request.key, self.verdict);
+        }
+        self.engine.advance(self.now);
+    }
+
+    /// Lets time pass, stopping wherever the gateway wants to do something.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        let end = self.now.after(Duration::from_millis(ms));
+        for _ in 0..100_000 {
+            let next = self.engine.next_deadline().map_or(end, |deadline| deadline.min(end));
+            self.now = next.max(self.now.after(Duration::from_micros(100))).min(end);
+            self.settle();
+            if self.now >= end {
+                return;
+            }
+        }
+        panic!("the gateway never rests");
+    }
+
+    /// Lets what may wait for state that is due go out.
+    pub(crate) fn let_go(&mut self) {
+        self.pass(20);
+    }
+
+    /// Everything that a connection was sent since the last time.
+    pub(crate) fn read(&mut self, peer: &Peer) -> Vec<Message> {
+        let bytes = std::mem::take(&mut peer.line.lock().unwrap().bytes);
+        Messages::new(bytes.into()).map(|message| message.expect("the gateway sends sound messages")).collect()
+    }
+
+    /// The same, of one type only.
+    pub(crate) fn read_type(&mut self, peer: &Peer, msg_type: u32) -> Vec<Message> {
+        self.read(peer).into_iter().filter(|message| message.msg_type == msg_type).collect()
+    }
+
+    /// State updates of a channel that came since the last time, decoded as `M`.
+    pub(crate) fn updates<M: prost::Message + Default>(&mut self, peer: &Peer, channel: u32) -> Vec<M> {
+        let messages = self.read_type(peer, message_type::CHANNEL_DATA_UPDATE);
+        let of_channel = messages.into_iter().filter(|message| message.channel_id == channel);
+        of_channel
+            .map(|message| {
+                let update: ChannelDataUpdateMessage = message.decode().expect("an update");
+                M::decode(update.data.expect("data").value).expect("the type of the channel")
+            })
+            .collect()
+    }
+
+    /// Makes a channel; its id.
+    pub(crate) fn create(&mut self, from: &Peer, kind: ChannelType, data: Option<Any>) -> u32 {
+        let create = CreateChannelMessage { channel_type: kind.into(), data, ..Default::default() };
+        self.say(from, Header::new(0, message_type::CREATE_CHANNEL).with_stub(77), &create);
+        let messages = self.read(from);
+        let answer = messages.iter().find(|message| message.stub_id == 77).expect("an answer with the stub");
+        let answer: CreateChannelResultMessage = answer.decode().expect("a result");
+        answer.channel_id
+    }
+
+    /// Subscribes a connection, itself or by a server; answers stay to be read.
+    pub(crate) fn subscribe(&mut self, from: &Peer, target: &Peer, channel: u32, options: ChannelSubscriptionOptions) {
+        let subscribe = SubscribedToChannelMessage { conn_id: target.id, sub_options: Some(options) };
+        self.say(from, Header::new(channel, message_type::SUB_TO_CHANNEL), &subscribe);
+    }
+
+    pub(crate) fn update(&mut self, from: &Peer, channel: u32, data: Any) {
+        let update = ChannelDataUpdateMessage { data: Some(data), context_conn_id: 0 };
+        self.say(from, Header::new(channel, message_type::CHANNEL_DATA_UPDATE), &update);
+    }
+
+    pub(crate) fn drop_connection(&mut self, peer: &Peer, cause: EndCause) {
+        self.engine.closed(self.now, peer.key, cause);
+        self.settle();
+    }
+
+    /// Whether there is nothing to do for long, if nothing comes.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let soon = self.now.after(Duration::from_secs(600));
+        self.engine.next_deadline().is_none_or(|deadline| deadline > soon)
+    }
+
+    /// How often something was refused for this reason.
+    pub(crate) fn refused(&self, tag: &str) -> u64 {
+        self.engine.counters().refused.get(tag).copied().unwrap_or_default()
+    }
+}
+
+impl Peer {
+    /// From now on the kernel takes nothing from this connection.
+    pub(crate) fn stop_reading(&self) {
+        self.line.lock().unwrap().is_stuck = true;
+    }
+
+    /// From now on the kernel accepts nothing from this connection, and this many bytes are waiting already.
+    pub(crate) fn stall(&self, bytes: usize) {
+        let mut line = self.line.lock().unwrap();
+        line.is_stuck = true;
+        line.stuck_bytes = bytes;
+    }
+
+    /// It takes everything that has been waiting.
+    pub(crate) fn read_on(&self) {
+        let mut line = self.line.lock().unwrap();
+        line.is_stuck = false;
+        line.stuck_bytes = 0;
+    }
+
+    /// The kernel takes this many of the bytes that wait.
+    pub(crate) fn takes(&self, bytes: usize) {
+        let mut line = self.line.lock().unwrap();
+        line.stuck_bytes = line.stuck_bytes.saturating_sub(bytes);
+    }
+
+    /// Bytes that the kernel has not taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.line.lock().unwrap().stuck_bytes
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.line.lock().unwrap().is_closed
+    }
+}
+
+/// Options with an interval.
+pub(crate) fn every(interval_ms: u32) -> ChannelSubscriptionOptions {
+    ChannelSubscriptionOptions { fan_out_interval_ms: Some(interval_ms), ..Default::default() }
+}

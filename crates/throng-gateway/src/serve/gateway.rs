@@ -1,0 +1,386 @@
+//! A gateway from its start to its end.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use socket2::SockRef;
+use throng_wire::Time;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tracing::error;
+
+use crate::auth::{Desk, DeskLimits, Provider};
+use crate::settings::Settings;
+use throng_gateway_engine::Engine;
+
+use super::admin::{self, Admin, ReloadRequest};
+use super::clock::Clock;
+use super::counters::ShellCounters;
+use super::door::{Door, Shared};
+use super::error::ServeError;
+use super::event::{Event, Events, Reload, Report, events};
+use super::health::Heart;
+use super::http::{self, Health, RenderMetrics};
+use super::memory::{self, Memory};
+use super::options::{DoorLimits, DoorOptions, ServeOptions, Transport};
+use super::rate::Throttle;
+use super::ration::Ration;
+use super::record::Recorder;
+use super::tcp::{self, Above};
+use super::tls::Tls;
+use super::turn::Turn;
+use super::{kcp, link};
+
+/// A gateway that runs. Dropping it ends it without a farewell; [`shut_down`](Gateway::shut_down) is the polite way.
+pub struct Gateway {
+    runtime: Option<Runtime>,
+    engine: Option<thread::JoinHandle<()>>,
+    /// Ends when the engine's thread does, in whatever way.
+    pub(super) engine_end: watch::Receiver<()>,
+    addresses: Vec<SocketAddr>,
+    http_address: Option<SocketAddr>,
+    admin_address: Option<SocketAddr>,
+    /// Operators' requests for a reload, until [`run`](Gateway::run) handles them.
+    pub(super) reloads: mpsc::Receiver<ReloadRequest>,
+    reload_sender: mpsc::Sender<ReloadRequest>,
+    counters: Arc<ShellCounters>,
+    events: Events,
+    closing: watch::Sender<bool>,
+    recorder: Option<Arc<Recorder>>,
+    /// Becomes true a while before: no client should be sent here any more.
+    pub(super) leaving: watch::Sender<bool>,
+    pub(super) lame_duck: Duration,
+    /// As long as it is held, connections are accepted.
+    is_open: Option<mpsc::Sender<()>>,
+    alive: mpsc::Receiver<()>,
+    tls: Vec<Arc<Tls>>,
+    doors: Vec<Arc<Door>>,
+    drain: Duration,
+    /// Somebody did not take the last bytes in time since the doors were closed.
+    has_cut_off: Arc<AtomicBool>,
+}
+
+/// The parts of a gateway.
+pub struct Parts {
+    /// The engine. Its clock begins at zero when the gateway starts.
+    pub engine: Engine,
+    /// Decides about logins.
+    pub provider: Arc<dyn Provider>,
+    /// The limits of the desk in front of the provider.
+    pub desk: DeskLimits,
+    /// Makes the text of `/metrics`.
+    pub render: RenderMetrics,
+}
+
+impl Gateway {
+    /// Opens the doors.
+    ///
+    /// # Errors
+    /// A door cannot be opened. None is open then.
+    pub fn start(options: &ServeOptions, parts: Parts) -> Result<Gateway, ServeError> {
+        if let Some(address) = options.admin.filter(|address| !address.ip().is_loopback()) {
+            return Err(ServeError::AdminAddress(address));
+        }
+        let runtime = runtime(options.io_threads)?;
+        let counters = Arc::new(ShellCounters::new(Memory::new(budget_bytes(options.memory_bytes))));
+        let (events, inlet) = events(options.inbound_bytes, Arc::clone(&counters.memory));
+        let (closing, is_closing) = watch::channel(false);
+        let (alive_sender, alive) = mpsc::channel(1);
+        let (reload_sender, reloads) = mpsc::channel(1);
+        let clock = Clock::start();
+        let ration = Arc::new(Ration::default());
+        let recorder = recorder(options, &counters)?;
+        let (engine_lives, engine_end) = watch::channel(());
+        let heart = Arc::new(Heart::new());
+        let leaving = watch::Sender::new(false);
+        let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
+        let has_cut_off = Arc::new(AtomicBool::new(false));
+        let shared = Shared {
+            clock,
+            events: events.clone(),
+            counters: Arc::clone(&counters),
+            ration: Arc::clone(&ration),
+            waits_for_master: Arc::clone(&waits_for_master),
+            recorder: recorder.clone(),
+            arrivals: Arc::new(Throttle::new()),
+            handshakes: Arc::new(Throttle::new()),
+            closing: is_closing.clone(),
+            drain: options.drain,
+            has_cut_off: Arc::clone(&has_cut_off),
+            engine_end: engine_end.clone(),
+            alive: alive_sender.downgrade(),
+        };
+        let mut gateway = Gateway {
+            runtime: None,
+            engine: None,
+            engine_end,
+            addresses: Vec::new(),
+            http_address: None,
+            admin_address: None,
+            reloads,
+            reload_sender,
+            counters: Arc::clone(&counters),
+            events: events.clone(),
+            closing,
+            recorder,
+            leaving: leaving.clone(),
+            lame_duck: options.lame_duck,
+            is_open: Some(alive_sender),
+            alive,
+            tls: Vec::new(),
+            doors: Vec::new(),
+            drain: options.drain,
+            has_cut_off,
+        };
+        for door in &options.doors {
+            let _inside = runtime.enter();
+            let address = gateway.open(door, shared.clone())?;
+            gateway.addresses.push(address);
+        }
+        let pages = http::Pages {
+            events: events.clone(),
+            counters: Arc::clone(&counters),
+            render: parts.render,
+            last: Arc::default(),
+            health: Health {
+                clock,
+                heart: Arc::clone(&heart),
+                stuck_after: options.stuck_after,
+                engine_end: gateway.engine_end.clone(),
+                leaving: leaving.subscribe(),
+                doors: gateway.doors.clone().into(),
+            },
+        };
+        if let Some(address) = options.http {
+            let _inside = runtime.enter();
+            let (listener, bound) = listen_for_pages(address)?;
+            gateway.http_address = Some(bound);
+            runtime.spawn(http::serve(listener, pages.clone()));
+        }
+        if let Some(address) = options.admin {
+            let _inside = runtime.enter();
+            let (listener, bound) = listen_for_pages(address)?;
+            gateway.admin_address = Some(bound);
+            let token = admin::new_token().map_err(ServeError::Chance)?;
+            let reload = gateway.reload_sender.clone();
+            runtime.spawn(admin::serve(listener, Admin { pages, reload, token }));
+        }
+        let replies = events.clone();
+        let reply = move |answer| {
+            let _ = replies.send(Event::Answer(answer));
+        };
+        let desk = Desk::new(parts.provider, &parts.desk, runtime.handle().clone(), reply);
+        let turn = Turn {
+            engine: parts.engine,
+            inlet,
+            desk,
+            clock,
+            counters,
+            ration,
+            members: FxHashMap::default(),
+            is_closing: false,
+            waits_for_master,
+            last_turn: clock.now(),
+            heart,
+            next_shed: Time(0),
+        };
+        let engine = thread::Builder::new().name("engine".into()).spawn(move || {
+            // Dropped at the end, a panic's too.
+            let _lives = engine_lives;
+            turn.run();
+        });
+        gateway.engine = Some(engine.map_err(ServeError::Threads)?);
+        gateway.runtime = Some(runtime);
+        Ok(gateway)
+    }
+
+    /// Where the doors are, in the order of the options.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where the pages for operators are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Where the page for operators of this machine is.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// The counters of the shell so far.
+    pub fn counters(&self) -> &ShellCounters {
+        &self.counters
+    }
+
+    /// How things are in the engine. `None` if it does not answer within a bound.
+    pub fn report(&self) -> Option<Report> {
+        let (reply, answer) = oneshot::channel();
+        self.events.send(Event::Report(reply)).ok()?;
+        self.runtime.as_ref()?.block_on(async { timeout(REPORT, answer).await.ok()?.ok() })
+    }
+
+    /// Whether the engine still runs. If not, no peer is served any more: [`shut_down`](Self::shut_down) is all there
+    /// is.
+    pub fn is_alive(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| !engine.is_finished())
+    }
+
+    /// Other settings, another provider, and the certificates as they are in their files now: all of it, or nothing.
+    ///
+    /// # Errors
+    /// Something of it cannot be used. Everything stays as it was.
+    pub fn take_over(&self, settings: Arc<Settings>, provider: Arc<dyn Provider>) -> Result<(), ServeError> {
+        let certificates = self.tls.iter().map(|tls| tls.read_again()).collect::<Result<Vec<_>, _>>()?;
+        let desk = DeskLimits::from_settings(&settings);
+        let limits = settings.engine.limits;
+        self.counters.memory.set_limit(budget_bytes(limits.max_memory_bytes));
+        // Nothing fails from here on, unless the engine is gone.
+        let reload = Box::new(Reload { settings, provider, desk });
+        self.events.send(Event::Reload(reload)).map_err(|_| ServeError::Ended)?;
+        for (tls, certificate) in self.tls.iter().zip(certificates) {
+            tls.exchange(certificate);
+        }
+        for door in &self.doors {
+            let changed = DoorLimits::clone(&door.limits()).with_limits(&limits, door.side);
+            door.set_limits(changed);
+        }
+        Ok(())
+    }
+
+    /// Accepts no more connections, sends everybody the newest state and queued data, and ends. Takes no longer than
+    /// [`ServeOptions::drain`] and a moment. False if connections had to be cut off.
+    pub fn shut_down(mut self) -> bool {
+        self.leaving.send_replace(true);
+        let _ = self.closing.send(true);
+        self.is_open = None;
+        let is_alive = self.events.send(Event::ShutDown).is_ok();
+        let Some(runtime) = self.runtime.take() else { return true };
+        if !is_alive {
+            // No task is left that could send anything.
+            runtime.shutdown_timeout(RUNTIME_END);
+            self.end_recordings();
+            return false;
+        }
+        // Connections hold the other end until they are written out.
+        let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
+        runtime.shutdown_timeout(RUNTIME_END);
+        self.end_engine();
+        self.end_recordings();
+        is_drained && !self.has_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Ends a gateway whose engine has ended unexpectedly, and returns the cause.
+    pub(super) fn fail(mut self) -> ServeError {
+        let cause = self.engine.take().and_then(|engine| engine.join().err());
+        let text = cause.map_or_else(|| "it has ended without a cause".to_owned(), |cause| panic_text(&*cause));
+        error!(%text, "the engine has failed");
+        self.shut_down();
+        ServeError::Engine(text)
+    }
+
+    /// Data that waits for the disk is written.
+    fn end_recordings(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
+    }
+
+    fn end_engine(&mut self) {
+        let _ = self.events.send(Event::End);
+        if let Some(engine) = self.engine.take() {
+            let _ = engine.join();
+        }
+    }
+
+    fn open(&mut self, options: &DoorOptions, shared: Shared) -> Result<SocketAddr, ServeError> {
+        let door = Door::new(options, shared);
+        self.doors.push(Arc::clone(&door));
+        let listen_error = |cause| ServeError::Listen { address: options.address, cause };
+        let is_udp = matches!(options.transport, Transport::Kcp | Transport::Link(_));
+        if is_udp && !options.proxies.is_empty() {
+            let (transport, address) = (options.transport.tag(), options.address);
+            return Err(ServeError::Door { transport, address, what: "cannot be reached through proxies" });
+        }
+        let websocket = match &options.transport {
+            Transport::Tcp => None,
+            Transport::WebSocket(websocket) => Some(Arc::new(websocket.clone())),
+            transport if options.tls.is_some() => {
+                let what = "cannot use certificates";
+                return Err(ServeError::Door { transport: transport.tag(), address: options.address, what });
+            }
+            Transport::Kcp => return kcp::open(door, options.address).map_err(listen_error),
+            Transport::Link(link) => return link::open(door, options.address, link).map_err(listen_error),
+        };
+        let tls = options.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        self.tls.extend(tls.clone());
+        let listener = tcp::listen(options.address, options.side).map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        // Sockets that are accepted have the listener's buffers; what the system says is what it counts.
+        door.set_kernel_bytes(SockRef::from(&listener).send_buffer_size().unwrap_or(0));
+        tokio::spawn(tcp::accept(door, listener, Above { tls, websocket, proxies: options.proxies.clone() }));
+        Ok(address)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(RUNTIME_END);
+        }
+        self.end_engine();
+        self.end_recordings();
+    }
+}
+
+/// How long the engine may take to say how it is.
+const REPORT: Duration = Duration::from_secs(2);
+/// How long tasks may take to notice that they are to end. They never block.
+const RUNTIME_END: Duration = Duration::from_millis(500);
+
+/// 0 is what is usual.
+fn budget_bytes(memory_bytes: u64) -> u64 {
+    match memory_bytes {
+        0 => memory::usual_limit_bytes(),
+        bytes => bytes,
+    }
+}
+
+/// The message of a panic, as far as it is text.
+fn panic_text(cause: &(dyn Any + Send)) -> String {
+    let text = cause.downcast_ref::<&str>().copied();
+    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without text").to_owned()
+}
+
+/// Records clients, if the settings ask for it.
+fn recorder(options: &ServeOptions, counters: &Arc<ShellCounters>) -> Result<Option<Arc<Recorder>>, ServeError> {
+    let recorder = options.recordings.clone().map(|options| Recorder::new(options, Arc::clone(counters))).transpose();
+    recorder.map_err(ServeError::Recordings)
+}
+
+fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
+    let threads = match io_threads {
+        // The engine's threads write; what is left is to read, and one thread that finds more to read each time it wakes
+        // takes less than two that wake each other.
+        0 => thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)),
+        threads => threads,
+    };
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name("io").enable_all().build().map_err(ServeError::Threads)
+}
+
+fn listen_for_pages(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let listener = std::net::TcpListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .and_then(TcpListener::from_std);
+    let bound = listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
+    bound.map_err(|cause| ServeError::Listen { address, cause })
+}

@@ -1,0 +1,26 @@
+//! The gateway on loopback: doors, transports, limits of connections; and its settings.
+
+mod admin_page;
+#[path = "../../../fuzz/bodies/choices.rs"]
+mod choices;
+mod dialects;
+mod false_addresses;
+mod farewells;
+mod health;
+mod limits;
+mod link;
+mod link_bottleneck;
+mod link_door;
+mod movement_link;
+mod proxies;
+mod reload;
+mod serving;
+mod settings_any_bytes;
+mod settings_files;
+mod settings_flags;
+mod side_by_side;
+mod slow_readers;
+#[path = "../../throng-gateway-engine/tests/contracts/stage/mod.rs"]
+mod stage;
+mod transports;
+mod trust;
