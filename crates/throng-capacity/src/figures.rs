@@ -150,7 +150,7 @@ pub struct TrialFigures {
     /// `steady`; `unsteady`: not even its second half is; or `unknown`: there are too few samples.
     #[serde(default)]
     pub steadiness: String,
-    /// From then on it was steady, as time since the hold began. What was before is not judged.
+    /// From then on it was steady, as time since the hold began. The time before is not judged.
     #[serde(default)]
     pub steady_from_s: Option<f64>,
     /// The limits.

@@ -141,7 +141,7 @@ fn run(
             let late = format!("{program} was ended after {} s: it did not end in time", patience.as_secs());
             return Err(fault(late));
         }
-        // What it printed then is the part that was measured.
+        // Its output up to then is the part that was measured.
         Some(Cut::Stopped) | None => {}
     }
     let object = || -> Result<Value, Failure> {

@@ -47,7 +47,7 @@ pub(super) struct HoldProgress {
     hold: Duration,
     /// Expected until the end of this trial, and of the measurement.
     expected: (Duration, Duration),
-    /// What was told, in drawings or in lines.
+    /// Reports so far, in drawings or in lines.
     told: Cell<u64>,
 }
 

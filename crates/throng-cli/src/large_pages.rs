@@ -10,7 +10,7 @@ use std::process::Command;
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// The heap asks for large pages with `madvise`.
 const LARGE_PAGES: &str = "glibc.malloc.hugetlb=1";
-/// Who gets large pages: everybody, those who ask, or nobody.
+/// Says whether everybody gets large pages, those who ask, or nobody.
 const POLICY: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Begins this program again with large pages, if the system gives them to programs that ask, and nothing was set yet. Programs

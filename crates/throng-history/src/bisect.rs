@@ -112,7 +112,7 @@ pub fn bisect(options: &BisectOptions, stop: &AtomicBool) -> Result<Bisected> {
         let revision = &all[open[place]];
         let values = match course.measure(revision, stop) {
             Ok(values) => values,
-            // What was measured before tells between which revisions the change lies.
+            // The measurements so far tell between which revisions the change lies.
             Err(_) if stop.load(Ordering::Relaxed) => break,
             Err(error) => {
                 (options.note)(&format!("{revision}: left out: {error:#}"));

@@ -97,7 +97,7 @@ impl Holds {
         (self.done, self.repeats) = (self.done + 1, 0);
     }
 
-    /// What is to be held yet, if each hold tells something.
+    /// The holds that are left, if each hold tells something.
     pub fn left(&self) -> Left {
         let HoldOptions { amounts, repeats, hold } = &self.options;
         let all = amounts.len().saturating_mul(*repeats as usize);

@@ -100,7 +100,7 @@ pub struct Order {
     pub purpose: Purpose,
 }
 
-/// What is still to be held, as far as the trials so far tell.
+/// The holds that are left, as far as the trials so far tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Trials, with the next one.
@@ -222,7 +222,7 @@ impl CapacitySearch {
         self.settle(trial.without_samples());
     }
 
-    /// What is expected to be held yet. An answer that is confirmed at once is the rule; noise makes it more.
+    /// The holds that are expected yet. An answer that is confirmed at once is the rule; noise makes it more.
     pub fn left(&self) -> Left {
         let SearchOptions { trial, confirm, .. } = self.options;
         let (finds, confirms) = match self.phase {

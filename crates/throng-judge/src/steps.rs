@@ -90,7 +90,7 @@ impl StepPressure {
         }
     }
 
-    /// What is expected to be held yet: steps up to where the level meets its limit, and the halvings of one step. Without a level
+    /// The holds that are expected yet: steps up to where the level meets its limit, and the halvings of one step. Without a level
     /// or before the first trial, up to the largest load.
     pub fn left(&self) -> Left {
         let StepOptions { start, step, most, hold } = self.options;

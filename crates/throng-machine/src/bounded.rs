@@ -167,7 +167,7 @@ impl Reading {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What was kept until the end of the pipe, or until now if somebody holds it open.
+    /// The output kept until the end of the pipe, or until now if somebody holds it open.
     fn end(&self) -> String {
         let _ = self.ended.recv_timeout(PIPE_PATIENCE);
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()

@@ -19,7 +19,7 @@ use crate::summary::{Step, digits};
 
 /// The counters of the processor, if the kernel has them.
 const COUNTERS: &str = "/sys/bus/event_source/devices/cpu";
-/// Who may open them.
+/// Says which users may open them.
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// A smaller growth of the mean frame, as a share of it, is no growth whose shares mean anything.
 const GROWTH_MIN: f64 = 0.02;

@@ -41,6 +41,7 @@
 
 mod settle;
 mod sharing;
+mod turn;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -48,16 +49,17 @@ use std::sync::Arc;
 
 use throng_wire::{BitWriter, Tick};
 
-use crate::frame::{Frame, Segment, Since, Variant};
-use crate::hub::{ChannelState, Outgoing, Planner, Reader, Regular, Turns};
-use crate::lattice;
+use crate::frame::{Frame, Segment};
+use crate::hub::{ChannelState, Outgoing, Planner, Turns};
 use crate::limits::LimitReached;
 use crate::own::OwnRecords;
 use crate::piece::{PacketRecords, Piece, PieceWriter};
+use crate::reader::{Reader, Regular};
 use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
 use crate::subscription::{Stage, Subscription};
 use sharing::Sharing;
+use turn::{Next, next_frame};
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
 /// former use is acknowledged.
@@ -942,55 +944,6 @@ impl Resend {
 fn fetch(subscriptions: &[Subscription], numbers: impl Iterator<Item = u16>) {
     let sum = numbers.fold(0u8, |sum, number| sum.wrapping_add(subscriptions[usize::from(number)].weight));
     std::hint::black_box(sum);
-}
-
-/// The content of a subscription's turn.
-enum Next {
-    /// This request's frame, or [`CONTINUE`].
-    Frame(u32),
-    /// Something old must be delivered first.
-    HeldBack,
-    /// The channel has not changed.
-    Nothing,
-}
-
-fn next_frame<S: ChannelState>(
-    subscription: &mut Subscription,
-    is_overdue: bool,
-    planner: &mut Planner<'_, S>,
-) -> Next {
-    if subscription.stage == Stage::Sending {
-        return Next::Frame(CONTINUE);
-    }
-    let now = planner.now;
-    let state = planner.state(subscription.channel);
-    let is_fresh = subscription.stage == Stage::Fresh;
-    // An empty channel has a first frame too: the client has to know that it is sent the channel, so that it waits for
-    // what moves there.
-    let nothing_new = !is_fresh && !state.last_change().is_newer_than(subscription.since);
-    if nothing_new {
-        subscription.since = now;
-        return Next::Nothing;
-    }
-    if is_overdue && !is_fresh || subscription.is_held_back(now, state.retention_ticks()) {
-        return Next::HeldBack;
-    }
-    if is_fresh {
-        return Next::Frame(planner.request(subscription.channel, Since::Start, Variant::default()));
-    }
-    let is_behind = state.horizon().is_newer_than(subscription.since);
-    if !is_behind && lattice::is_in_step(subscription.since, subscription.interval_ticks, now) {
-        return Next::Frame(planner.request_changes(subscription.channel, subscription.since));
-    }
-    let phase = planner.turns(subscription.channel).phase;
-    let mut begins = lattice::beginning(subscription.since, subscription.interval_ticks, now, phase);
-    if begins != subscription.since
-        && let Some(rush) = state.last_rush()
-    {
-        begins = lattice::not_before(begins, rush, subscription.since);
-    }
-    let (since, variant) = if is_behind { state.catch_up(begins) } else { (Since::Tick(begins), Variant::default()) };
-    Next::Frame(planner.request(subscription.channel, since, variant))
 }
 
 /// The bytes that name the subscription's channel, empty once the client is known to have them.

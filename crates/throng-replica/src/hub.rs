@@ -7,7 +7,7 @@
 //! ```
 
 use std::cmp::Reverse;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -19,7 +19,7 @@ use crate::connection::{Connection, SubscriptionId};
 use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
-use crate::send_ticks::SendTicks;
+use crate::reader::{ConnectionSlot, Reader, Regular};
 use crate::shared_view::{SharedViews, may_share};
 
 /// The state of a channel: a log of changes that can be asked for everything since a tick.
@@ -195,166 +195,6 @@ pub struct Hub<S, C = Connection> {
 pub(crate) struct Due {
     pub(crate) number: u16,
     pub(crate) request: u32,
-}
-
-/// The slot of one connection, with or without a connection in it. Slots lie side by side; the connections themselves lie
-/// elsewhere, so that a plan need not fetch those that want nothing but what their view has.
-#[derive(Debug)]
-pub struct ConnectionSlot<C = Connection> {
-    generation: u32,
-    regular: Regular,
-    connection: Option<Box<C>>,
-}
-
-impl<C> Default for ConnectionSlot<C> {
-    fn default() -> ConnectionSlot<C> {
-        ConnectionSlot { generation: 0, regular: Regular::default(), connection: None }
-    }
-}
-
-impl<C: Reader> ConnectionSlot<C> {
-    /// The connection that lives here, if any.
-    pub fn reader(&self) -> Option<&C> {
-        self.connection.as_deref()
-    }
-
-    /// The same, to write to it.
-    #[inline]
-    pub fn writer(&mut self) -> Option<Writer<'_, C>> {
-        let ConnectionSlot { regular, connection, .. } = self;
-        let connection = connection.as_deref_mut()?;
-        if let Some(tick) = regular.untaken.take() {
-            connection.take_up(tick);
-        }
-        Some(Writer { regular, connection })
-    }
-
-    /// The connection, for a change after which its next plan has to look at it.
-    fn changing(&mut self) -> Option<&mut C> {
-        self.regular.until = Tick(0);
-        self.connection.as_deref_mut()
-    }
-}
-
-/// A connection to write to. When the writing ends, its slot learns whether everything was written.
-#[derive(Debug)]
-pub struct Writer<'a, C: Reader> {
-    regular: &'a mut Regular,
-    connection: &'a mut C,
-}
-
-impl<C: Reader> Deref for Writer<'_, C> {
-    type Target = C;
-
-    fn deref(&self) -> &C {
-        self.connection
-    }
-}
-
-impl<C: Reader> DerefMut for Writer<'_, C> {
-    fn deref_mut(&mut self) -> &mut C {
-        self.connection
-    }
-}
-
-impl<C: Reader> Drop for Writer<'_, C> {
-    #[inline]
-    fn drop(&mut self) {
-        match self.connection.written_until() {
-            Some(until) => (self.regular.is_written, self.regular.until) = (true, self.regular.until.min(until)),
-            None => self.regular.is_written = false,
-        }
-    }
-}
-
-/// The regular case of a connection, in which a plan need not look at it: it is a member of a shared view, and wants nothing
-/// else. A connection is a view, plus its exceptions; this is the view.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Regular {
-    /// The last tick for which this holds, unless the connection changes before.
-    until: Tick,
-    /// The view was planned for it in this tick, and it does not know that yet.
-    untaken: Option<Tick>,
-    view: u32,
-    ticks: SendTicks,
-    /// It was written everything that was planned.
-    is_written: bool,
-}
-
-impl Regular {
-    /// A connection that wants nothing but what its view has, up to `until`.
-    pub(crate) fn new(until: Tick, view: u32, ticks: SendTicks) -> Regular {
-        Regular { until, view, ticks, ..Regular::default() }
-    }
-
-    /// Plans the tick of a connection without a look at it. False if it has to be looked at.
-    #[inline]
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
-        if planner.now > self.until || !self.is_written {
-            return false;
-        }
-        if self.ticks.contains(planner.now) {
-            if !planner.can_afford(self.view) {
-                return false;
-            }
-            planner.plan_view(self.view);
-            planner.count_shared(self.view);
-            (self.untaken, self.is_written) = (Some(planner.now), false);
-        }
-        true
-    }
-}
-
-/// The subscriptions of one connection, as the hub sees them: whatever the way is on which frames travel.
-pub trait Reader: Send {
-    /// A connection without subscriptions that may have `limit` of them.
-    fn with_limit(limit: usize) -> Self;
-
-    /// Whether [`next_plan`](Self::next_plan) says when a reader has to be planned. Then plans visit no others; readers
-    /// that do not say so are visited by each plan.
-    const SAYS_WHEN: bool = false;
-
-    /// The first tick whose plan has to visit it. `None` for none, as long as nothing about it changes.
-    fn next_plan(&self) -> Option<Tick> {
-        Some(Tick(0))
-    }
-
-    /// Forgets what the last plan has found and nobody has taken.
-    fn forget_due(&mut self) {}
-
-    /// The channel of each open subscription.
-    fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
-
-    /// Asks for the frames of the subscriptions that are due. Returns what later plans can do without it.
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular;
-
-    /// Its view was planned for it at `tick`, without a call of [`plan`](Reader::plan).
-    fn take_up(&mut self, tick: Tick) {
-        let _ = tick;
-    }
-
-    /// If everything that was planned is written: until when nothing that was written to it becomes too old.
-    fn written_until(&self) -> Option<Tick> {
-        None
-    }
-
-    /// The connection ends, and leaves its shared view. Returns the channels of one that has no members any more.
-    fn leave(&mut self, views: &mut SharedViews) -> Vec<u32> {
-        let _ = views;
-        Vec::new()
-    }
-
-    /// Whether subscription `number` waits for `channel` to change.
-    fn is_asleep(&self, number: u16, channel: u32) -> bool;
-
-    /// The channel does not remember any more that subscription `number` waits for it to change.
-    fn forget_sleep(&mut self, number: u16, channel: u32) {
-        let _ = (number, channel);
-    }
-
-    /// The channel has changed at `now` for the first time since `unchanged_at`: the subscription, which had everything
-    /// then, takes part in the next turn of its class.
-    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns);
 }
 
 /// When the subscriptions of a channel have their turns.

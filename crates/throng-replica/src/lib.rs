@@ -114,6 +114,7 @@ mod objects;
 mod own;
 mod own_view;
 mod piece;
+mod reader;
 mod replicator;
 mod send_ticks;
 mod shared_view;
@@ -130,16 +131,14 @@ pub use decode::{KindBits, SegmentError};
 pub use encode::ENTRY_MAX_BYTES;
 pub use frame::{Frame, FrameEntry, FramePart, Segment, Since, Variant};
 pub use grid::{CellGrid, GridError, GridShape, Layers, Up};
-pub use hub::{
-    ChannelIndex, ChannelState, ConnectionSlot, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Reader, Regular,
-    Turns, Writer,
-};
+pub use hub::{ChannelIndex, ChannelState, Executor, Hub, HubCounters, Inline, Outgoing, Planner, Turns};
 pub use key::{ChannelKey, ChannelName, KeyError};
 pub use limits::{HubLimits, LimitReached};
 pub use log::ObjectLog;
 pub use objects::{Reckoned, ReplicaObject};
 pub use own::ObjectsOutgoing;
 pub use piece::PIECE_MAX_BYTES;
+pub use reader::{ConnectionSlot, Reader, Regular, Writer};
 pub use replicator::{EntryTooLong, Placed, Placement, RETENTION_TICKS_MAX, Replicator, ReplicatorOptions};
 pub use shared_view::SharedViews;
 pub use store::ObjectStore;

@@ -7,11 +7,12 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::grid::{CellGrid, GridError, GridShape, Layers};
-use crate::hub::{ChannelIndex, ConnectionSlot, Executor, Hub};
+use crate::hub::{ChannelIndex, Executor, Hub};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog, SLOTS_MAX};
 use crate::own::ObjectsOutgoing;
+use crate::reader::ConnectionSlot;
 use crate::store::{Home, ObjectStore, Updated};
 
 /// Where the public facet of an object lives.

@@ -23,8 +23,9 @@ use throng_wire::{ConnectionId, Tick};
 
 use crate::connection::SubscriptionId;
 use crate::frame::{Frame, Since, Variant};
-use crate::hub::{ChannelIndex, ChannelState, Due, Hub, Outgoing, Planner, Reader, Regular, Turns};
+use crate::hub::{ChannelIndex, ChannelState, Due, Hub, Outgoing, Planner, Turns};
 use crate::limits::LimitReached;
+use crate::reader::{Reader, Regular};
 use track::Tracks;
 
 /// The subscriptions of one connection.

@@ -25,8 +25,9 @@ use throng_wire::Tick;
 
 use super::{Connection, NEVER, Resend};
 use crate::frame::Frame;
-use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner, Regular};
+use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner};
 use crate::piece::{Piece, SharedRange};
+use crate::reader::Regular;
 use crate::shared_view::{SharedPieces, SharedViews, ViewKey, number_of};
 use crate::subscription::{Stage, Subscription};
 
