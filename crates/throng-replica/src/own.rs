@@ -151,6 +151,18 @@ enum News {
 }
 
 impl OwnRecords {
+    /// See [`Connection::fetch`].
+    pub(crate) fn fetch(&self) -> u64 {
+        u64::from(self.number.unwrap_or(0)) ^ (self.cursor ^ self.places.len() ^ self.sent.len() ^ self.left_bytes) as u64
+    }
+
+    /// See [`Connection::fetch_behind`].
+    pub(crate) fn fetch_behind(&self) -> u64 {
+        let place = self.places.first().and_then(|place| place.written).map_or(0, |tick| tick.0);
+        let scratch = u64::from(self.scratch.first().copied().unwrap_or(0)) ^ self.exact.len() as u64;
+        place ^ scratch ^ self.sent.back().map_or(0, |sent| sent.sequence)
+    }
+
     /// From now on the client can read records.
     pub(crate) fn open(&mut self) {
         self.is_open = true;

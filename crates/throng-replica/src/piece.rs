@@ -171,6 +171,17 @@ pub(crate) struct SharedRange {
 }
 
 impl PacketRecords {
+    /// See [`Connection::fetch`](crate::Connection::fetch).
+    pub(crate) fn fetch(&self) -> u64 {
+        self.base ^ (self.packets.len() ^ self.pieces.len()) as u64
+    }
+
+    /// See [`Connection::fetch_behind`](crate::Connection::fetch_behind).
+    pub(crate) fn fetch_behind(&self) -> u64 {
+        self.packets.front().map_or(0, |packet| packet.sequence ^ packet.end)
+            ^ self.packets.back().map_or(0, |packet| packet.sequence ^ packet.end)
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.base + self.pieces.len() as u64
     }

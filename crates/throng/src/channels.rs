@@ -371,6 +371,16 @@ impl Replication for Channels {
     }
 
     #[inline]
+    fn fetch(slot: &ConnectionSlot) -> u64 {
+        slot.reader().map_or(0, |connection| connection.fetch())
+    }
+
+    #[inline]
+    fn fetch_behind(slot: &ConnectionSlot) -> u64 {
+        slot.reader().map_or(0, |connection| connection.fetch_behind())
+    }
+
+    #[inline]
     fn write_packet(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, sequence: u64, room: &mut [u8]) -> usize {
         slot.writer().map_or(0, |mut connection| connection.write_objects(outgoing, sequence, room))
     }

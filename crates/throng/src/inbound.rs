@@ -5,9 +5,10 @@
 //! decryptions per second is limited; further ones are dropped and counted, and honest clients ask again after 100 ms.
 //!
 //! ```text
-//! driver   | datagram | datagram | .. | datagram |          up to OPENED_MAX of them are opened,
-//! open       copy       copy            copy                their bodies kept side by side,
-//! settle   ------------------------------------- all        and then handled: the clock is read twice for all
+//! driver   | datagram | datagram | .. | datagram |          up to BATCH of them are kept side by side; then
+//! fetch    ------------------------------------- all        the memory of their connections is asked for at once,
+//! open     ------------------------------------- all        they are opened where they lie,
+//! settle   ------------------------------------- all        and handled: the clock is read three times for all
 //! ```
 
 use std::collections::HashMap;
@@ -16,8 +17,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use throng_link::netcode::{
-    Accepted, Admission, Denial, DropReason, Now, Opened, Outcome, PacketKind, Seats, ServerHandshake, Strangers,
-    is_response, move_seat, plain_address,
+    Accepted, Admission, Denial, DropReason, Now, Outcome, Seats, ServerHandshake, Strangers, is_response, move_seat,
+    plain_address,
 };
 use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Tick, Time};
@@ -30,9 +31,9 @@ use crate::replication::Replication;
 /// Most denials that one call of receive reports to the game.
 const DENIALS_TOLD_MAX: usize = 64;
 
-/// Datagrams that are opened before the first of them is handled. To read the clock twice for so many costs 2 ns for each,
-/// and their connections are still in the cache.
-const OPENED_MAX: usize = 32;
+/// Datagrams that are kept before the first of them is opened. To read the clock three times for so many costs 3 ns for each,
+/// and their connections are still in the cache when they are handled.
+const BATCH: usize = 32;
 
 /// The connections, by index, by address and by client.
 pub(crate) struct Peers {
@@ -78,6 +79,15 @@ impl Peers {
 
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Peer> {
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|peer| peer.id == id)
+    }
+
+    /// Reads a little of each of these connections, so that the processor fetches them all at once instead of waiting for
+    /// memory at each in turn. Asks for what lies behind pointers when these have come.
+    pub(crate) fn fetch(&self, numbers: impl Iterator<Item = u32> + Clone) {
+        let peers = numbers.filter_map(|number| self.slots[number as usize].as_deref());
+        let near = peers.clone().fold(0, |sum, peer| sum ^ peer.fetch());
+        let behind = peers.fold(0, |sum, peer| sum ^ peer.session.fetch_behind());
+        std::hint::black_box((near, behind));
     }
 
     /// The connection that a table of addresses names.
@@ -150,13 +160,11 @@ fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32)
     }
 }
 
-/// A packet that was opened, and waits to be handled.
+/// A datagram of a connection that waits to be opened and handled.
 struct Waiting {
     peer: u32,
     arrived: Time,
-    kind: PacketKind,
-    sequence: u64,
-    /// Where its body ends. It begins where the body before it ends.
+    /// Where it ends among the others. It begins where the one before it ends.
     end: usize,
 }
 
@@ -167,9 +175,9 @@ pub(crate) struct Inbound {
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
     client_packets_per_s: u32,
-    /// Packets of connections that were opened, and their bodies, one behind the other.
-    opened: Vec<Waiting>,
-    bodies: Vec<u8>,
+    /// Datagrams of connections that wait, and their bytes, one behind the other.
+    waiting: Vec<Waiting>,
+    bytes_waiting: Vec<u8>,
     settling_ns: u64,
     strangers: Strangers,
     /// To strangers, and acknowledgements that cannot wait for the tick.
@@ -197,8 +205,8 @@ impl Inbound {
             has_answered: false,
             session_options,
             client_packets_per_s,
-            opened: Vec::with_capacity(OPENED_MAX),
-            bodies: Vec::new(),
+            waiting: Vec::with_capacity(BATCH),
+            bytes_waiting: Vec::new(),
             settling_ns: 0,
             strangers: door.queue(),
             door,
@@ -213,24 +221,22 @@ impl Inbound {
         }
     }
 
-    /// Opens a datagram of a connection, for [`settle`](Self::settle), or keeps it for
-    /// [`serve_strangers`](Self::serve_strangers).
+    /// Keeps a datagram of a connection for [`settle`](Self::settle), which is called when there are enough of them, or one
+    /// of a stranger for [`serve_strangers`](Self::serve_strangers).
     pub(crate) fn handle(
         &mut self,
-        now: Now,
+        now: Time,
         (arrived, from): (Time, SocketAddr),
-        datagram: &mut [u8],
+        datagram: &[u8],
         (peers, stopwatch): (&mut Peers, Stopwatch),
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
         match peers.by_address.get(&AddressKey::new(from)) {
-            Some(&index) if !self.is_for_door(from, datagram, peers) => {
-                self.open((now.time, arrived), index, datagram, peers);
-                if self.opened.len() == OPENED_MAX {
-                    let began_ns = stopwatch.ns();
-                    self.settle(now.time, peers);
-                    self.settling_ns += stopwatch.ns() - began_ns;
+            Some(&peer) if !self.is_for_door(from, datagram, peers) => {
+                self.keep(arrived, peer, datagram);
+                if self.waiting.len() == BATCH {
+                    self.settle(now, peers, stopwatch);
                 }
             }
             _ => {
@@ -241,24 +247,38 @@ impl Inbound {
         }
     }
 
+    fn keep(&mut self, arrived: Time, peer: u32, datagram: &[u8]) {
+        self.bytes_waiting.extend_from_slice(datagram);
+        self.waiting.push(Waiting { peer, arrived, end: self.bytes_waiting.len() });
+    }
+
     /// Whether one of the replies is a packet of a connection.
     pub(crate) fn take_answered(&mut self) -> bool {
         std::mem::take(&mut self.has_answered)
     }
 
-    /// The time that [`handle`](Self::handle) has taken to settle since the last call, in nanoseconds.
+    /// The time that handling opened packets has taken since the last call, in nanoseconds.
     pub(crate) fn take_settling_ns(&mut self) -> u64 {
         std::mem::take(&mut self.settling_ns)
     }
 
-    /// Hands the opened packets to their connections, in the order in which they came.
-    pub(crate) fn settle(&mut self, now: Time, peers: &mut Peers) {
-        let mut start = 0;
-        for Waiting { peer, arrived, kind, sequence, end } in self.opened.drain(..) {
-            let body = &mut self.bodies[start..end];
-            start = end;
+    /// Opens the datagrams that wait, and hands their packets to the connections, in the order in which they came.
+    pub(crate) fn settle(&mut self, now: Time, peers: &mut Peers, stopwatch: Stopwatch) {
+        peers.fetch(self.waiting.iter().map(|waiting| waiting.peer));
+        let mut opened = [const { None }; BATCH];
+        let (mut rest, mut start) = (&mut self.bytes_waiting[..], 0);
+        for (waiting, opened) in self.waiting.drain(..).zip(&mut opened) {
+            let (datagram, behind) = rest.split_at_mut(waiting.end - start);
+            (rest, start) = (behind, waiting.end);
+            match peers.named(waiting.peer).open(now, datagram) {
+                Ok(packet) => *opened = Some((waiting.peer, waiting.arrived, packet)),
+                Err(reason) => self.door.counters_mut().drop(reason),
+            }
+        }
+        let began_ns = stopwatch.ns();
+        for (peer, arrived, packet) in opened.into_iter().flatten() {
             let peer = peers.named(peer);
-            peer.settle(now, arrived, Opened { kind, sequence, body });
+            peer.settle(now, arrived, packet);
             // After a pause, more packets may be waiting than one acknowledgement can name.
             if peer.session.is_answer_due() {
                 let mut answer = self.spare.pop().unwrap_or_default();
@@ -272,7 +292,8 @@ impl Inbound {
                 }
             }
         }
-        self.bodies.clear();
+        self.bytes_waiting.clear();
+        self.settling_ns += stopwatch.ns() - began_ns;
     }
 
     /// Whether a datagram from a connected address may be that of a new client or of a connection that moves.
@@ -283,21 +304,16 @@ impl Inbound {
                 && (peers.by_candidate.contains_key(&AddressKey::new(from)) || self.door.is_pending(from)))
     }
 
-    fn open(&mut self, (now, arrived): (Time, Time), peer: u32, datagram: &mut [u8], peers: &mut Peers) {
-        match peers.named(peer).open(now, datagram) {
-            Ok(Opened { kind, sequence, body }) => {
-                self.bodies.extend_from_slice(body);
-                self.opened.push(Waiting { peer, arrived, kind, sequence, end: self.bodies.len() });
-            }
-            Err(reason) => self.door.counters_mut().drop(reason),
-        }
-    }
-
     /// Looks at the datagrams of strangers.
-    pub(crate) fn serve_strangers(&mut self, now: Now, peers: &mut Peers, replication: &mut impl Replication) {
+    pub(crate) fn serve_strangers(
+        &mut self,
+        now: Now,
+        (peers, stopwatch): (&mut Peers, Stopwatch),
+        replication: &mut impl Replication,
+    ) {
         let mut strangers = std::mem::take(&mut self.strangers);
         while let Some((from, datagram)) = strangers.take() {
-            self.handle_stranger(now, from, datagram, peers, replication);
+            self.handle_stranger(now, (from, datagram), (peers, stopwatch), replication);
         }
         self.strangers = strangers;
     }
@@ -305,9 +321,8 @@ impl Inbound {
     fn handle_stranger(
         &mut self,
         now: Now,
-        from: SocketAddr,
-        datagram: &mut [u8],
-        peers: &mut Peers,
+        (from, datagram): (SocketAddr, &mut [u8]),
+        (peers, stopwatch): (&mut Peers, Stopwatch),
         replication: &mut impl Replication,
     ) {
         if let Some(seat) = move_seat(datagram) {
@@ -325,8 +340,8 @@ impl Inbound {
         datagram.copy_from_slice(&original);
         match peers.by_address.get(&AddressKey::new(from)) {
             Some(&index) if !self.door.is_pending(from) => {
-                self.open((now.time, now.time), index, datagram, peers);
-                self.settle(now.time, peers);
+                self.keep(now.time, index, datagram);
+                self.settle(now.time, peers, stopwatch);
             }
             _ => self.knock(now, from, datagram, peers, replication),
         }

@@ -320,9 +320,11 @@ fn batch_len(spans: &[Span]) -> usize {
 /// memory at each in turn.
 fn fetch<R: Replication>(peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
     let peers = peers.iter().flatten();
-    let sum = peers.fold(0, |sum, peer| sum ^ u64::from(peer.session.sending_rate()) ^ peer.sealer.next_sequence());
-    let more = slots.iter().filter(|slot| R::has_more(slot)).count();
-    std::hint::black_box((sum, more));
+    let near = peers.clone().fold(0, |sum, peer| sum ^ peer.fetch());
+    let near = slots.iter().fold(near, |sum, slot| sum ^ R::fetch(slot));
+    let behind = peers.fold(0, |sum, peer| sum ^ peer.session.fetch_behind());
+    let behind = slots.iter().fold(behind, |sum, slot| sum ^ R::fetch_behind(slot));
+    std::hint::black_box((near, behind));
 }
 
 /// Runs the core's jobs on a pool.

@@ -131,6 +131,11 @@ impl Peer {
         }
     }
 
+    /// See [`Session::fetch`].
+    pub(crate) fn fetch(&self) -> u64 {
+        self.session.fetch() ^ self.sealer.next_sequence() ^ self.opener.newest() ^ self.since.0
+    }
+
     /// Decrypts a datagram from the client's address. Says nothing to the connection yet: that is for
     /// [`settle`](Self::settle).
     pub(crate) fn open<'a>(&mut self, now: Time, datagram: &'a mut [u8]) -> Result<Opened<'a>, DropReason> {

@@ -139,6 +139,18 @@ pub trait Replication: Send + Sized {
         false
     }
 
+    /// Reads a little of every part of a connection that is about to be written to, so that the processor fetches them all at
+    /// once. The value means nothing.
+    fn fetch(slot: &Self::Slot) -> u64 {
+        u64::from(Self::has_more(slot))
+    }
+
+    /// As [`fetch`](Self::fetch), for what lies behind pointers. Called after it.
+    fn fetch_behind(slot: &Self::Slot) -> u64 {
+        let _ = slot;
+        0
+    }
+
     /// Writes as much as fits into `room`, and remembers that packet `sequence`, greater than any before, carries it.
     /// Returns the bytes written; 0 when nothing is left or the next thing does not fit.
     fn write_packet(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, sequence: u64, room: &mut [u8]) -> usize;

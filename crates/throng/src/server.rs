@@ -285,13 +285,13 @@ impl<R: Replication> Server<R> {
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
         let kernel_ns = self.driver.counters().receive_ns;
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
-            inbound.handle(clocks, (arrived, from), datagram, (peers, stopwatch));
+            inbound.handle(clocks.time, (arrived, from), datagram, (peers, stopwatch));
         });
+        inbound.settle(clocks.time, peers, stopwatch);
         self.meter.claim(Subsystem::RECEIVE, self.driver.counters().receive_ns.saturating_sub(kernel_ns));
         self.meter.claim(Subsystem::SETTLE, inbound.take_settling_ns());
         self.meter.enter(Subsystem::SETTLE, stopwatch.ns());
-        inbound.settle(clocks.time, peers);
-        inbound.serve_strangers(clocks, peers, replication);
+        inbound.serve_strangers(clocks, (peers, stopwatch), replication);
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
         counters.bytes_received += inbound.bytes - bytes;

@@ -70,6 +70,11 @@ impl RationedOpener {
         Ok(opened)
     }
 
+    /// The newest sequence number that was received.
+    pub fn newest(&self) -> u64 {
+        self.opener.newest()
+    }
+
     /// The opener without its bound, for a change of address: such packets have the budget of strangers.
     pub fn opener_mut(&mut self) -> &mut Opener {
         &mut self.opener

@@ -15,6 +15,11 @@ pub struct ReplayWindow {
 }
 
 impl ReplayWindow {
+    /// The newest that was marked, 0 before any.
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// Whether `sequence` was marked before, or is too old to tell.
     #[inline]
     pub fn is_replayed(&self, sequence: u64) -> bool {

@@ -404,6 +404,11 @@ impl Opener {
         Ok(Opened { kind: header.kind, sequence: header.sequence, body })
     }
 
+    /// The newest sequence number that was received, 0 before any.
+    pub fn newest(&self) -> u64 {
+        self.window.newest()
+    }
+
     /// Forgets what was received: the next server of a connect token starts its sequence numbers again.
     pub(super) fn forget_received(&mut self) {
         self.window = ReplayWindow::default();

@@ -319,6 +319,17 @@ impl LossTally {
 }
 
 impl Control {
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        let times = self.valid_from.0 ^ self.heard_at.0 ^ self.residue.1.0 ^ self.fallen.1.0;
+        times ^ self.rate.to_bits() ^ self.loss.sent.to_bits() ^ self.undoubted.to_bits() ^ self.rounds.len() as u64
+    }
+
+    /// See [`Session::fetch_behind`](super::Session::fetch_behind).
+    pub(super) fn fetch_behind(&self) -> u64 {
+        self.rounds.back().map_or(0, |round| round.began.0 ^ u64::from(round.samples))
+    }
+
     pub(super) fn new(initial: u32, limit: u32, floor: u32, tolerance_micros: u32, now: Time) -> Control {
         let (limit, floor) = (f64::from(limit), f64::from(floor));
         Control {

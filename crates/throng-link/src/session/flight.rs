@@ -172,6 +172,18 @@ impl Flight {
         }
     }
 
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        let lengths = self.sent.len() ^ self.runs.len() ^ self.verdicts.len() ^ self.lost.len() ^ self.eliciting;
+        lengths as u64 ^ self.first_sent ^ self.deadline.map_or(0, |deadline| deadline.0)
+    }
+
+    /// See [`Session::fetch_behind`](super::Session::fetch_behind).
+    pub(super) fn fetch_behind(&self) -> u64 {
+        let first = self.sent.front().map_or(0, |sent| sent.sequence ^ u64::from(sent.first_run));
+        first ^ self.sent.back().map_or(0, |sent| sent.sequence ^ u64::from(sent.first_run))
+    }
+
     pub(super) fn newest_sent(&self) -> Option<u64> {
         self.newest_sent
     }

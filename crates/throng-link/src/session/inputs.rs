@@ -163,6 +163,11 @@ pub(super) struct InputTally {
 }
 
 impl InputReceiver {
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        u64::from(self.next) ^ self.queue.len() as u64
+    }
+
     pub(super) fn new(first: u32) -> InputReceiver {
         InputReceiver { queue: VecDeque::new(), next: first }
     }

@@ -287,6 +287,24 @@ impl Session {
         self.flight.poll_verdict()
     }
 
+    /// Reads a little of every part, so that the processor fetches the whole session at once instead of waiting for memory
+    /// at each part in turn. The value means nothing. For a caller that is about to work on many sessions: it calls this for
+    /// all of them, then [`Session::fetch_behind`] for all.
+    pub fn fetch(&self) -> u64 {
+        let counters = &self.counters;
+        let counted = counters.packets_sent ^ counters.packets_lost ^ counters.packets_bad ^ counters.inputs_received;
+        let numbers = u64::from(self.probes ^ self.packet_threshold ^ u32::from(self.flushed_packets));
+        let parts = self.received.fetch() ^ self.flight.fetch() ^ self.pacer.fetch() ^ self.lanes.fetch();
+        let times = self.last_received_at.0 ^ self.flushed_at.0 ^ self.probe_at.map_or(0, |at| at.0);
+        let measured = u64::from(self.round_trip.smoothed_micros()) ^ self.path_size.datagram_bytes() as u64;
+        parts ^ counted ^ numbers ^ times ^ measured ^ self.inputs_in.fetch() ^ self.room_heard_before
+    }
+
+    /// As [`Session::fetch`], for what lies behind pointers.
+    pub fn fetch_behind(&self) -> u64 {
+        self.flight.fetch_behind() ^ self.pacer.fetch_behind()
+    }
+
     /// Bytes that may be sent now without exceeding the rate limit or what the path seems to carry: payload, and
     /// [`packet_overhead_bytes`](SessionOptions::packet_overhead_bytes) for each packet. At least one full packet per
     /// [`SessionOptions::min_packet_interval`] comes together, unless the limit is lower. [`Session::poll_packet`]

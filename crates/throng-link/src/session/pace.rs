@@ -58,6 +58,16 @@ pub(super) struct Stamp {
 }
 
 impl Pacer {
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        self.tokens as u64 ^ self.refilled_at.0 ^ self.short_until.0 ^ u64::from(self.burst.bytes) ^ self.control.fetch()
+    }
+
+    /// See [`Session::fetch_behind`](super::Session::fetch_behind).
+    pub(super) fn fetch_behind(&self) -> u64 {
+        self.control.fetch_behind()
+    }
+
     pub(super) fn new(options: &SessionOptions, now: Time) -> Pacer {
         let interval_micros = (options.min_packet_interval.as_micros() as u64).max(1);
         let floor =

@@ -36,6 +36,11 @@ pub(super) struct Received {
 }
 
 impl Received {
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        self.newest_at.0 ^ self.untold ^ self.waiting_since.0
+    }
+
     pub(super) fn newest(&self) -> Option<u64> {
         self.newest
     }

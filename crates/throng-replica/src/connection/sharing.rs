@@ -76,6 +76,12 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
+    /// See [`Connection::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        let lengths = self.count ^ self.exceptions.len() ^ self.changed.len() ^ self.closing.len();
+        lengths as u64 ^ u64::from(self.next_piece) ^ self.deadline.0 ^ self.alone_until.0
+    }
+
     pub(super) fn add(&mut self, subscription: &Subscription) {
         if subscription.may_share() {
             self.sum = self.sum.wrapping_add(number_of(subscription.channel, subscription.interval_ticks));

@@ -134,6 +134,11 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        self.pass ^ u64::from(self.due) ^ self.inbox.bytes as u64
+    }
+
     pub(super) fn new(options: Arc<SessionOptions>) -> Lanes {
         let lanes = options.lanes.iter().map(|_| Lane::default()).collect();
         Lanes {
