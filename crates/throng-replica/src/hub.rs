@@ -771,6 +771,11 @@ impl<S: ChannelState> Hub<S> {
         }
     }
 
+    /// The slots of all connections by index, to divide among threads: see [`ConnectionSlot::delivered`].
+    pub fn slots(&mut self) -> &mut [ConnectionSlot] {
+        &mut self.connections
+    }
+
     /// A packet has arrived.
     pub fn delivered(&mut self, id: ConnectionId, sequence: u64) {
         if let Some(connection) = self.connection_quietly_mut(id) {

@@ -153,7 +153,8 @@ enum News {
 impl OwnRecords {
     /// See [`Connection::fetch`].
     pub(crate) fn fetch(&self) -> u64 {
-        u64::from(self.number.unwrap_or(0)) ^ (self.cursor ^ self.places.len() ^ self.sent.len() ^ self.left_bytes) as u64
+        u64::from(self.number.unwrap_or(0))
+            ^ (self.cursor ^ self.places.len() ^ self.sent.len() ^ self.left_bytes) as u64
     }
 
     /// See [`Connection::fetch_behind`].

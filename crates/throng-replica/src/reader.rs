@@ -70,6 +70,15 @@ pub struct ConnectionSlot<C = Connection> {
     pub(crate) connection: Option<Box<C>>,
 }
 
+impl ConnectionSlot {
+    /// A packet of the connection that lives here has arrived, as in [`Hub::delivered`](crate::Hub::delivered).
+    pub fn delivered(&mut self, sequence: u64) {
+        if let Some(connection) = &mut self.connection {
+            connection.delivered(sequence);
+        }
+    }
+}
+
 impl<C> Default for ConnectionSlot<C> {
     fn default() -> ConnectionSlot<C> {
         ConnectionSlot { generation: 0, regular: Regular::default(), connection: None }

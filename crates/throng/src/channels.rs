@@ -389,6 +389,14 @@ impl Replication for Channels {
         self.replicator.hub().delivered(id, sequence);
     }
 
+    fn settlers(&mut self) -> Option<&mut [ConnectionSlot]> {
+        Some(self.replicator.hub().slots())
+    }
+
+    fn settle(slot: &mut ConnectionSlot, sequence: u64) {
+        slot.delivered(sequence);
+    }
+
     fn lost(&mut self, id: ConnectionId, sequence: u64) {
         self.replicator.lost(id, sequence);
     }

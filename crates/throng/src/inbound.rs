@@ -3,13 +3,6 @@
 //! Datagrams of connections are handled at once. Those of unknown addresses wait until all received datagrams were
 //! read, so a flood of join requests does not delay a player's input. The number of waiting datagrams and of
 //! decryptions per second is limited; further ones are dropped and counted, and honest clients ask again after 100 ms.
-//!
-//! ```text
-//! driver   | datagram | datagram | .. | datagram |          up to BATCH of them are kept side by side; then
-//! fetch    ------------------------------------- all        the memory of their connections is asked for at once,
-//! open     ------------------------------------- all        they are opened where they lie,
-//! settle   ------------------------------------- all        and handled: the clock is read three times for all
-//! ```
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -24,16 +17,20 @@ use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Tick, Time};
 
 use crate::event::ServerEvent;
-use crate::outbound::Stopwatch;
+use crate::intake::{Intake, Moment, Shares};
+use crate::outbound::{Helpers, work_on};
 use crate::peer::Peer;
 use crate::replication::Replication;
 
 /// Most denials that one call of receive reports to the game.
 const DENIALS_TOLD_MAX: usize = 64;
 
-/// Datagrams that are kept before the first of them is opened. To read the clock three times for so many costs 3 ns for each,
-/// and their connections are still in the cache when they are handled.
-const BATCH: usize = 32;
+/// Datagrams of connections that are kept before they are opened, for one thread, and for several. Those of a connection are
+/// always the same thread's, and neighbours tend to send one after the other: among few datagrams, one thread would have all.
+const KEPT_MAX: [usize; 2] = [32, 16_384];
+
+/// Fewer datagrams than this are opened by the server's own thread alone.
+const SHARED_MIN: usize = 128;
 
 /// The connections, by index, by address and by client.
 pub(crate) struct Peers {
@@ -43,6 +40,7 @@ pub(crate) struct Peers {
     by_candidate: HashMap<AddressKey, u32>,
     by_client: HashMap<u64, u32>,
     free: Vec<u32>,
+    seats_used: usize,
 }
 
 impl Peers {
@@ -53,11 +51,17 @@ impl Peers {
             by_candidate: HashMap::new(),
             by_client: HashMap::new(),
             free: (0..max_clients).rev().collect(),
+            seats_used: 0,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Every connection has had an index below this.
+    pub(crate) fn seats_used(&self) -> usize {
+        self.seats_used
     }
 
     /// By address, by candidate, by client.
@@ -79,15 +83,6 @@ impl Peers {
 
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Peer> {
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|peer| peer.id == id)
-    }
-
-    /// Reads a little of each of these connections, so that the processor fetches them all at once instead of waiting for
-    /// memory at each in turn. Asks for what lies behind pointers when these have come.
-    pub(crate) fn fetch(&self, numbers: impl Iterator<Item = u32> + Clone) {
-        let peers = numbers.filter_map(|number| self.slots[number as usize].as_deref());
-        let near = peers.clone().fold(0, |sum, peer| sum ^ peer.fetch());
-        let behind = peers.fold(0, |sum, peer| sum ^ peer.session.fetch_behind());
-        std::hint::black_box((near, behind));
     }
 
     /// The connection that a table of addresses names.
@@ -112,6 +107,7 @@ impl Peers {
     fn insert(&mut self, peer: Peer) {
         let index = self.free.pop().expect("the door was told of a free seat");
         debug_assert_eq!(index, peer.id.index);
+        self.seats_used = self.seats_used.max(index as usize + 1);
         // An address that belonged to another connection has been proved by this one since.
         self.by_address.insert(AddressKey::new(peer.address), index);
         self.by_client.insert(peer.client_id, index);
@@ -160,14 +156,6 @@ fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32)
     }
 }
 
-/// A datagram of a connection that waits to be opened and handled.
-struct Waiting {
-    peer: u32,
-    arrived: Time,
-    /// Where it ends among the others. It begins where the one before it ends.
-    end: usize,
-}
-
 /// The layer between the driver and the connections.
 pub(crate) struct Inbound {
     /// One of the replies is a packet of a connection.
@@ -175,10 +163,11 @@ pub(crate) struct Inbound {
     pub(crate) door: ServerHandshake,
     session_options: Arc<SessionOptions>,
     client_packets_per_s: u32,
-    /// Datagrams of connections that wait, and their bytes, one behind the other.
-    waiting: Vec<Waiting>,
-    bytes_waiting: Vec<u8>,
-    settling_ns: u64,
+    /// One for each thread.
+    pub(crate) intakes: Vec<Intake>,
+    shares: Shares,
+    /// Datagrams that wait in the intakes.
+    kept: usize,
     strangers: Strangers,
     /// To strangers, and acknowledgements that cannot wait for the tick.
     replies: Vec<(SocketAddr, Vec<u8>)>,
@@ -200,14 +189,15 @@ impl Inbound {
         door: ServerHandshake,
         session_options: Arc<SessionOptions>,
         client_packets_per_s: u32,
+        threads: usize,
     ) -> Inbound {
         Inbound {
             has_answered: false,
             session_options,
             client_packets_per_s,
-            waiting: Vec::with_capacity(BATCH),
-            bytes_waiting: Vec::new(),
-            settling_ns: 0,
+            intakes: (0..threads).map(|_| Intake::default()).collect(),
+            shares: Shares::new(0, threads),
+            kept: 0,
             strangers: door.queue(),
             door,
             replies: Vec::new(),
@@ -221,22 +211,28 @@ impl Inbound {
         }
     }
 
+    /// Datagrams that come from now on are shared out like this. Nothing waits.
+    pub(crate) fn begin(&mut self, shares: Shares) {
+        self.shares = shares;
+    }
+
     /// Keeps a datagram of a connection for [`settle`](Self::settle), which is called when there are enough of them, or one
     /// of a stranger for [`serve_strangers`](Self::serve_strangers).
     pub(crate) fn handle(
         &mut self,
-        now: Time,
         (arrived, from): (Time, SocketAddr),
         datagram: &[u8],
-        (peers, stopwatch): (&mut Peers, Stopwatch),
+        (peers, moment): (&mut Peers, Moment),
+        helpers: Option<&Helpers<'_>>,
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
         match peers.by_address.get(&AddressKey::new(from)) {
             Some(&peer) if !self.is_for_door(from, datagram, peers) => {
-                self.keep(arrived, peer, datagram);
-                if self.waiting.len() == BATCH {
-                    self.settle(now, peers, stopwatch);
+                self.intakes[self.shares.thread_of(peer as usize)].keep(arrived, peer, datagram);
+                self.kept += 1;
+                if self.kept == KEPT_MAX[usize::from(helpers.is_some())] {
+                    self.settle(peers, moment, helpers);
                 }
             }
             _ => {
@@ -247,53 +243,35 @@ impl Inbound {
         }
     }
 
-    fn keep(&mut self, arrived: Time, peer: u32, datagram: &[u8]) {
-        self.bytes_waiting.extend_from_slice(datagram);
-        self.waiting.push(Waiting { peer, arrived, end: self.bytes_waiting.len() });
-    }
-
     /// Whether one of the replies is a packet of a connection.
     pub(crate) fn take_answered(&mut self) -> bool {
         std::mem::take(&mut self.has_answered)
     }
 
-    /// The time that handling opened packets has taken since the last call, in nanoseconds.
-    pub(crate) fn take_settling_ns(&mut self) -> u64 {
-        std::mem::take(&mut self.settling_ns)
+    /// Opens the datagrams that wait, and hands their packets to the connections, those of each in the order in which they
+    /// came.
+    pub(crate) fn settle(&mut self, peers: &mut Peers, moment: Moment, helpers: Option<&Helpers<'_>>) {
+        let shares = self.shares.divide(&mut peers.slots).zip(&mut self.intakes).filter(|(_, intake)| intake.len() > 0);
+        let helpers = helpers.filter(|_| self.kept >= SHARED_MIN);
+        work_on(shares, helpers, |((base, peers), intake)| intake.settle_datagrams(moment, base, peers));
+        self.kept = 0;
+        for thread in 0..self.intakes.len() {
+            self.take_up(thread, peers);
+        }
     }
 
-    /// Opens the datagrams that wait, and hands their packets to the connections, in the order in which they came.
-    pub(crate) fn settle(&mut self, now: Time, peers: &mut Peers, stopwatch: Stopwatch) {
-        peers.fetch(self.waiting.iter().map(|waiting| waiting.peer));
-        let mut opened = [const { None }; BATCH];
-        let (mut rest, mut start) = (&mut self.bytes_waiting[..], 0);
-        for (waiting, opened) in self.waiting.drain(..).zip(&mut opened) {
-            let (datagram, behind) = rest.split_at_mut(waiting.end - start);
-            (rest, start) = (behind, waiting.end);
-            match peers.named(waiting.peer).open(now, datagram) {
-                Ok(packet) => *opened = Some((waiting.peer, waiting.arrived, packet)),
-                Err(reason) => self.door.counters_mut().drop(reason),
+    /// Takes what a thread has found out from datagrams.
+    fn take_up(&mut self, thread: usize, peers: &Peers) {
+        let intake = &mut self.intakes[thread];
+        for reason in intake.dropped.drain(..) {
+            self.door.counters_mut().drop(reason);
+        }
+        for (index, answer) in intake.answers.drain(..) {
+            if let Some(peer) = &peers.slots[index as usize] {
+                self.has_answered = true;
+                self.replies.push((peer.address, answer));
             }
         }
-        let began_ns = stopwatch.ns();
-        for (peer, arrived, packet) in opened.into_iter().flatten() {
-            let peer = peers.named(peer);
-            peer.settle(now, arrived, packet);
-            // After a pause, more packets may be waiting than one acknowledgement can name.
-            if peer.session.is_answer_due() {
-                let mut answer = self.spare.pop().unwrap_or_default();
-                answer.clear();
-                match peer.answer(now, self.sent_tick, &mut answer) {
-                    true => {
-                        self.has_answered = true;
-                        self.replies.push((peer.address, answer));
-                    }
-                    false => self.spare.push(answer),
-                }
-            }
-        }
-        self.bytes_waiting.clear();
-        self.settling_ns += stopwatch.ns() - began_ns;
     }
 
     /// Whether a datagram from a connected address may be that of a new client or of a connection that moves.
@@ -308,12 +286,12 @@ impl Inbound {
     pub(crate) fn serve_strangers(
         &mut self,
         now: Now,
-        (peers, stopwatch): (&mut Peers, Stopwatch),
+        (peers, moment): (&mut Peers, Moment),
         replication: &mut impl Replication,
     ) {
         let mut strangers = std::mem::take(&mut self.strangers);
         while let Some((from, datagram)) = strangers.take() {
-            self.handle_stranger(now, (from, datagram), (peers, stopwatch), replication);
+            self.handle_stranger(now, (from, datagram), (peers, moment), replication);
         }
         self.strangers = strangers;
     }
@@ -322,7 +300,7 @@ impl Inbound {
         &mut self,
         now: Now,
         (from, datagram): (SocketAddr, &mut [u8]),
-        (peers, stopwatch): (&mut Peers, Stopwatch),
+        (peers, moment): (&mut Peers, Moment),
         replication: &mut impl Replication,
     ) {
         if let Some(seat) = move_seat(datagram) {
@@ -340,11 +318,20 @@ impl Inbound {
         datagram.copy_from_slice(&original);
         match peers.by_address.get(&AddressKey::new(from)) {
             Some(&index) if !self.door.is_pending(from) => {
-                self.keep(now.time, index, datagram);
-                self.settle(now.time, peers, stopwatch);
+                self.settle_one(index, datagram, peers, moment);
             }
             _ => self.knock(now, from, datagram, peers, replication),
         }
+    }
+
+    /// Opens a datagram of a connection at once.
+    fn settle_one(&mut self, index: u32, datagram: &mut [u8], peers: &mut Peers, moment: Moment) {
+        let peer = peers.named(index);
+        match peer.open(moment.now, datagram) {
+            Ok(packet) => self.intakes[0].settle_packet(moment, moment.now, packet, peer),
+            Err(reason) => self.door.counters_mut().drop(reason),
+        }
+        self.take_up(0, peers);
     }
 
     /// A request, a response, or noise.

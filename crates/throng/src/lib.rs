@@ -145,6 +145,7 @@ mod greeting;
 mod handshake;
 mod held;
 mod inbound;
+mod intake;
 mod message;
 mod options;
 mod outbound;

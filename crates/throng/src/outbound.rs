@@ -1,5 +1,6 @@
 //! Outgoing packets: write, seal and send, in small groups of connections so that the bytes stay in the cache.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
@@ -16,7 +17,7 @@ use crate::peer::{Peer, Span};
 use crate::replication::Replication;
 
 /// Size of a group: all its connections are written, then all sealed, then all sent.
-const GROUP: usize = 16;
+pub(crate) const GROUP: usize = 16;
 
 /// The clock of the measurements: nanoseconds of work since the server was made. Stands still while the server waits.
 #[derive(Clone, Copy, Debug)]
@@ -318,7 +319,7 @@ fn batch_len(spans: &[Span]) -> usize {
 
 /// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for
 /// memory at each in turn.
-fn fetch<R: Replication>(peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
+pub(crate) fn fetch<R: Replication>(peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
     let peers = peers.iter().flatten();
     let near = peers.clone().fold(0, |sum, peer| sum ^ peer.fetch());
     let near = slots.iter().fold(near, |sum, slot| sum ^ R::fetch(slot));
@@ -327,14 +328,43 @@ fn fetch<R: Replication>(peers: &[Option<Box<Peer>>], slots: &[R::Slot]) {
     std::hint::black_box((near, behind));
 }
 
-/// Runs the core's jobs on a pool.
-pub(crate) struct Pool<'a>(pub(crate) &'a ThreadPool);
+/// The threads that help the server's own: one fewer than the options say, since that one works too. If it only waited, the
+/// scheduler could put all others on its processor for some milliseconds.
+pub(crate) struct Helpers<'a>(pub(crate) &'a ThreadPool);
 
-impl Executor for Pool<'_> {
+/// Items that a thread takes at once.
+const CHUNK: usize = 8;
+
+impl Executor for Helpers<'_> {
     fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
-        use rayon::prelude::*;
-        self.0.install(|| items.par_iter_mut().with_min_len(8).for_each(job));
+        let chunks = Mutex::new(items.chunks_mut(CHUNK));
+        let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            while let Some(chunk) = next() {
+                chunk.iter_mut().for_each(&job);
+            }
+        };
+        work_on(0..=self.0.current_num_threads(), Some(self), |_| work());
     }
+}
+
+/// Does the parts of a job: the caller's thread the first, the helpers the others, or the caller's thread all.
+pub(crate) fn work_on<T: Send>(
+    parts: impl Iterator<Item = T>,
+    helpers: Option<&Helpers<'_>>,
+    job: impl Fn(T) + Copy + Send,
+) {
+    let Some(helpers) = helpers else { return parts.for_each(job) };
+    let mut parts = parts;
+    let first = parts.next();
+    helpers.0.in_place_scope(|scope| {
+        for part in parts {
+            scope.spawn(move |_| job(part));
+        }
+        if let Some(part) = first {
+            job(part);
+        }
+    });
 }
 
 /// The effect of a packet's verdict on replication.

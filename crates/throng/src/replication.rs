@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 /// A server is compiled for one model, so nothing is decided at run time. The order of calls in a tick:
 ///
 /// ```text
-/// connect, admit, disconnect, delivered, lost      while datagrams are taken in
+/// connect, admit, disconnect, delivered, settle, lost    while datagrams are taken in
 /// spawn, update, despawn, set_*, subscribe ...     while the game plays; update again for what it touched
 /// look                                             who sees what
 /// set_allowance                                    what each connection can be sent
@@ -157,6 +157,17 @@ pub trait Replication: Send + Sized {
 
     /// A packet has arrived.
     fn delivered(&mut self, id: ConnectionId, sequence: u64);
+
+    /// The slots of all connections, to divide among threads, if what has arrived can be told to slots:
+    /// [`settle`](Self::settle) is called in place of [`delivered`](Self::delivered) then.
+    fn settlers(&mut self) -> Option<&mut [Self::Slot]> {
+        None
+    }
+
+    /// A packet of the connection in this slot has arrived.
+    fn settle(slot: &mut Self::Slot, sequence: u64) {
+        let _ = (slot, sequence);
+    }
 
     /// A packet counts as lost.
     fn lost(&mut self, id: ConnectionId, sequence: u64);

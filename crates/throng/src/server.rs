@@ -33,9 +33,10 @@ use crate::farewell::Farewells;
 use crate::greeting::{self, CONTROL, GREETING_TIMEOUT, Stage, Step};
 use crate::handshake::{OpenError, Welcome};
 use crate::inbound::{Inbound, Peers};
+use crate::intake::{Moment, Shares};
 use crate::message::Received;
 use crate::options::{ServerOptions, session_options};
-use crate::outbound::{Job, Pool, Stopwatch, Way, Worker, is_delivered};
+use crate::outbound::{Helpers, Job, Stopwatch, Way, Worker, work_on};
 use crate::peer::Peer;
 use crate::replication::Replication;
 
@@ -125,7 +126,8 @@ pub struct Server<R = Channels> {
     replication: R,
     values: Values,
     workers: Vec<Worker>,
-    pool: Option<ThreadPool>,
+    /// Threads beside the caller's own.
+    helpers: Option<ThreadPool>,
     events: VecDeque<ServerEvent>,
     events_dropped: u64,
     greetings_timed_out: u64,
@@ -202,19 +204,19 @@ impl<R: Replication> Server<R> {
         let addresses = addresses_of(&options, driver.local_address())?;
         let door = ServerHandshake::new(door_options(&options, addresses), &mut random);
         senders.resize_with(options.threads.max(1), || None);
-        let pool = match options.threads {
+        let helpers = match options.threads {
             0 | 1 => None,
-            threads => Some(ThreadPoolBuilder::new().num_threads(threads).build()?),
+            threads => Some(ThreadPoolBuilder::new().num_threads(threads - 1).build()?),
         };
         Ok(Server {
-            inbound: Inbound::new(door, sessions, options.client_packets_per_s),
+            inbound: Inbound::new(door, sessions, options.client_packets_per_s, options.threads.max(1)),
             peers: Peers::new(options.max_clients),
             workers: senders.into_iter().map(Worker::with_sender).collect(),
             schema: Arc::clone(replication.schema()),
             driver,
             replication,
             values: Values::default(),
-            pool,
+            helpers,
             events: VecDeque::new(),
             events_dropped: 0,
             greetings_timed_out: 0,
@@ -283,15 +285,21 @@ impl<R: Replication> Server<R> {
         let clocks = Now { unix_s: unix_s(), time: now };
         let (inbound, peers, replication) = (&mut self.inbound, &mut self.peers, &mut self.replication);
         let (datagrams, bytes) = (inbound.datagrams, inbound.bytes);
+        let moment = Moment { now, sent_tick: inbound.sent_tick, stopwatch };
+        let helpers = self.helpers.as_ref().map(Helpers);
+        inbound.begin(Shares::new(peers.seats_used(), self.workers.len()));
         let kernel_ns = self.driver.counters().receive_ns;
         let received = self.driver.receive(now, &mut |arrived, from, datagram| {
-            inbound.handle(clocks.time, (arrived, from), datagram, (peers, stopwatch));
+            inbound.handle((arrived, from), datagram, (peers, moment), helpers.as_ref());
         });
-        inbound.settle(clocks.time, peers, stopwatch);
+        inbound.settle(peers, moment, helpers.as_ref());
+        for intake in &mut inbound.intakes {
+            self.meter.merge(&intake.lap);
+            intake.lap.reset();
+        }
         self.meter.claim(Subsystem::RECEIVE, self.driver.counters().receive_ns.saturating_sub(kernel_ns));
-        self.meter.claim(Subsystem::SETTLE, inbound.take_settling_ns());
         self.meter.enter(Subsystem::SETTLE, stopwatch.ns());
-        inbound.serve_strangers(clocks, (peers, stopwatch), replication);
+        inbound.serve_strangers(clocks, (peers, moment), replication);
         let counters = self.meter.counters();
         counters.packets_received += inbound.datagrams - datagrams;
         counters.bytes_received += inbound.bytes - bytes;
@@ -448,8 +456,8 @@ impl<R: Replication> Server<R> {
         self.meter.enter(Subsystem::PLAN, self.stopwatch.ns());
         self.replication.plan();
         self.meter.enter(Subsystem::ENCODE, self.stopwatch.ns());
-        match &self.pool {
-            Some(pool) => self.replication.encode(&Pool(pool)),
+        match &self.helpers {
+            Some(helpers) => self.replication.encode(&Helpers(helpers)),
             None => self.replication.encode(&Inline),
         }
         self.send_all(now);
@@ -614,15 +622,13 @@ impl<R: Replication> Server<R> {
         let job = Job::<R> { now, tick, max_clients, spread_within, outgoing, stopwatch: self.stopwatch };
         let count = slots.len().min(self.peers.slots.len());
         let (peers, slots) = (&mut self.peers.slots[..count], &mut slots[..count]);
-        match &self.pool {
+        match &self.helpers {
             None => self.workers[0].serve(job, 0, (peers, slots), Way::Driver(&mut *self.driver)),
-            Some(pool) => {
-                let share = count.div_ceil(self.workers.len()).max(1);
-                let shares = peers.chunks_mut(share).zip(slots.chunks_mut(share)).enumerate();
-                pool.scope(|scope| {
-                    for ((index, share_of), worker) in shares.zip(&mut self.workers) {
-                        scope.spawn(move |_| worker.serve(job, index * share, share_of, Way::Own));
-                    }
+            Some(helpers) => {
+                let shares = Shares::new(count, self.workers.len());
+                let parts = shares.divide(peers).zip(shares.divide(slots)).zip(&mut self.workers);
+                work_on(parts, Some(&Helpers(helpers)), |(((base, peers), (_, slots)), worker)| {
+                    worker.serve(job, base, (peers, slots), Way::Own);
                 });
                 for worker in self.workers.iter_mut().filter(|worker| worker.keeps()) {
                     worker.send_kept(job, &mut self.peers.slots, &mut *self.driver);
@@ -640,33 +646,64 @@ impl<R: Replication> Server<R> {
     /// Takes the events of all sessions, and ends those that are over.
     fn settle_sessions(&mut self, now: Time) {
         self.close_flushed(now);
-        for index in 0..self.peers.slots.len() {
-            let Some(peer) = &mut self.peers.slots[index] else { continue };
-            peer.session.handle_timeout(now);
-            while let Some((sequence, delivery)) = peer.session.poll_delivery() {
-                match is_delivered(delivery) {
-                    Some(true) => self.replication.delivered(peer.id, sequence),
-                    Some(false) => self.replication.lost(peer.id, sequence),
-                    None => {}
+        self.meter.enter(Subsystem::SETTLE, self.stopwatch.ns());
+        let tick = self.replication.now();
+        let context = (now, tick, &self.options, self.stopwatch);
+        let shares = Shares::new(self.peers.seats_used(), self.workers.len());
+        let helpers = self.helpers.as_ref().map(Helpers);
+        let parts = shares.divide(&mut self.peers.slots).zip(&mut self.inbound.intakes);
+        match self.replication.settlers() {
+            Some(slots) => {
+                let parts = parts.zip(shares.divide(slots));
+                work_on(parts, helpers.as_ref(), |(((_, peers), intake), (_, slots))| {
+                    intake.settle_sessions::<R>(context, peers, Some(slots));
+                });
+            }
+            None => work_on(parts, helpers.as_ref(), |((_, peers), intake)| {
+                intake.settle_sessions::<R>(context, peers, None);
+            }),
+        }
+        for thread in 0..self.inbound.intakes.len() {
+            let intake = &mut self.inbound.intakes[thread];
+            self.meter.merge(&intake.lap);
+            intake.lap.reset();
+            self.inputs.extend(intake.inputs.drain(..));
+            for (id, sequence, has_arrived) in intake.fates.drain(..) {
+                match has_arrived {
+                    true => self.replication.delivered(id, sequence),
+                    false => self.replication.lost(id, sequence),
                 }
             }
-            self.take_inputs(index);
-            while let Some((lane, bytes)) = self.next_message(index) {
-                self.take_message(index, now, lane, bytes);
+            for (id, bytes) in intake.allowances.drain(..) {
+                self.replication.set_allowance(id, bytes);
             }
-            self.end_late_greeting(index, now);
-            let Some(peer) = &mut self.peers.slots[index] else { continue };
-            if peer.stage == Stage::Live {
-                self.replication.set_allowance(peer.id, peer.replication_allowance_bytes(now));
-            }
-            // The end comes after everything that was said before it: what the game has no room for yet is polled first.
-            let is_over = peer.session.is_closed() || peer.gone.is_some();
-            if is_over
-                && (peer.stage != Stage::Live || peer.waiting.has_room(&self.options))
-                && let Some(cause) = peer.session.poll_close().or_else(|| peer.gone.take())
-            {
-                self.end(index, cause);
-            }
+        }
+        for thread in 0..self.inbound.intakes.len() {
+            let calls = std::mem::take(&mut self.inbound.intakes[thread].calls);
+            calls.iter().for_each(|&index| self.attend(index as usize, now));
+            self.inbound.intakes[thread].calls = calls;
+            self.inbound.intakes[thread].calls.clear();
+        }
+    }
+
+    /// Takes what a session has to say beside inputs of a live client, and ends it if it is over.
+    fn attend(&mut self, index: usize, now: Time) {
+        self.take_inputs(index);
+        while let Some((lane, bytes)) = self.next_message(index) {
+            self.take_message(index, now, lane, bytes);
+        }
+        self.end_late_greeting(index, now);
+        let Some(peer) = &mut self.peers.slots[index] else { return };
+        if peer.stage == Stage::Live {
+            self.replication.set_allowance(peer.id, peer.replication_allowance_bytes(now));
+        }
+        // The end comes after everything that was said before it: what the game has no room for yet is polled first.
+        let is_over = peer.session.is_closed() || peer.gone.is_some();
+        if is_over
+            && (peer.stage != Stage::Live || peer.waiting.has_room(&self.options))
+            && let Some(cause) = peer.session.poll_close().or_else(|| peer.gone.take())
+        {
+            self.end(index, cause);
         }
     }
 

@@ -212,6 +212,11 @@ impl Session {
         result
     }
 
+    /// Whether a received message waits to be polled.
+    pub fn has_message(&self) -> bool {
+        self.lanes.has_message()
+    }
+
     /// The next received message and its lane.
     pub fn poll_message(&mut self) -> Option<(LaneId, Vec<u8>)> {
         let message = self.lanes.poll();

@@ -60,7 +60,11 @@ pub(super) struct Stamp {
 impl Pacer {
     /// See [`Session::fetch`](super::Session::fetch).
     pub(super) fn fetch(&self) -> u64 {
-        self.tokens as u64 ^ self.refilled_at.0 ^ self.short_until.0 ^ u64::from(self.burst.bytes) ^ self.control.fetch()
+        self.tokens as u64
+            ^ self.refilled_at.0
+            ^ self.short_until.0
+            ^ u64::from(self.burst.bytes)
+            ^ self.control.fetch()
     }
 
     /// See [`Session::fetch_behind`](super::Session::fetch_behind).

@@ -256,6 +256,10 @@ impl Lanes {
     }
 
     /// Whether so much waits to be polled that no more may be taken in.
+    pub(super) fn has_message(&self) -> bool {
+        !self.inbox.messages.is_empty()
+    }
+
     pub(super) fn is_inbox_full(&self) -> bool {
         self.inbox.bytes >= self.options.inbox_bytes || self.inbox.messages.len() >= self.options.inbox_messages
     }
