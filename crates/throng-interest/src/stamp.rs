@@ -54,6 +54,11 @@ impl Extent {
     /// Contains nothing.
     pub(crate) const EMPTY: Extent = Extent { low: [0.0; 3], high: [0.0; 3] };
 
+    /// The lowest position in it, and the first beyond it.
+    pub(crate) fn corners(&self) -> [[f64; 3]; 2] {
+        [self.low, self.high]
+    }
+
     /// Whether a position is in the box. NaN never is.
     #[inline]
     pub(crate) fn contains(&self, position: [f64; 3]) -> bool {

@@ -85,6 +85,12 @@ impl Viewer {
         self.settle(&[], Extent::EMPTY, false);
     }
 
+    /// The box in which an update to a single position changes nothing, in metres: its low corner belongs to it, its high one
+    /// does not. Empty if no such box is known.
+    pub fn calm_box(&self) -> [[f64; 3]; 2] {
+        self.extent.corners()
+    }
+
     /// Whether an update to this single position is known to change nothing.
     #[inline]
     pub(crate) fn is_calm_at(&self, position: [f64; 3]) -> bool {

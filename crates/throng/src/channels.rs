@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 use crate::options::{FarOptions, GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
-use crate::view::{GridView, OWN_WEIGHT, View, Views, subscribe};
+use crate::view::{GridView, OWN_WEIGHT, Seats, View, Views, subscribe};
 
 /// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
@@ -33,8 +33,7 @@ const OTHER_SUBSCRIPTIONS: usize = 16;
 pub struct Channels {
     replicator: Replicator,
     pub(crate) views: Views,
-    /// By connection index.
-    seats: Vec<Option<Box<View>>>,
+    seats: Seats,
     /// Channels of single objects that have ended, with the tick by which all subscribers have received the end.
     ended: VecDeque<(Tick, ChannelKey)>,
     retention_ticks: u32,
@@ -76,7 +75,7 @@ impl Channels {
         Ok(Channels {
             replicator,
             views: Views::new(grids, options),
-            seats: Vec::new(),
+            seats: Seats::default(),
             ended: VecDeque::new(),
             retention_ticks: options.replicator.retention_ticks,
         })
@@ -88,11 +87,11 @@ impl Channels {
     }
 
     fn view(&self, id: ConnectionId) -> Option<&View> {
-        self.seats.get(id.index as usize)?.as_deref().filter(|view| view.connection == id)
+        self.seats.view(id)
     }
 
     fn seat(&mut self, id: ConnectionId) -> Option<&mut View> {
-        seat_in(&mut self.seats, id)
+        self.seats.change(id)
     }
 
     /// Ends the subscriptions to single objects that have ended, after the subscribers have received the end.
@@ -104,7 +103,7 @@ impl Channels {
             self.ended.pop_front();
             let hub = self.replicator.hub();
             let Some(channel) = hub.find(key) else { continue };
-            for view in self.seats.iter_mut().flatten() {
+            for view in self.seats.change_all() {
                 if hub.subscriber_count(channel) == 0 {
                     break;
                 }
@@ -121,10 +120,6 @@ impl Channels {
             connection.set_interval(subscription, interval_ticks);
         }
     }
-}
-
-fn seat_in(seats: &mut [Option<Box<View>>], id: ConnectionId) -> Option<&mut View> {
-    seats.get_mut(id.index as usize)?.as_deref_mut().filter(|view| view.connection == id)
 }
 
 /// Cells by distance. The rings are larger by the distance that an object may be outside of its cell.
@@ -173,7 +168,7 @@ impl Replication for Channels {
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
         let id = self.replicator.spawn(kind, placement, owner, quantise)?;
-        if let Some(view) = owner.and_then(|owner| seat_in(&mut self.seats, owner)) {
+        if let Some(view) = owner.and_then(|owner| self.seats.change(owner)) {
             view.own.add(id);
         }
         Ok(id)
@@ -193,7 +188,7 @@ impl Replication for Channels {
                 self.ended.push_back((told_at, key));
             }
         }
-        if let Some(view) = self.replicator.owner(id).and_then(|owner| seat_in(&mut self.seats, owner)) {
+        if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
             view.own.remove(id);
         }
         self.replicator.despawn(id);
@@ -201,11 +196,11 @@ impl Replication for Channels {
 
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
         self.views.others.note_owner_change(id.index);
-        if let Some(view) = self.replicator.owner(id).and_then(|former| seat_in(&mut self.seats, former)) {
+        if let Some(view) = self.replicator.owner(id).and_then(|former| self.seats.change(former)) {
             view.own.remove(id);
         }
         let owner_of_something = owner.filter(|_| self.replicator.store().contains(id));
-        if let Some(view) = owner_of_something.and_then(|owner| seat_in(&mut self.seats, owner)) {
+        if let Some(view) = owner_of_something.and_then(|owner| self.seats.change(owner)) {
             view.own.add(id);
         }
         self.replicator.set_owner(id, owner)
@@ -221,15 +216,12 @@ impl Replication for Channels {
 
     fn connect(&mut self, index: usize) -> ConnectionId {
         let id = self.replicator.hub().connect_at(index);
-        if self.seats.len() <= index {
-            self.seats.resize_with(index + 1, || None);
-        }
-        self.seats[index] = Some(Box::new(self.views.open(id)));
+        self.seats.open(index, self.views.open(id));
         id
     }
 
     fn admit(&mut self, id: ConnectionId) {
-        let Some(view) = seat_in(&mut self.seats, id) else { return };
+        let Some(view) = self.seats.change(id) else { return };
         view.is_live = true;
         self.replicator.admit(id);
         let (own, interval) = (ChannelKey::Owner(id), self.views.send_interval);
@@ -241,18 +233,14 @@ impl Replication for Channels {
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
-        if let Some(view) = self.seat(id) {
-            let offset = view.send_offset;
-            self.seats[id.index as usize] = None;
-            offset.into_iter().for_each(|offset| self.views.give_back_send_offset(offset));
+        if let Some(offset) = self.seats.close(id).and_then(|view| view.send_offset) {
+            self.views.give_back_send_offset(offset);
         }
         self.replicator.hub().disconnect(id);
     }
 
     fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]) {
-        if let Some(view) = self.seat(id) {
-            view.set_viewpoint(position);
-        }
+        self.seats.set_viewpoint(id, position);
     }
 
     fn set_viewpoints(&mut self, id: ConnectionId, positions: &[[f64; 3]]) -> Result<(), InterestError> {
@@ -260,11 +248,11 @@ impl Replication for Channels {
     }
 
     fn set_shapes(&mut self, id: ConnectionId, shapes: &[Shape]) -> Result<(), InterestError> {
-        seat_in(&mut self.seats, id).map_or(Ok(()), |view| self.views.set_shapes(view, shapes))
+        self.seats.change(id).map_or(Ok(()), |view| self.views.set_shapes(view, shapes))
     }
 
     fn subscribe(&mut self, id: ConnectionId, key: ChannelKey, interval_ticks: u16) -> Result<(), LimitReached> {
-        let Some(view) = seat_in(&mut self.seats, id).filter(|view| view.is_live) else {
+        let Some(view) = self.seats.change(id).filter(|view| view.is_live) else {
             return Err(LimitReached::UnknownConnection);
         };
         match key {
@@ -316,24 +304,20 @@ impl Replication for Channels {
     }
 
     fn is_near(&self, id: ConnectionId, place: [f64; 3], radius_m: f64) -> bool {
-        self.view(id).is_some_and(|view| view.looks_from_within(place, radius_m))
+        self.seats.looks_from_within(id, place, radius_m)
     }
 
     fn look(&mut self) {
         for placed in self.replicator.placed() {
             let Placed::Entered { object, facet: Facet::Public, .. } = *placed else { continue };
             let id = self.replicator.store().id_at(object);
-            if let Some(view) = self.replicator.owner(id).and_then(|owner| seat_in(&mut self.seats, owner)) {
+            if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
                 view.own.has_moved = true;
             }
         }
         self.views.others.note(&self.replicator);
-        for view in self.seats.iter_mut().flatten() {
-            self.views.set_send_interval(view, &mut self.replicator);
-            self.views.weigh(view, &mut self.replicator);
-            self.views.update(view, &mut self.replicator);
-            self.views.update_others(view, &mut self.replicator);
-        }
+        let at_all = self.views.others.have_changed();
+        self.seats.look(at_all, |view| self.views.look(view, &mut self.replicator));
         self.views.others.forget_changes();
     }
 
@@ -447,7 +431,7 @@ impl Replication for Channels {
 
     fn records_held(&self, report: &mut dyn FnMut(&'static str, usize)) {
         let hub = self.replicator.hub_ref();
-        report("viewers", self.seats.iter().flatten().count());
+        report("viewers", self.seats.len());
         report("viewers_by_send_tick", self.views.viewer_count());
         report("ended_channels", self.ended.len());
         report("objects_with_fields_for_others", self.views.others.len());

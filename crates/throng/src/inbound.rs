@@ -30,7 +30,7 @@ const DENIALS_TOLD_MAX: usize = 64;
 const KEPT_MAX: [usize; 2] = [32, 16_384];
 
 /// Fewer datagrams than this are opened by the server's own thread alone.
-const SHARED_MIN: usize = 128;
+const SHARED_MIN: usize = 32;
 
 /// The connections, by index, by address and by client.
 pub(crate) struct Peers {

@@ -2,6 +2,7 @@
 
 mod far;
 mod others;
+mod seats;
 
 use rustc_hash::FxHashMap;
 use throng_interest::{
@@ -14,6 +15,8 @@ use throng_wire::{ConnectionId, ObjectId};
 use crate::options::ServerOptions;
 use far::{FAR_SUBSCRIPTIONS, FarCells};
 use others::Others;
+use seats::CalmBox;
+pub(crate) use seats::Seats;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
@@ -128,11 +131,7 @@ impl View {
 
     /// Whether the client looks from within `radius_m` of a position.
     pub(crate) fn looks_from_within(&self, place: [f64; 3], radius_m: f64) -> bool {
-        let is_near = |from: &[f64; 3]| {
-            let squared: f64 = from.iter().zip(place).map(|(from, to)| (from - to) * (from - to)).sum();
-            squared <= radius_m * radius_m
-        };
-        self.viewpoints().any(is_near)
+        self.viewpoints().any(|&from| is_within(from, place, radius_m))
     }
 
     fn viewpoints(&self) -> impl Iterator<Item = &[f64; 3]> {
@@ -155,6 +154,12 @@ impl View {
         self.viewpoint_moved = true;
         Ok(())
     }
+}
+
+/// Whether two positions are at most `radius_m` apart.
+fn is_within(from: [f64; 3], place: [f64; 3], radius_m: f64) -> bool {
+    let squared: f64 = from.iter().zip(place).map(|(from, to)| (from - to) * (from - to)).sum();
+    squared <= radius_m * radius_m
 }
 
 /// One grid as viewers see it.
@@ -308,6 +313,26 @@ impl Views {
             view.has_refused = false;
             self.visit(view, replicator, Visit::AskAgain);
         }
+    }
+
+    /// Follows what has changed about a view. Returns whether it has to be looked at again in the next tick, and from where
+    /// the client sees the same cells.
+    pub(crate) fn look(&mut self, view: &mut View, replicator: &mut Replicator) -> (bool, Option<CalmBox>) {
+        self.set_send_interval(view, replicator);
+        self.weigh(view, replicator);
+        self.update(view, replicator);
+        self.update_others(view, replicator);
+        (view.has_refused || view.lacks_others, self.calm_box(view))
+    }
+
+    /// From where a client that looks from a single viewpoint sees the same cells, in all grids.
+    fn calm_box(&self, view: &View) -> Option<CalmBox> {
+        let is_single = view.more_viewpoints.is_empty() && view.shapes.is_empty();
+        if !is_single || !view.is_live || view.viewpoint_moved {
+            return None;
+        }
+        let boxes = view.viewers.iter().map(Viewer::calm_box).chain(self.bounds_m.iter().flatten().copied());
+        Some(boxes.fold(CalmBox::ALL, CalmBox::and))
     }
 
     /// Replaces the shapes that the client sees beside what is around its viewpoints.

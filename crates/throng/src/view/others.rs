@@ -53,6 +53,11 @@ impl Others {
         &self.changed
     }
 
+    /// Whether there are any.
+    pub(crate) fn have_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     pub(crate) fn forget_changes(&mut self) {
         self.changed.clear();
     }
