@@ -205,6 +205,20 @@ impl ClientCore {
 }
 
 impl<D: Decoder> ClientCore<D> {
+    /// Reads a little of every part, so that the processor fetches the whole client at once instead of waiting for memory at
+    /// each part in turn. The value means nothing. For a program that is about to serve many clients: it calls this for all of
+    /// them, then [`fetch_behind`](ClientCore::fetch_behind) for all.
+    pub fn fetch(&self) -> u64 {
+        let State::Open(link) = &self.state else { return self.replication_bytes };
+        self.replication_bytes ^ link.session.fetch() ^ link.sealer.next_sequence() ^ link.opener.newest()
+    }
+
+    /// As [`fetch`](ClientCore::fetch), for what lies behind pointers.
+    pub fn fetch_behind(&self) -> u64 {
+        let State::Open(link) = &self.state else { return 0 };
+        link.session.fetch_behind()
+    }
+
     /// The same as [`ClientCore::new`], for a server of another replication model.
     pub fn with_decoder(
         token: ConnectToken,

@@ -64,6 +64,12 @@ impl<D: Decoder> Bot<D> {
         self.end.is_some()
     }
 
+    /// See [`ClientCore::fetch`].
+    pub(super) fn fetch(&self) -> u64 {
+        let counted = self.received_bytes ^ self.received_datagrams ^ self.measured_from_datagrams;
+        self.core.fetch() ^ counted ^ self.socket.counters().sent_datagrams ^ self.next_turn.0
+    }
+
     /// Handles received datagrams. `clock` learns what they say of the server's time.
     pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers, clock: &mut RemoteClock) {
         // Of several datagrams it is not known which brought a message: the last one did at the latest.

@@ -30,6 +30,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(2);
 pub(super) const IP_UDP_BYTES: u64 = 28;
 /// Number of bots that are served before the clock, the server's state and the commands are checked again.
 const BATCH: usize = 64;
+/// Bots whose memory is asked for at once, before the first of them is served.
+const FETCHED: usize = 8;
 
 /// All bots of a process; `D` fits to the server's replication model.
 pub(crate) struct Fleet<D> {
@@ -218,6 +220,9 @@ impl<D: Decoder> Fleet<D> {
             self.next = 0;
         }
         for served in 0..BATCH {
+            if served % FETCHED == 0 {
+                self.fetch();
+            }
             let now = clock::now();
             let Some(index) = self.order.get(self.next).map(|&index| index as usize) else { return served };
             if self.bots[index].next_turn > now {
@@ -227,6 +232,14 @@ impl<D: Decoder> Fleet<D> {
             self.next = (self.next + 1) % self.order.len();
         }
         BATCH
+    }
+
+    /// Asks for the memory of the next bots, so that serving each of them does not wait for it in turn.
+    fn fetch(&self) {
+        let next = self.order[self.next..].iter().take(FETCHED).map(|&index| &self.bots[index as usize]);
+        let near = next.clone().fold(0, |sum, bot| sum ^ bot.fetch());
+        let behind = next.fold(0, |sum, bot| sum ^ bot.core.fetch_behind());
+        std::hint::black_box((near, behind));
     }
 
     /// The figures of the last second, once a second.
