@@ -4,6 +4,8 @@
 //! ticks    the last TICKS that did not begin as planned, each at its number modulo TICKS: [tick + 1: u64][time in µs: u64]
 //! places   two, used in turn: [version: u64][tick: u64][time in µs: u64][next: u64][interval in ns: u64][count: u32][final: u32]
 //!          then for each object [index: u32][generation: u32][owner: u32][kind: u32][words: 12 x u32]
+//!          words: of a character the game's own numbers, f32 each: position, velocity, yaw, pitch, and its stance; of others their
+//!          quantised fields
 //!          then [version: u64]
 //! ```
 //!
@@ -11,6 +13,8 @@
 //! that begins at another time is written before its packets are sent, so every reader of a packet finds its tick's time here.
 //! A call of the system costs a server that has just woken up ten times what it costs in a loop, so a tick that begins as
 //! planned costs none, and a snapshot one.
+//!
+//! A snapshot is written while the server waits to be measured, so characters are quantised by the reader.
 //!
 //! A reader that finds the same version at the beginning and at the end has a whole snapshot.
 
@@ -23,7 +27,7 @@ use std::time::Duration;
 use throng::schema::ValuesMut;
 use throng::{ObjectId, Tick, Time};
 
-use crate::kinds::{LabKind, velocity_of};
+use crate::kinds::{Character, LabKind, Stance, velocity_of};
 use crate::scenario::Scenario;
 
 /// Words of the kind with the most.
@@ -84,6 +88,51 @@ impl TrueObject {
             0 => std::array::from_fn(|axis| here[axis] + velocity(axis) * seconds),
             _ => here,
         }
+    }
+}
+
+/// An object as the game has it, to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct GameObject {
+    id: ObjectId,
+    owner: Option<u32>,
+    kind: u16,
+    words: [u32; WORDS],
+}
+
+impl GameObject {
+    /// A character. It is not quantised here: that is left to the reader.
+    #[inline]
+    pub fn character(id: ObjectId, owner: Option<u32>, value: &Character) -> GameObject {
+        let Character { position: [x, y, z], velocity: [u, v, w], yaw, pitch, stance } = *value;
+        let mut words = [0; WORDS];
+        for (word, number) in words.iter_mut().zip([x, y, z, u, v, w, yaw, pitch]) {
+            *word = number.to_bits();
+        }
+        words[8] = stance as u32;
+        GameObject { id, owner, kind: Character::NUMBER, words }
+    }
+
+    /// An object of another kind.
+    pub fn of<K: LabKind>(id: ObjectId, owner: Option<u32>, value: &K) -> GameObject {
+        let TrueObject { words, .. } = TrueObject::of(id, owner, value);
+        debug_assert_ne!(K::NUMBER, Character::NUMBER, "characters are written as the game has them");
+        GameObject { id, owner, kind: K::NUMBER, words }
+    }
+
+    fn quantised(self) -> TrueObject {
+        let GameObject { id, owner, kind, words } = self;
+        if kind != Character::NUMBER {
+            return TrueObject { id, owner, kind, words };
+        }
+        let numbers: [f32; 8] = std::array::from_fn(|at| f32::from_bits(words[at]));
+        let [x, y, z, u, v, w, yaw, pitch] = numbers;
+        let stance = match words[8] {
+            0 => Stance::Standing,
+            1 => Stance::Walking,
+            _ => Stance::Airborne,
+        };
+        TrueObject::of(id, owner, &Character { position: [x, y, z], velocity: [u, v, w], yaw, pitch, stance })
     }
 }
 
@@ -167,7 +216,7 @@ impl TruthWriter {
         (tick, time): (Tick, Time),
         plan: Option<Plan>,
         is_final: bool,
-        objects: impl Iterator<Item = TrueObject>,
+        objects: impl Iterator<Item = GameObject>,
     ) -> io::Result<()> {
         self.version += 1;
         // The ticks follow each other: what is planned for another one is no plan.
@@ -196,7 +245,7 @@ impl TruthWriter {
 }
 
 /// An object as the file has it.
-fn entry(object: &TrueObject) -> [u8; ENTRY_BYTES] {
+fn entry(object: &GameObject) -> [u8; ENTRY_BYTES] {
     let mut entry = [0; ENTRY_BYTES];
     let owner = object.owner.unwrap_or(NO_OWNER);
     let head = [object.id.index, object.id.generation, owner, u32::from(object.kind)];
@@ -286,12 +335,13 @@ impl TruthReader {
         self.newest.time = Time(time);
         self.newest.is_final = word(&head[44..]) == 1;
         self.newest.objects.clear();
-        self.newest.objects.extend(entries.chunks_exact(ENTRY_BYTES).map(|entry| TrueObject {
+        let objects = entries.chunks_exact(ENTRY_BYTES).map(|entry| GameObject {
             id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) },
             owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
             kind: word(&entry[12..16]) as u16,
             words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),
-        }));
+        });
+        self.newest.objects.extend(objects.map(GameObject::quantised));
         let interval = Duration::from_nanos(interval_ns);
         let plan = (next > 0).then_some(Plan { tick: Tick(tick + 1), time: Time(next), interval });
         self.plans = [plan, self.plans[0]];
@@ -319,12 +369,33 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_micros(100);
 
-    fn object(index: u32) -> TrueObject {
-        TrueObject {
-            id: ObjectId { index, generation: 1 },
-            owner: (index == 2).then_some(7),
-            kind: 2,
-            words: [index; WORDS],
+    fn object(index: u32) -> GameObject {
+        let (id, owner) = (ObjectId { index, generation: 1 }, (index == 2).then_some(7));
+        GameObject { id, owner, kind: 2, words: [index; WORDS] }
+    }
+
+    #[test]
+    fn a_character_is_read_as_the_schema_quantises_it() {
+        let mut writer = TruthWriter::create(1).unwrap();
+        let mut reader = TruthReader::open(writer.path(), 1).unwrap();
+        for version in 1..200 {
+            let mut step = version;
+            let mut within = |most: f32| {
+                step = step * 7_919 % 10_007;
+                (step as f32 / 5_003.0 - 1.0) * most
+            };
+            let character = Character {
+                position: [within(200.0), within(200.0), within(20.0)],
+                velocity: [within(20.0), within(20.0), within(20.0)],
+                yaw: within(7.0),
+                pitch: within(1.5),
+                stance: [Stance::Standing, Stance::Walking, Stance::Airborne][version % 3],
+            };
+            let id = ObjectId { index: 3, generation: 9 };
+            let objects = std::iter::once(GameObject::character(id, Some(4), &character));
+            writer.write((Tick(version as u64), Time(1)), None, false, objects).unwrap();
+            let expected = TrueObject::of(id, Some(4), &character);
+            assert_eq!(reader.poll().map(|snapshot| &snapshot.objects[..]), Some(&[expected][..]), "{character:?}");
         }
     }
 
@@ -351,7 +422,7 @@ mod tests {
             assert_eq!((snapshot.version, snapshot.tick.0, snapshot.time.0), (version, version * 10, version * 1_000));
             assert_eq!(
                 (snapshot.is_final, &snapshot.objects[..]),
-                (false, &[object(1), object(2)][..]),
+                (false, &[object(1).quantised(), object(2).quantised()][..]),
                 "room for two"
             );
             assert!(reader.poll().is_none());

@@ -13,7 +13,7 @@ use throng::{
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
 use throng_crowd::scenario::Scenario;
-use throng_crowd::truth::{Plan, TrueObject};
+use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
 
@@ -228,13 +228,13 @@ impl<R: Replication> Host<R> {
     }
 
     /// The characters as the game has them.
-    fn true_characters(&self) -> impl Iterator<Item = TrueObject> + '_ {
+    fn true_characters(&self) -> impl Iterator<Item = GameObject> + '_ {
         let states = self.world.characters();
         states.filter_map(|(character, state)| {
             let body = self.bodies.get(character.0 as usize)?.as_ref()?;
             let position = self.scenario.from_corner(state.position);
             let value = Character { position, ..Character::from(state) };
-            Some(TrueObject::of(body.object, Some(body.connection.index), &value))
+            Some(GameObject::character(body.object, Some(body.connection.index), &value))
         })
     }
 
@@ -244,23 +244,23 @@ impl<R: Replication> Host<R> {
     }
 
     /// All objects that ever change, as the game has them.
-    pub(crate) fn true_changing(&self) -> impl Iterator<Item = TrueObject> + '_ {
+    pub(crate) fn true_changing(&self) -> impl Iterator<Item = GameObject> + '_ {
         let bodies = (0..).zip(&self.bodies).filter_map(|(slot, body)| Some((slot, body.as_ref()?)));
         let chests = bodies.flat_map(move |(slot, body)| {
             (0..).zip(&body.chests).map(move |(number, &chest)| {
                 let position = self.scenario.from_corner(chest_position(&self.scenario, slot, number));
                 let changed = self.chests_changed.filter(|&tick| tick >= body.since);
                 let contents = changed.map_or(0, |tick| chest_contents(&self.scenario, tick.short().0, slot, number));
-                TrueObject::of(chest, None, &Chest { position, contents })
+                GameObject::of(chest, None, &Chest { position, contents })
             })
         });
         self.true_characters().chain(chests)
     }
 
     /// All objects as the game has them.
-    pub(crate) fn true_objects(&self) -> impl Iterator<Item = TrueObject> + '_ {
+    pub(crate) fn true_objects(&self) -> impl Iterator<Item = GameObject> + '_ {
         let props = IdleObjects::new(&self.scenario).zip(&self.props).map(|(position, &prop)| {
-            TrueObject::of(prop, None, &Prop { position: self.scenario.from_corner(position) })
+            GameObject::of(prop, None, &Prop { position: self.scenario.from_corner(position) })
         });
         self.true_changing().chain(props)
     }

@@ -80,6 +80,9 @@ const CONNECTS_PER_S: u64 = 400;
 const SETTLE: Duration = Duration::from_millis(3_000);
 /// Length of what is recorded for the floor, and of one replay of it.
 const FLOOR: Duration = Duration::from_millis(1_500);
+/// Snapshots of the truth in a second, and one in each tick of a slower world. A state that was not sent again, because it is still
+/// right, is known to be right up to the newest snapshot: that is how finely ages are told.
+const SNAPSHOTS_HZ: u32 = 15;
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
@@ -191,8 +194,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let host =
             Host::with_model(scenario, (address, None, key.clone()), model).context("cannot start the server")?;
-        let objects = truth::room(scenario);
-        let truth = TruthWriter::create(objects).context("cannot create the file with the server's state")?;
+        let truth =
+            TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let is_pinned = scenario.pin && cores.len() > 1;
         let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
@@ -227,7 +230,7 @@ impl<'a, R: Replication> Play<'a, R> {
             bots_fault: None,
             truth,
             // Ten looks a second, fewer where there is much to look at.
-            truth_interval_ticks: (scenario.tick_hz / if objects > 4_000 { 4 } else { 10 }).max(1),
+            truth_interval_ticks: (scenario.tick_hz / SNAPSHOTS_HZ).max(1),
             floor: None,
         })
     }

@@ -24,7 +24,7 @@ const NEARBY_M: f64 = 40.0;
 /// How long to wait for the server's final state.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Former snapshots that a state is compared with, for its age: about a second.
-const FORMER: usize = 10;
+const FORMER: usize = 16;
 /// One in so many of the objects that a bot sees from afar is looked at in a look. There are thousands.
 const FAR_PART: u32 = 16;
 /// Ticks whose time is remembered.

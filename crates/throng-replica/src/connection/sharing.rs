@@ -37,6 +37,9 @@ const ALONE_TICKS: u32 = 16;
 /// A connection asks again after so many ticks whether others have the same subscriptions.
 const ASKS_AGAIN_TICKS: u32 = 4;
 
+/// Cells of which a step into the next cell changes the ring, about.
+const CHANGED_AT_ONCE: usize = 32;
+
 /// A connection with more exceptions than this part of its subscriptions is by itself: they are written twice.
 const EXCEPTIONS_PART: usize = 2;
 
@@ -317,6 +320,8 @@ impl Connection {
             self.sharing.alone_until = planner.now.after(1);
         } else if !std::mem::replace(&mut self.sharing.was_member, true) {
             self.shrink();
+            // Room for a step into the next cell, so that no tick has to make it.
+            self.sharing.changed.reserve(CHANGED_AT_ONCE);
         }
     }
 
