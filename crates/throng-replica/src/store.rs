@@ -584,7 +584,9 @@ mod tests {
             let changed = store.update(id.index, Tick(now), |to| ship.quantise(to)).changed;
             (changed != 0, store.values(id.index).words[0])
         };
-        assert_eq!(steps(1, 254), (true, 254));
+        // Its first value is 0: two steps from 254.
+        assert_eq!(steps(1, 254), (false, 0));
+        assert_eq!((steps(1, 100), steps(1, 254)), ((true, 100), (true, 254)));
         assert_eq!((steps(2, 258), steps(3, 250)), ((false, 254), (false, 254)), "four steps on either side");
         assert_eq!(steps(4, 259), (true, 3));
         assert_eq!((steps(5, -1), steps(6, 7)), ((false, 3), (false, 3)));
