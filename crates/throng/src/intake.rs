@@ -50,7 +50,7 @@ pub(crate) struct Intake {
     /// Acknowledgements that cannot wait for the tick, and the connections they are for.
     pub(crate) answers: Vec<(u32, Vec<u8>)>,
     pub(crate) dropped: Vec<DropReason>,
-    /// What sessions have to say, for the server.
+    /// Inputs that sessions have received, for the game.
     pub(crate) inputs: Vec<(ConnectionId, Input)>,
     /// Packets whose fate is known. Those that have arrived only if the replication cannot be told by slots.
     pub(crate) fates: Vec<(ConnectionId, u64, bool)>,
