@@ -217,6 +217,11 @@ const FLAGS: &[Flag] = &[
     ),
     flag("unreal", Kind::Switch(|s, on| s.engine.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
     flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
+    flag(
+        "engine-threads",
+        Kind::Number(1, 64, |s, n| s.engine_threads = n as u32),
+        "engines with a thread each, which share the channels out (1); not with -scc, -scr, -unreal, movement over throng",
+    ),
     flag("limits", keep!(some limits_file), "file of limits"),
     flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
 ];
