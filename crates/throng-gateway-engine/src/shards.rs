@@ -26,7 +26,7 @@
 //!
 //! # Limits
 //!
-//! - What states and channels of all engines take together is bounded as with one engine: each sees what the others
+//! - States and channels of all engines together have the bounds that they have in one engine: each sees what the others
 //!   [use](Use). Two engines that grow at the same moment may exceed a bound by one message each.
 //! - Backlogs, costly requests of a client and channels of a server are bounded by equal parts: an engine cannot see how
 //!   much of that the others do.
@@ -55,7 +55,7 @@ pub struct Shards {
     meters: Arc<ChannelMeters>,
 }
 
-/// What the channels of one engine take, for the others to see.
+/// The memory and number of one engine's channels, for the others to see.
 #[derive(Debug, Default)]
 pub struct Use {
     /// Bytes of all states.

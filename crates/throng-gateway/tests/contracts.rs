@@ -13,6 +13,7 @@ mod link;
 mod link_bottleneck;
 mod link_door;
 mod movement_link;
+mod protections;
 mod proxies;
 mod reload;
 mod serving;

@@ -48,7 +48,7 @@ struct Peer {
     /// It has logged in.
     is_member: bool,
     session: Option<Session>,
-    /// What it says while the first engine makes its session.
+    /// Its messages while the first engine makes its session.
     waits: Option<Vec<Message>>,
     /// Its number in the protocol.
     id: u32,
@@ -413,7 +413,7 @@ fn what_is_said_while_the_login_is_answered_is_not_overtaken_by_what_is_said_aft
             let said = <SubscribedToChannelMessage as prost::Message>::decode(forwarded.payload).expect("ours");
             heard.entry(message.channel_id).or_default().push(said.conn_id);
         }
-        // What came before the provider's answer was refused, as it is with one engine.
+        // Messages before the provider's answer were refused, as they are with one engine.
         let refused: u64 = fleet.engines[0].counters().refused.values().sum();
         let done = heard.values().map(Vec::len).sum::<usize>();
         assert_eq!((done + refused as usize, done > 20), (40, true), "{refused} refused");

@@ -1,5 +1,5 @@
-//! The ways from the tasks to the engines' threads: a queue for each engine. What is in all of them together is bounded
-//! by its bytes.
+//! The ways from the tasks to the engines' threads: a queue for each engine. All of them together are bounded by the
+//! bytes in them.
 //!
 //! Tasks wait for room, an engine's thread waits for events or for its next deadline. Room is counted in units of a
 //! kibibyte; an event gives its room back when the engine has dealt with it.
@@ -204,7 +204,7 @@ impl Events {
         self.senders.iter().skip(1).for_each(|sender| drop(sender.send(event())));
     }
 
-    /// What each engine answers, the first one first.
+    /// The answers of all engines, the first one first.
     pub(crate) fn ask_all<T>(&self, ask: impl Fn(oneshot::Sender<T>) -> Event) -> Vec<oneshot::Receiver<T>> {
         let ask_one = |sender: &Sender<Event>| {
             let (reply, answer) = oneshot::channel();
@@ -237,5 +237,31 @@ impl Inlet {
     /// The next event, if it has come already.
     pub(crate) fn next(&self) -> Option<Event> {
         self.receiver.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_all_engines_together_is_bounded_and_who_has_no_room_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let memory = Arc::<Memory>::default();
+        let (events, inlets) = events(256 * UNIT_BYTES, Arc::clone(&memory), 2);
+        let key = Key { index: 1, generation: 1 };
+        runtime.block_on(async {
+            // Half of the room each, and nothing is left for either.
+            for engine in [0, 1] {
+                events.messages(To::Sorted(engine), key, (Batch::new(), 127 * UNIT_BYTES)).await.expect("it lives");
+            }
+            assert_eq!(memory.part_bytes(Part::Waiting), 256 << 10);
+            let mut more = std::pin::pin!(events.messages(To::Sorted(1), key, (Batch::new(), 1)));
+            assert!(timeout(Duration::from_millis(20), &mut more).await.is_err(), "there is no room");
+            drop(inlets[0].next().expect("the first batch"));
+            more.await.expect("the other engine's room is everybody's");
+        });
     }
 }

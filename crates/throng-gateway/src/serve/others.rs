@@ -5,8 +5,8 @@
 //!                                                                v
 //!   connections' tasks ------ Messages, sorted -------------> one queue --> engine --> the connections' outboxes
 //! ```
-//! It knows a connection by its key in the first engine. What the first engine's thread says about a connection reaches
-//! this one in the order in which it happened, because there is one queue.
+//! It knows a connection by its key in the first engine. The first engine's thread reports about a connection in the
+//! order in which things happened, and there is one queue, so this one hears of them in the same order.
 
 use std::sync::Arc;
 

@@ -189,7 +189,7 @@ impl Turn {
                 }
             }
             Event::Fence { key, reply } => {
-                // What it said before is on its way to the others when it has its session.
+                // Its earlier messages are on their way to the others when it has its session.
                 self.share_out();
                 let _ = reply.send(self.engine.session(key));
             }

@@ -14,6 +14,8 @@ use throng_gateway_engine::limits::{LimitRefusal, Limits};
 use throng_gateway_engine::settings::{ClientRights, MovementTypes};
 use throng_link::netcode::SERVERS_MAX;
 
+use crate::protections;
+
 use super::{AuthProvider, Listener, LogFormat, LogLevel, Network, Profile, Settings, SettingsError};
 
 /// Most words of a command line.
@@ -263,13 +265,7 @@ pub(super) fn usage() -> String {
         text.push_str(&format!("  -{:<14} {}\n", flag.name, flag.help));
     }
     text.push_str("\nLimits, for -limit and in the file of -limits:\n");
-    for limit in Limits::ALL {
-        text.push_str(&format!(
-            "  {} = {} ({} to {})\n     {}\n",
-            limit.name, limit.default, limit.min, limit.max, limit.text
-        ));
-    }
-    text
+    text + &protections::help()
 }
 
 fn apply<'w>(

@@ -251,7 +251,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What needs all channels in one engine.
+    /// Refuses settings that need all channels in one engine.
     fn check_engine_threads(&self) -> Result<(), SettingsError> {
         let listens_to_throng = self.client_listeners().any(|listener| listener.network == Network::Throng);
         let moves = listens_to_throng && self.engine.movement != MovementTypes::NONE;
