@@ -85,13 +85,14 @@ impl Fleet {
         while let Some(request) = first.poll_auth() {
             first.authenticated(now, request.key, AuthVerdict::Accepted);
         }
-        let mut member: Option<Member> = first.poll_member();
+        let member: Option<Member> = first.poll_member();
+        let session = first.session(key);
         let join = |engine: &mut Engine| {
             let member = member.as_ref().expect("it has logged in");
             engine.join(now, member, Box::new(outbox.clone())).expect("there is room")
         };
         let keys = [key].into_iter().chain(others.iter_mut().map(join)).collect();
-        Peer { keys, session: member.as_mut().and_then(|member| member.session.take()) }
+        Peer { keys, session }
     }
 
     /// The engine that does a message, and the sender's key there.

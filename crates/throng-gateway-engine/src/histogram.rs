@@ -61,6 +61,13 @@ impl Histogram {
         self.last.store(value, Ordering::Relaxed);
     }
 
+    /// Counts all that another one of the same quantity has counted.
+    pub fn add(&self, other: &Histogram) {
+        for (own, other) in self.buckets.iter().zip(&other.buckets).chain([(&self.sum, &other.sum)]) {
+            own.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// The last duration, in seconds.
     pub fn last_s(&self) -> f64 {
         self.last.load(Ordering::Relaxed) as f64 / 1e6

@@ -23,13 +23,22 @@
 //! - A connection's login is known everywhere before it is answered; the creation of a channel is done before it is
 //!   answered.
 //! - Between channels of different engines nothing is promised. With one engine there is one order for everything.
+//!
+//! # Limits
+//!
+//! - States and channels of all engines together have the bounds that they have in one engine: each sees what the others
+//!   [use](Use). Two engines that grow at the same moment may exceed a bound by one message each.
+//! - Backlogs, costly requests of a client and channels of a server are bounded by equal parts: an engine cannot see how
+//!   much of that the others do.
+//! - The subscriptions of a connection, and its malformed messages, are counted by each engine for itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use throng_channeld::proto::{ChannelType, CreateChannelMessage, RemoveChannelMessage};
 use throng_channeld::{GLOBAL_CHANNEL, Message, message_type};
 
+use crate::ChannelMeters;
 use crate::fsm::Fsm;
 use crate::port::Side;
 
@@ -41,6 +50,20 @@ pub struct Shards {
     ordinary_end: u32,
     /// The engine that the next channel of a server is made in.
     next: Arc<AtomicU32>,
+    /// By engine.
+    uses: Arc<[Use]>,
+    meters: Arc<ChannelMeters>,
+}
+
+/// The memory and number of one engine's channels, for the others to see.
+#[derive(Debug, Default)]
+pub struct Use {
+    /// Bytes of all states.
+    pub(crate) state_bytes: AtomicU64,
+    /// Of these, those of channels that clients have created.
+    pub(crate) client_state_bytes: AtomicU64,
+    /// Channels, GLOBAL included.
+    pub(crate) channels: AtomicU64,
 }
 
 /// The engine that does a message.
@@ -57,7 +80,18 @@ pub enum Route {
 impl Shards {
     /// `count` engines (1 at least). Channels from `ordinary_end` on, the cells and entities, belong to the first.
     pub fn new(count: u32, ordinary_end: u32) -> Shards {
-        Shards { count: count.max(1), ordinary_end, next: Arc::default() }
+        let count = count.max(1);
+        let uses = (0..count).map(|_| Use::default()).collect();
+        Shards { count, ordinary_end, next: Arc::default(), uses, meters: Arc::default() }
+    }
+
+    pub(crate) fn uses(&self) -> &Arc<[Use]> {
+        &self.uses
+    }
+
+    /// How channels do, in all engines.
+    pub(crate) fn meters(&self) -> &Arc<ChannelMeters> {
+        &self.meters
     }
 
     /// Number of engines.

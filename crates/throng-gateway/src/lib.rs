@@ -37,6 +37,7 @@ pub mod log;
 mod metrics;
 mod place;
 pub mod process;
+pub mod protections;
 mod recent;
 pub mod serve;
 pub mod settings;

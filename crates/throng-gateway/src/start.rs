@@ -11,6 +11,7 @@ use crate::auth::{self, DeskLimits, ProviderError};
 use crate::metrics;
 use crate::serve::{Gateway, Parts, ServeError, ServeOptions, helpers};
 use crate::settings::Settings;
+use throng_gateway_engine::shards::Shards;
 use throng_gateway_engine::{Engine, Stopwatch};
 use throng_protostate::{SchemaError, Schemas};
 
@@ -73,12 +74,21 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
-        let helpers = helpers(settings.threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?;
-        let mut engine = Engine::new(Arc::new(settings.engine), Arc::new(schemas), seed, (Time(0), unix_ns));
-        engine.set_helpers(helpers);
-        let begin = Instant::now();
-        engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
-        Ok(Gateway::start(&options, Parts { engine, provider, desk, render: Arc::new(metrics::render) })?)
+        let shards = Shards::new(settings.engine_threads, settings.engine.spatial_channel_start);
+        // Several engines are enough threads, unless somebody wants more.
+        let threads = if shards.count() > 1 && settings.threads == 0 { 1 } else { settings.threads };
+        let (engine_settings, schemas, begin) = (Arc::new(settings.engine), Arc::new(schemas), Instant::now());
+        let mut engines = Vec::new();
+        for number in 0..shards.count() {
+            let helpers = helpers(threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?;
+            let settings = Arc::clone(&engine_settings);
+            let mut engine = Engine::new(settings, Arc::clone(&schemas), seed, (Time(0), unix_ns));
+            engine.set_share(number, shards.clone());
+            engine.set_helpers(helpers);
+            engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
+            engines.push(engine);
+        }
+        Ok(Gateway::start(&options, Parts { engines, provider, desk, render: Arc::new(metrics::render) })?)
     }
 
     /// Takes over settings that were [read again](Settings::reload), with the tokens and certificates that they name:

@@ -4,6 +4,7 @@ mod admin_page;
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;
 mod dialects;
+mod engine_threads;
 mod false_addresses;
 mod farewells;
 mod health;
@@ -12,6 +13,7 @@ mod link;
 mod link_bottleneck;
 mod link_door;
 mod movement_link;
+mod protections;
 mod proxies;
 mod reload;
 mod serving;

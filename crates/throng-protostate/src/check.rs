@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::Manner;
 use super::limits::{MergeError, MergeOptions, StateLimits};
-use super::map::{Entry, KeyRef};
+use super::map::{Entry, INDEX_BYTES, KeyRef};
 use super::merge::{read_entry, removes_entry};
 use super::opaque_growth;
 use super::schema::{FieldShape, Kind, Schema, Shape};
@@ -330,6 +330,3 @@ impl Growth<'_> {
         self.value(found.map(|entry| &entry.value), shape.value(), raw);
     }
 }
-
-/// Bytes by which the index of a map grows for one entry.
-pub(super) const INDEX_BYTES: usize = 2 * (size_of::<u32>() + 1);

@@ -17,6 +17,9 @@ use hashbrown::HashTable;
 
 use super::tree::{MESSAGE_BYTES, Message, Stamp, Usage, Value, allocated};
 
+/// Bytes by which the index of a map grows for one entry.
+pub(super) const INDEX_BYTES: usize = 2 * (size_of::<u32>() + 1);
+
 pub(super) const NIL: u32 = u32::MAX;
 
 /// Notes of removals that no longer hold are cleared away when there are as many as tombstones, and this many.

@@ -3,9 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::check::INDEX_BYTES;
 use super::limits::StateLimits;
-use super::map::{Entry, KeyRef, Map};
+use super::map::{Entry, INDEX_BYTES, KeyRef, Map};
 use super::opaque::{entry_like, is_message, reads_like_message, repeated_numbers};
 use super::tree::{Field, MAP_BYTES, MESSAGE_BYTES, Message, Value, allocated};
 use super::wire::{Raw, Reader};

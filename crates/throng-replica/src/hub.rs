@@ -7,6 +7,7 @@
 //! ```
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -162,6 +163,8 @@ pub struct Hub<S, C = Connection> {
     free: Vec<u32>,
     by_key: FxHashMap<ChannelKey, u32>,
     connections: Vec<ConnectionSlot<C>>,
+    /// The slots without a connection. [`Hub::connect`] takes the first, so that connections lie close together.
+    free_slots: BTreeSet<u32>,
     requests: Vec<Request>,
     views: SharedViews,
     /// Channels that have requests this tick.
@@ -265,6 +268,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             free: Vec::new(),
             by_key: FxHashMap::default(),
             connections: Vec::new(),
+            free_slots: BTreeSet::new(),
             requests: Vec::new(),
             views: SharedViews::default(),
             requested: Vec::new(),
@@ -481,12 +485,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
 
     /// Makes room for a connection.
     pub fn connect(&mut self) -> Result<ConnectionId, LimitReached> {
-        let index = match self.connections.iter().position(|slot| slot.connection.is_none()) {
-            Some(index) => index,
-            None if self.connections.len() < self.limits.connections => {
-                self.connections.push(ConnectionSlot::default());
-                self.connections.len() - 1
-            }
+        let index = match self.free_slots.first() {
+            Some(&index) => index as usize,
+            None if self.connections.len() < self.limits.connections => self.connections.len(),
             None => {
                 self.counters.limit_reached += 1;
                 return Err(LimitReached::Connections(self.limits.connections));
@@ -501,8 +502,10 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// If the slot is taken.
     pub fn connect_at(&mut self, index: usize) -> ConnectionId {
         if self.connections.len() <= index {
+            self.free_slots.extend(self.connections.len() as u32..index as u32);
             self.connections.resize_with(index + 1, ConnectionSlot::default);
         }
+        self.free_slots.remove(&(index as u32));
         let slot = &mut self.connections[index];
         assert!(slot.connection.is_none(), "connection slot {index} is taken");
         slot.generation = slot.generation.wrapping_add(1);
@@ -524,6 +527,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let slot = &mut self.connections[id.index as usize];
         let connection = slot.connection.take();
         slot.regular = Regular::default();
+        self.free_slots.insert(id.index);
         let viewed = connection.map(|mut connection| connection.leave(&mut self.views)).unwrap_or_default();
         for channel in channels.into_iter().chain(viewed) {
             self.channels[channel as usize].subscribers -= 1;
@@ -538,10 +542,12 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
 
     /// The connection of that name, if it is still there.
     pub fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut C> {
+        // The agenda makes room for each reader that it hears of: only for those that exist.
+        let slot = self.connections.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)?;
         if C::SAYS_WHEN {
             self.agenda.touch(id.index);
         }
-        self.slot_mut(id)?.changing()
+        slot.changing()
     }
 
     /// The connection of that name, for a change that its next plan need not know.

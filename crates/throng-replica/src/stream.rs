@@ -681,6 +681,82 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_never_was_costs_no_memory() {
+        let mut scene = scene(10, StreamStart::Changes);
+        let nobody = ConnectionId { index: u32::MAX, generation: 0 };
+        assert!(scene.hub.connection_mut(nobody).is_none());
+        scene.hub.disconnect(nobody);
+        scene.write(1);
+        assert_eq!(scene.run_to(40).len(), 1);
+    }
+
+    #[test]
+    fn slots_are_given_out_again_the_first_of_them_first() {
+        let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
+        let readers: Vec<ConnectionId> = (0..5).map(|_| hub.connect().expect("there is room")).collect();
+        [3, 1, 3].iter().for_each(|&index: &usize| hub.disconnect(readers[index]));
+        assert_eq!(hub.connect_at(7).index, 7);
+        let mut next = || hub.connect().expect("there is room").index;
+        assert_eq!([next(), next(), next(), next(), next()], [1, 3, 5, 6, 8]);
+    }
+
+    /// Readers come, leave between a plan and its writing, and are replaced in the same slot; frames are taken late or
+    /// not at all.
+    #[test]
+    fn readers_that_come_and_go_get_their_own_frames_and_everybody_gets_the_newest() {
+        throng_seeds::for_seeds(40, |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
+            let keys = [1, 2, 3].map(ChannelKey::Custom);
+            let channels = keys.map(|key| hub.channel_or_insert(key, Counter::default).expect("there is room"));
+            let mut last = [0u8; 3];
+            // By slot: the reader's channel, and the last value it got.
+            let mut readers = std::collections::BTreeMap::<u32, (ConnectionId, usize, u8)>::new();
+            for step in 0..400u32 {
+                let is_calm = step >= 300;
+                if !is_calm && random.u8(..2) == 0 {
+                    let at = random.usize(..3);
+                    last[at] = last[at].wrapping_add(1);
+                    let changed = hub.now().after(1);
+                    *hub.state_mut(channels[at]) = Counter { value: last[at], changed, forgotten: Tick(0) };
+                }
+                let tick = hub.now().after(if random.u8(..9) == 0 { 1_500 } else { random.u32(1..6) });
+                hub.plan(tick);
+                hub.encode(&(), &Inline);
+                if !is_calm && random.u8(..3) == 0 {
+                    let leaving = readers.keys().copied().nth(random.usize(..8));
+                    if let Some((id, ..)) = leaving.and_then(|leaving| readers.remove(&leaving)) {
+                        hub.disconnect(id);
+                    }
+                }
+                if !is_calm && readers.len() < 6 {
+                    let (id, at) = (hub.connect().expect("there is room"), random.usize(..3));
+                    let interval_ticks = random.u32(1..40);
+                    let (anchor, start) = (hub.now(), StreamStart::Everything);
+                    let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0) };
+                    hub.subscribe(id, channels[at], wanted).expect("there is room");
+                    readers.insert(id.index, (id, at, 0));
+                }
+                if !is_calm && random.u8(..6) == 0 {
+                    continue;
+                }
+                let (outgoing, slots) = hub.visited_writers();
+                for (index, slot) in slots {
+                    let Some(mut stream) = slot.writer() else { continue };
+                    let known = readers.get_mut(&(index as u32)).expect("nobody else is there");
+                    stream.drain(outgoing, |_, frame, _| {
+                        assert_eq!(frame.bytes[0], last[known.1], "a frame of its own channel, and of now");
+                        known.2 = frame.bytes[0];
+                    });
+                }
+            }
+            for (id, at, got) in readers.values() {
+                assert_eq!(*got, last[*at], "{id:?}");
+            }
+        });
+    }
+
+    #[test]
     fn a_stream_has_as_many_subscriptions_as_there_are_numbers() {
         let mut stream = Stream::with_limit(usize::MAX);
         let wanted = StreamSubscription {

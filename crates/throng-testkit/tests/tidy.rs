@@ -1,5 +1,8 @@
 //! The rules of the house that a compiler does not check.
 
+#[path = "tidy/circles.rs"]
+mod circles;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

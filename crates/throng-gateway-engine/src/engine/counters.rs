@@ -74,6 +74,27 @@ impl Counters {
         }
     }
 
+    /// Adds the work of another engine that shares the channels out with this one. Connections, and how they end, are
+    /// counted by the first engine alone; the figures of channels are shared already.
+    pub fn add(&mut self, other: &Counters) {
+        for side in [Side::Server, Side::Client] {
+            let (own, other) = (self.side(side), other.of(side));
+            own.messages_in += other.messages_in;
+            own.messages_out += other.messages_out;
+            own.bytes_out += other.bytes_out;
+        }
+        other.refused.iter().for_each(|(&reason, count)| *self.refused.entry(reason).or_default() += count);
+        other.refused_by_type.iter().for_each(|(&key, count)| *self.refused_by_type.entry(key).or_default() += count);
+        self.updates += other.updates;
+        self.delivered_updates += other.delivered_updates;
+        self.frames += other.frames;
+        self.steps += other.steps;
+        self.paused += other.paused;
+        self.too_slow += other.too_slow;
+        self.renewed += other.renewed;
+        self.lag.add(&other.lag);
+    }
+
     pub(crate) fn side(&mut self, side: Side) -> &mut SideCounters {
         match side {
             Side::Server => &mut self.servers,
@@ -97,6 +118,14 @@ pub struct Occupancy {
     pub state_limit_bytes: u64,
     /// Lost servers and clients that are waited for.
     pub awaited: usize,
+}
+
+impl Occupancy {
+    /// Adds the channels of another engine that shares them out with this one.
+    pub fn add(&mut self, other: &Occupancy) {
+        other.channels.iter().for_each(|(&kind, count)| *self.channels.entry(kind).or_default() += count);
+        self.state_bytes += other.state_bytes;
+    }
 }
 
 /// One connection, as an operator sees it.

@@ -214,6 +214,7 @@ impl Engine {
         state.clear();
         self.memory.forget(bytes, channel.creator.is_some_and(|creator| creator.side == Side::Client));
         self.by_channel_id.remove(&channel.id);
+        self.memory.note_channels(self.by_channel_id.len());
         if let Entry::Occupied(mut count) = self.channels_by_type.entry(channel.kind as i32 as u32) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {

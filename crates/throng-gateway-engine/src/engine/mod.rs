@@ -69,7 +69,7 @@ use crate::fsm::Fsm;
 use crate::group::{EntityGroupLimits, EntityGroups};
 use crate::limits::Limits;
 use crate::settings::EngineSettings;
-use blocked::{Blocked, Who};
+use blocked::Blocked;
 use buffers::Buffers;
 use channel::{Channel, Subscribers};
 use connection::Connection;
@@ -90,7 +90,7 @@ use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 use position::Positions;
 pub use refusal::Refusal;
 use share::Share;
-pub use share::{Member, Misrouted};
+pub use share::{Ban, Member, Misrouted};
 pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
@@ -395,7 +395,7 @@ impl Engine {
     /// New settings, as read from changed files. Existing channels keep their ids, and connections stay; intervals,
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<EngineSettings>) {
-        self.settings = settings;
+        self.settings = self.own_settings(settings);
         self.groups.set_limits(group_limits(&self.settings.limits));
         for connection in self.connections.iter_mut() {
             connection.fsm.reload(Arc::clone(match connection.side {
@@ -460,20 +460,33 @@ impl Engine {
             let counters = self.counters.of(side);
             counters.opened.saturating_sub(counters.closed) as usize
         };
+        let mut channels = self.channels_by_type.clone();
+        if !self.share.is_first() {
+            // The true one is in the first engine.
+            channels.remove(&(ChannelType::Global as i32 as u32));
+        }
         Occupancy {
             servers: open(Side::Server),
             clients: open(Side::Client),
-            channels: self.channels_by_type.clone(),
+            channels,
             state_bytes: self.state_bytes(),
             state_limit_bytes: self.settings.limits.max_total_state_bytes,
             awaited: self.lost.len(),
         }
     }
 
-    /// Ends all connections, after the newest state and what is queued for them has gone out.
+    /// Ends all connections, after the newest state and what is queued for them has gone out. With several engines the
+    /// first one ends them, when the others were shut down.
     pub fn shut_down(&mut self, now: Time) {
         self.now = now;
         self.fan_out_for_the_last_time();
+        if !self.share.is_first() {
+            for connection in self.connections.iter_mut() {
+                let bytes = connection.flush_messages(&self.buffers);
+                self.counters.side(connection.side).bytes_out += bytes as u64;
+            }
+            return;
+        }
         for connection in self.connections.iter_mut() {
             let bytes = connection.close();
             self.counters.side(connection.side).bytes_out += bytes as u64;
@@ -575,10 +588,7 @@ impl Engine {
         let connection = self.connection(index);
         let key = connection.key;
         if connection.is_member() && !connection.identifier.is_empty() {
-            let who = Who::new(connection.side, &connection.identifier, connection.address);
-            let limits = &self.settings.limits;
-            let until = self.now.after(Duration::from_millis(limits.block_ms.into()));
-            self.blocked.add(who, until, limits.max_blocked as usize);
+            self.block(index);
         }
         self.dismiss(key);
     }
@@ -789,7 +799,8 @@ impl Engine {
             return Err(Refusal::ChannelExists);
         }
         // One more than allowed: GLOBAL does not count.
-        if self.by_channel_id.len() > self.settings.limits.max_channels as usize {
+        let all = self.by_channel_id.len() + self.memory.channels_elsewhere();
+        if all > self.settings.limits.max_channels as usize {
             return Err(Refusal::Limit("channels"));
         }
         let settings = Arc::clone(self.settings.channel_types.of(kind.into()));
@@ -813,6 +824,7 @@ impl Engine {
         };
         self.channels.put(index, channel);
         self.by_channel_id.insert(id, index);
+        self.memory.note_channels(self.by_channel_id.len());
         *self.channels_by_type.entry(kind as i32 as u32).or_default() += 1;
         self.set_metadata(index, metadata);
         Ok(index)

@@ -6,16 +6,15 @@
 
 use std::collections::VecDeque;
 
+use throng_channeld::proto::{ChannelType, ConnectionType, UnsubscribedFromChannelResultMessage};
 use throng_channeld::{Header, message_type};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Channel;
-use super::connection::Connection;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
-use super::subscribe::ended_result;
 
 /// One notice that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +36,8 @@ enum What {
 
 impl News {
     /// A subscription has begun, or has other rights now.
-    pub(super) fn begun(channel: (ChannelIndex, &Channel), subscriber: &Connection) -> News {
-        News::new(channel, (subscriber.id, subscriber.side), What::Begun)
+    pub(super) fn begun(channel: (ChannelIndex, &Channel), subscriber: (u32, Side)) -> News {
+        News::new(channel, subscriber, What::Begun)
     }
 
     /// A subscription has ended.
@@ -49,6 +48,19 @@ impl News {
     fn new((index, channel): (ChannelIndex, &Channel), (connection, side): (u32, Side), what: What) -> News {
         News { channel: index, birth: low_half(channel.birth), connection, side, what }
     }
+}
+
+/// The word of the protocol for a side.
+pub(super) fn connection_type(side: Side) -> ConnectionType {
+    match side {
+        Side::Server => ConnectionType::Server,
+        Side::Client => ConnectionType::Client,
+    }
+}
+
+/// The notice to an owner that a subscription has ended.
+pub(super) fn ended_result((conn_id, side): (u32, Side), kind: ChannelType) -> UnsubscribedFromChannelResultMessage {
+    UnsubscribedFromChannelResultMessage { conn_id, conn_type: connection_type(side).into(), channel_type: kind.into() }
 }
 
 fn low_half(birth: u64) -> u32 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throng_channeld::proto::auth_result_message::AuthResult;
-use throng_channeld::proto::{AuthMessage, AuthResultMessage, ConnectionType, DisconnectMessage};
+use throng_channeld::proto::{AuthMessage, AuthResultMessage, DisconnectMessage};
 use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
 use throng_replica::ChannelIndex;
 use throng_wire::Time;
@@ -267,12 +267,5 @@ impl Engine {
                 false => self.give_up_channel(channel),
             }
         }
-    }
-}
-
-pub(super) fn connection_type(side: Side) -> ConnectionType {
-    match side {
-        Side::Server => ConnectionType::Server,
-        Side::Client => ConnectionType::Client,
     }
 }

@@ -4,23 +4,31 @@
 //!   first engine                             the others
 //!   open, login --- poll_member() ---------> join: known under the same number
 //!   GLOBAL has an owner -- master_id() ----> set_master
-//!   poll_misrouted() ----------------------> receive: what came before the login was answered
+//!   poll_misrouted() ----------------------> receive_sorted: what was said before there was a session
+//!   ban <-------------- poll_ban() --------- a client misbehaved there
 //!   closed <------------- the shell ------> closed
 //! ```
+//!
+//! A connection's messages go to the first engine until the shell has asked for its [session](Engine::session). The shell
+//! asks behind the last of them, in the same queue, and sends nothing more before it has the answer: so no message
+//! overtakes another one, and the session's state machine has seen all of them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng_channeld::Message;
 use throng_wire::Time;
 
 use super::Engine;
+use super::blocked::Who;
 use super::connection::{Connection, Stage};
 use super::place::Place;
 use super::port::{Key, Outbox, Side};
 use super::refusal::Refusal;
 use crate::fsm::Fsm;
+use crate::settings::EngineSettings;
 use crate::shards::{Route, Session, Shards};
 
 /// Which engine this is.
@@ -31,6 +39,7 @@ pub(super) struct Share {
     shards: Option<Shards>,
     members: VecDeque<Member>,
     misrouted: VecDeque<Misrouted>,
+    bans: VecDeque<Ban>,
     /// A session has sent the present message here.
     pub(super) is_sorted: bool,
     /// The number of the connection that owns GLOBAL, in engines that do not have it.
@@ -63,8 +72,6 @@ pub struct Member {
     pub identifier: String,
     /// Whether it wants to be told of refusals.
     pub wants_refusals: bool,
-    /// Sorts what it says from now on. The shell takes it.
-    pub session: Option<Session>,
 }
 
 /// A message that another engine has to do: it came before the login of its sender was answered.
@@ -78,12 +85,44 @@ pub struct Misrouted {
     pub message: Message,
 }
 
+/// A client has misbehaved at an engine that is not the first: the first one refuses its name for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// Which door it came through.
+    pub side: Side,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Its name.
+    pub identifier: String,
+}
+
 impl Engine {
     /// From now on this is engine `number` of several. To be called before anything else.
     pub fn set_share(&mut self, number: u32, shards: Shards) {
         if shards.count() > 1 {
+            self.forms.meters = Arc::clone(shards.meters());
+            self.counters.channels = Arc::clone(shards.meters());
+            self.memory.share(number as usize, Arc::clone(shards.uses()));
             self.share = Share { number, shards: Some(shards), ..Share::default() };
+            self.settings = self.own_settings(Arc::clone(&self.settings));
         }
+    }
+
+    /// The settings of this engine: its part of what all engines may use together and none can see of the others.
+    pub(super) fn own_settings(&self, settings: Arc<EngineSettings>) -> Arc<EngineSettings> {
+        let Some(shards) = &self.share.shards else { return settings };
+        let mut own = EngineSettings::clone(&settings);
+        own.limits.max_backlog_bytes /= u64::from(shards.count());
+        own.limits.max_client_requests_per_s = own.limits.max_client_requests_per_s.div_ceil(shards.count());
+        own.limits.max_server_channels = own.limits.max_server_channels.div_ceil(shards.count());
+        Arc::new(own)
+    }
+
+    /// Sorts what a connection says from now on, if it has logged in. All that it has said before has to be here.
+    pub fn session(&self, key: Key) -> Option<Session> {
+        let connection = self.connections.get(self.place(key)?).filter(|connection| connection.is_member())?;
+        let shards = self.share.shards.clone()?;
+        Some(Session::new(shards, connection.side, connection.id, connection.fsm.clone()))
     }
 
     /// The next connection that has logged in. To be polled before [`advance`](Self::advance), which answers the login:
@@ -95,6 +134,30 @@ impl Engine {
     /// The next message that another engine has to do. To be polled with [`poll_member`](Self::poll_member), after it.
     pub fn poll_misrouted(&mut self) -> Option<Misrouted> {
         self.share.misrouted.pop_front()
+    }
+
+    /// The next of those who misbehaved here, in engines that are not the first. To be polled until `None`.
+    pub fn poll_ban(&mut self) -> Option<Ban> {
+        self.share.bans.pop_front()
+    }
+
+    /// A client has misbehaved at another engine: its name is refused for a while.
+    pub fn ban(&mut self, now: Time, ban: &Ban) {
+        self.now = now;
+        let limits = &self.settings.limits;
+        let until = now.after(Duration::from_millis(limits.block_ms.into()));
+        self.blocked.add(Who::new(ban.side, &ban.identifier, ban.address), until, limits.max_blocked as usize);
+    }
+
+    /// A connection misbehaves, and its name is to be refused.
+    pub(super) fn block(&mut self, index: Place) {
+        let Connection { side, address, ref identifier, .. } = *self.connection(index);
+        let ban = Ban { side, address, identifier: identifier.clone() };
+        match self.share.is_first() {
+            true => self.ban(self.now, &ban),
+            // Logins are decided there. There are never more of these than connections.
+            false => self.share.bans.push_back(ban),
+        }
     }
 
     /// The number of the connection that owns GLOBAL.
@@ -143,7 +206,9 @@ impl Engine {
 
     /// Tells the other engines of a connection that has logged in.
     pub(super) fn announce_member(&mut self, index: Place) {
-        let Some(shards) = self.share.shards.clone() else { return };
+        if self.share.shards.is_none() {
+            return;
+        }
         let connection = self.connection(index);
         let member = Member {
             key: connection.key,
@@ -152,7 +217,6 @@ impl Engine {
             address: connection.address,
             identifier: connection.identifier.clone(),
             wants_refusals: connection.wants_refusals,
-            session: Some(Session::new(shards, connection.side, connection.id, connection.fsm.clone())),
         };
         self.share.members.push_back(member);
     }

@@ -10,6 +10,9 @@
 //!
 //! Clients fill their share and are refused; servers can still add state.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use throng_replica::ChannelIndex;
 use throng_wire::Tick;
@@ -21,6 +24,7 @@ use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::limits::Limits;
+use crate::shards::Use;
 use throng_protostate::allocated;
 
 /// Bytes of all states, metadata and references.
@@ -29,6 +33,8 @@ pub(super) struct StateMemory {
     all_bytes: u64,
     /// Of these, those of channels that clients have created.
     client_bytes: u64,
+    /// With several engines: which one this is, and what each of them uses.
+    shared: Option<(usize, Arc<[Use]>)>,
 }
 
 impl StateMemory {
@@ -36,11 +42,48 @@ impl StateMemory {
         self.all_bytes
     }
 
+    /// From now on other engines share the bounds.
+    pub(super) fn share(&mut self, number: usize, uses: Arc<[Use]>) {
+        self.shared = Some((number, uses));
+        self.change(0, 0, true);
+    }
+
+    /// So many channels are here.
+    pub(super) fn note_channels(&self, channels: usize) {
+        if let Some(own) = self.shared.as_ref().and_then(|(number, uses)| uses.get(*number)) {
+            own.channels.store(channels as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Channels of the other engines, without their GLOBAL.
+    pub(super) fn channels_elsewhere(&self) -> usize {
+        self.elsewhere(|other| other.channels.load(Ordering::Relaxed).saturating_sub(1)) as usize
+    }
+
+    fn elsewhere(&self, read: impl Fn(&Use) -> u64) -> u64 {
+        let Some((number, uses)) = &self.shared else { return 0 };
+        uses.iter().enumerate().filter(|(other, _)| other != number).map(|(_, other)| read(other)).sum()
+    }
+
+    /// Bytes of all states of all engines.
+    fn everywhere_bytes(&self) -> u64 {
+        self.all_bytes + self.elsewhere(|other| other.state_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Of these, those of channels that clients have created.
+    fn clients_everywhere_bytes(&self) -> u64 {
+        self.client_bytes + self.elsewhere(|other| other.client_state_bytes.load(Ordering::Relaxed))
+    }
+
     /// A state that took `before` bytes takes `after` bytes now.
     fn change(&mut self, before: u64, after: u64, is_clients: bool) {
         self.all_bytes = (self.all_bytes + after).saturating_sub(before);
         if is_clients {
             self.client_bytes = (self.client_bytes + after).saturating_sub(before);
+        }
+        if let Some(own) = self.shared.as_ref().and_then(|(number, uses)| uses.get(*number)) {
+            own.state_bytes.store(self.all_bytes, Ordering::Relaxed);
+            own.client_state_bytes.store(self.client_bytes, Ordering::Relaxed);
         }
     }
 
@@ -70,13 +113,13 @@ impl Engine {
     fn room_for(&self, creator: Option<Creator>) -> Room {
         let limits = &self.settings.limits;
         let total = limits.max_total_state_bytes;
-        let all =
-            Room { bytes: total.saturating_sub(self.memory.all_bytes), refusal: Refusal::Limit("total_state_bytes") };
+        let free_bytes = total.saturating_sub(self.memory.everywhere_bytes());
+        let all = Room { bytes: free_bytes, refusal: Refusal::Limit("total_state_bytes") };
         let Some(creator) = creator.filter(|creator| creator.side == Side::Client) else {
             return all;
         };
         let of_clients = Room {
-            bytes: clients_share(limits).saturating_sub(self.memory.client_bytes),
+            bytes: clients_share(limits).saturating_sub(self.memory.clients_everywhere_bytes()),
             refusal: Refusal::Limit("client_states_bytes"),
         };
         let used = self.place(creator.key).map_or(0, |creator| self.connection(creator).state_bytes);

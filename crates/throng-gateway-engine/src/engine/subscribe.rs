@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use throng_channeld::proto::{
-    ChannelDataAccess, ChannelSubscriptionOptions, ChannelType, SubscribedToChannelMessage,
-    SubscribedToChannelResultMessage, UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+    ChannelDataAccess, ChannelSubscriptionOptions, SubscribedToChannelMessage, SubscribedToChannelResultMessage,
+    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, SubscriptionId, Variant};
@@ -14,11 +14,9 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::Cost;
-use super::news::News;
+use super::news::{News, connection_type, ended_result};
 use super::place::Place;
-use super::port::Side;
 use super::refusal::Refusal;
-use super::session::connection_type;
 use crate::channel_types::AccessLevel;
 use throng_protostate::Schema;
 
@@ -122,7 +120,8 @@ impl Engine {
             return;
         }
         let header = Header::new(self.channel(channel).id, message_type::SUB_TO_CHANNEL);
-        let news = News::begun((channel, self.channel(channel)), self.connection(target));
+        let named = (self.connection(target).id, self.connection(target).side);
+        let news = News::begun((channel, self.channel(channel)), named);
         let result = self.subscribed_result(target, channel, subscriber);
         self.tell_three((from, target, channel), (header, stub_id), &result, news);
     }
@@ -457,9 +456,4 @@ impl Engine {
             AccessLevel::Anybody => true,
         }
     }
-}
-
-/// The notice to an owner that a subscription has ended.
-pub(super) fn ended_result((conn_id, side): (u32, Side), kind: ChannelType) -> UnsubscribedFromChannelResultMessage {
-    UnsubscribedFromChannelResultMessage { conn_id, conn_type: connection_type(side).into(), channel_type: kind.into() }
 }

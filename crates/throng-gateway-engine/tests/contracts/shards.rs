@@ -20,17 +20,36 @@ use throng_wire::Time;
 
 /// Something in the queue of an engine.
 enum Event {
-    Join { peer: usize, member: Arc<Member> },
-    Sorted { peer: usize, message: Message },
-    Unsorted { peer: usize, message: Message },
-    Closed { peer: usize },
+    Join {
+        peer: usize,
+        member: Arc<Member>,
+    },
+    Sorted {
+        peer: usize,
+        message: Message,
+    },
+    Unsorted {
+        peer: usize,
+        message: Message,
+    },
+    /// Everything that the peer said before is in front of this.
+    Fence {
+        peer: usize,
+    },
+    Closed {
+        peer: usize,
+    },
     Master(Option<u32>),
 }
 
 struct Peer {
     line: Arc<std::sync::Mutex<Line>>,
     keys: Vec<Option<Key>>,
+    /// It has logged in.
+    is_member: bool,
     session: Option<Session>,
+    /// Its messages while the first engine makes its session.
+    waits: Option<Vec<Message>>,
     /// Its number in the protocol.
     id: u32,
 }
@@ -48,7 +67,12 @@ struct Fleet {
 
 impl Fleet {
     fn new(count: u32, seed: u64) -> Fleet {
-        let settings = Arc::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+        Fleet::with(count, seed, &[])
+    }
+
+    fn with(count: u32, seed: u64, flags: &[&str]) -> Fleet {
+        let flags = [&["-dev", "-cfsm=client_authoratative_fsm.json"], flags].concat();
+        let settings = Arc::new(settings(&flags));
         let shards = Shards::new(count, settings.spatial_channel_start);
         let now = Time::from_secs(1_000);
         let engine = |number| {
@@ -84,13 +108,28 @@ impl Fleet {
         let key = self.engines[0].open(self.now, side, address, outbox).expect("there is room");
         let mut keys = vec![None; self.engines.len()];
         keys[0] = Some(key);
-        self.peers.push(Peer { line, keys, session: None, id: 0 });
+        self.peers.push(Peer { line, keys, is_member: false, session: None, waits: None, id: 0 });
         self.peers.len() - 1
     }
 
     fn say(&mut self, peer: usize, header: Header, body: &impl prost::Message) {
         let Header { channel_id, broadcast, stub_id, msg_type } = header;
         let message = Message { channel_id, broadcast, stub_id, msg_type, body: body.encode_to_vec().into() };
+        self.sort_or_wait(peer, message);
+    }
+
+    fn sort_or_wait(&mut self, peer: usize, message: Message) {
+        if self.peers[peer].is_member && self.peers[peer].session.is_none() && self.peers[peer].waits.is_none() {
+            self.peers[peer].waits = Some(Vec::new());
+            self.queues[0].push_back(Event::Fence { peer });
+        }
+        match &mut self.peers[peer].waits {
+            Some(waits) => waits.push(message),
+            None => self.sort(peer, message),
+        }
+    }
+
+    fn sort(&mut self, peer: usize, message: Message) {
         let Some(session) = &mut self.peers[peer].session else {
             return self.queues[0].push_back(Event::Unsorted { peer, message });
         };
@@ -118,10 +157,19 @@ impl Fleet {
         while let Some(request) = engine.poll_auth() {
             engine.authenticated(self.now, request.key, throng_gateway_engine::port::AuthVerdict::Accepted);
         }
+        self.share_out(number);
+        if number == 0 && self.engines[0].master_id() != self.master {
+            self.master = self.engines[0].master_id();
+            self.queues[1..].iter_mut().for_each(|queue| queue.push_back(Event::Master(self.master)));
+        }
+        self.engines[number].advance(self.now);
+    }
+
+    /// Tells the other engines what they have to know.
+    fn share_out(&mut self, number: usize) {
         while let Some(member) = self.engines[number].poll_member() {
             let peer = self.peers.iter().position(|peer| peer.keys[0] == Some(member.key)).expect("it is here");
-            let mut member = member;
-            self.peers[peer].session = member.session.take();
+            self.peers[peer].is_member = true;
             let member = Arc::new(member);
             for queue in &mut self.queues[1..] {
                 queue.push_back(Event::Join { peer, member: Arc::clone(&member) });
@@ -131,14 +179,21 @@ impl Fleet {
             let peer = self.peers.iter().position(|peer| peer.keys[0] == Some(misrouted.key)).expect("it is here");
             self.queues[misrouted.to as usize].push_back(Event::Sorted { peer, message: misrouted.message });
         }
-        if number == 0 && self.engines[0].master_id() != self.master {
-            self.master = self.engines[0].master_id();
-            self.queues[1..].iter_mut().for_each(|queue| queue.push_back(Event::Master(self.master)));
+        while let Some(ban) = self.engines[number].poll_ban() {
+            self.engines[0].ban(self.now, &ban);
         }
-        self.engines[number].advance(self.now);
     }
 
     fn handle(&mut self, number: usize, event: Event) {
+        if let Event::Fence { peer } = event {
+            self.share_out(number);
+            let key = self.peers[peer].keys[0].expect("it was opened");
+            self.peers[peer].session = self.engines[0].session(key);
+            for message in self.peers[peer].waits.take().into_iter().flatten() {
+                self.sort(peer, message);
+            }
+            return;
+        }
         let (engine, now) = (&mut self.engines[number], self.now);
         match event {
             Event::Join { peer, member } => {
@@ -159,6 +214,7 @@ impl Fleet {
                 }
             }
             Event::Master(id) => engine.set_master(id),
+            Event::Fence { .. } => unreachable!("handled above"),
         }
     }
 
@@ -296,8 +352,8 @@ fn channels_of_all_engines_are_listed_removed_and_left() {
     assert!(own.iter().all(|&room| fleet.shards.home(room) == fleet.shards.home(own[0])));
     fleet.close(client);
     fleet.settle();
-    let occupancy: usize = fleet.engines.iter().map(|engine| engine.occupancy().clients).sum();
-    assert_eq!(occupancy, 0, "no engine knows it any more");
+    let known = fleet.engines.iter().flat_map(|engine| engine.connections());
+    assert_eq!(known.filter(|connection| connection.side == Side::Client).count(), 0, "no engine knows it any more");
 }
 
 #[test]
@@ -330,4 +386,101 @@ fn a_forbidden_message_reaches_no_engine_and_counts() {
     }
     fleet.settle();
     assert!(fleet.peers[client].line.lock().unwrap().is_closed, "too many are too many");
+}
+
+#[test]
+fn what_is_said_while_the_login_is_answered_is_not_overtaken_by_what_is_said_after() {
+    throng_seeds::for_seeds(20, |seed| {
+        let mut fleet = Fleet::new(3, seed);
+        let owner = fleet.join(Side::Server);
+        let rooms: Vec<u32> = (0..3).map(|_| fleet.create(owner)).collect();
+        fleet.read(owner);
+        let client = fleet.connect(Side::Client);
+        fleet.say(client, Header::new(0, message_type::AUTH), &AuthMessage::default());
+        // It does not wait for the answer: some of this reaches the first engine, the rest goes where it belongs.
+        for number in 1..=40u32 {
+            let body = SubscribedToChannelMessage { conn_id: number, ..Default::default() };
+            fleet.say(client, Header::new(rooms[number as usize % 3], message_type::USER_SPACE_START + 7), &body);
+            if fleet.random.u8(..3) == 0 {
+                fleet.pass(1);
+            }
+        }
+        fleet.settle();
+        let messages = fleet.read(owner);
+        let mut heard = std::collections::BTreeMap::<u32, Vec<u32>>::new();
+        for message in messages.iter().filter(|message| message.msg_type == message_type::USER_SPACE_START + 7) {
+            let forwarded: ServerForwardMessage = message.decode().expect("wrapped");
+            let said = <SubscribedToChannelMessage as prost::Message>::decode(forwarded.payload).expect("ours");
+            heard.entry(message.channel_id).or_default().push(said.conn_id);
+        }
+        // Messages before the provider's answer were refused, as they are with one engine.
+        let refused: u64 = fleet.engines[0].counters().refused.values().sum();
+        let done = heard.values().map(Vec::len).sum::<usize>();
+        assert_eq!((done + refused as usize, done > 20), (40, true), "{refused} refused");
+        assert!(heard.values().all(|said| said.is_sorted()), "{heard:?}");
+    });
+}
+
+#[test]
+fn the_bounds_of_states_and_channels_hold_for_all_engines_together() {
+    const ROOMS: usize = 30;
+    let mut fleet = Fleet::with(2, 5, &["-limit=max_channels=30", "-limit=max_total_state_bytes=1048576"]);
+    let owner = fleet.join(Side::Server);
+    let wanted = CreateChannelMessage { channel_type: ChannelType::Subworld.into(), ..Default::default() };
+    for _ in 0..2 * ROOMS {
+        fleet.say(owner, Header::new(0, message_type::CREATE_CHANNEL), &wanted);
+        fleet.pass(3);
+    }
+    fleet.settle();
+    let messages = fleet.read(owner);
+    let results = messages.iter().filter(|message| message.msg_type == message_type::CREATE_CHANNEL);
+    let rooms: Vec<u32> =
+        results.map(|message| message.decode::<CreateChannelResultMessage>().expect("a result").channel_id).collect();
+    assert_eq!(rooms.len(), ROOMS, "not so many in each engine");
+    // 1.5 MB in all, but no engine alone has more than the bound.
+    for &room in &rooms {
+        let value = [&[10, 0xD0, 0x86, 3][..], &[200; 50_000]].concat();
+        let data = Any { type_url: "type.googleapis.com/game.Room".into(), value: value.into() };
+        let body = ChannelDataUpdateMessage { data: Some(data), context_conn_id: 0 };
+        fleet.say(owner, Header::new(room, message_type::CHANNEL_DATA_UPDATE), &body);
+        fleet.settle();
+    }
+    let bytes: u64 = fleet.engines.iter().map(Engine::state_bytes).sum();
+    assert!((900_000..=1_048_576).contains(&bytes), "{bytes}");
+    let refused = |engine: &Engine| engine.counters().refused.get("total_state_bytes").copied().unwrap_or(0);
+    assert!(fleet.engines.iter().map(refused).sum::<u64>() > 0);
+}
+
+#[test]
+fn who_misbehaves_at_one_engine_is_refused_at_the_next_login() {
+    let mut fleet = Fleet::new(2, 6);
+    let login = AuthMessage { player_identifier_token: "mallory".into(), ..Default::default() };
+    let owner = fleet.join(Side::Server);
+    let rooms = [(); 2].map(|()| fleet.create(owner));
+    let room = rooms.into_iter().find(|&room| fleet.shards.home(room) == 1).expect("one of two");
+    let client = fleet.connect(Side::Client);
+    fleet.say(client, Header::new(0, message_type::AUTH), &login);
+    fleet.settle();
+    for _ in 0..40 {
+        let mut header = Header::new(room, message_type::SUB_TO_CHANNEL);
+        header.stub_id = 1;
+        let nonsense = Message {
+            channel_id: room,
+            broadcast: header.broadcast,
+            stub_id: 1,
+            msg_type: header.msg_type,
+            body: vec![0xFF; 4].into(),
+        };
+        fleet.sort_or_wait(client, nonsense);
+    }
+    fleet.settle();
+    assert!(fleet.peers[client].line.lock().unwrap().is_closed, "it is sent away");
+    fleet.close(client);
+    fleet.settle();
+    let again = fleet.connect(Side::Client);
+    fleet.say(again, Header::new(0, message_type::AUTH), &login);
+    fleet.settle();
+    let answer = fleet.read(again).into_iter().find(|message| message.msg_type == message_type::AUTH);
+    let answer: AuthResultMessage = answer.expect("an answer").decode().expect("an AuthResultMessage");
+    assert_ne!(answer.result, 0, "its name is refused for a while");
 }

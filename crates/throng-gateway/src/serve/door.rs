@@ -94,7 +94,7 @@ impl Door {
         let options = DoorOptions::new(side, super::options::Transport::Tcp, SocketAddr::from(([127, 0, 0, 1], 0)));
         let shared = Shared {
             clock: Clock::start(),
-            events: super::event::events(0, Arc::default()).0,
+            events: super::event::events(0, Arc::default(), 1).0,
             counters: Arc::default(),
             ration: Arc::default(),
             waits_for_master: Arc::default(),

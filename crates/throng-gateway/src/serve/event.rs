@@ -1,6 +1,7 @@
-//! The way from the tasks to the engine's thread: a queue that is bounded by the bytes in it.
+//! The ways from the tasks to the engines' threads: a queue for each engine. All of them together are bounded by the
+//! bytes in them.
 //!
-//! Tasks wait for room, the engine's thread waits for events or for its next deadline. Room is counted in units of a
+//! Tasks wait for room, an engine's thread waits for events or for its next deadline. Room is counted in units of a
 //! kibibyte; an event gives its room back when the engine has dealt with it.
 
 use std::net::IpAddr;
@@ -15,7 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use crate::auth::{Answer, DeskLimits, Provider};
 use crate::settings::Settings;
 use throng_gateway_engine::port::{EndCause, Key, Side};
-use throng_gateway_engine::{BlockedName, Counters, Occupancy, Refusal, Slice, Subject};
+use throng_gateway_engine::shards::Session;
+use throng_gateway_engine::{Ban, BlockedName, Counters, Member, Occupancy, Refusal, Slice, Subject};
 
 use super::memory::{Memory, Part};
 use super::outbox::Queue;
@@ -35,8 +37,21 @@ pub(crate) enum Event {
         queue: Arc<Queue>,
         reply: oneshot::Sender<Result<(Key, u32), Refusal>>,
     },
-    /// A connection sent messages.
-    Messages { key: Key, batch: Batch, _room: OwnedSemaphorePermit },
+    /// A connection sent messages; `is_sorted` if its session has sent them to this engine. Its key is always that in the
+    /// first engine.
+    Messages { key: Key, batch: Batch, is_sorted: bool, _room: OwnedSemaphorePermit },
+    /// To the first engine: all that a connection said before is in front of this. Its session is the answer.
+    Fence { key: Key, reply: oneshot::Sender<Option<Session>> },
+    /// To the first engine: a connection said what its state machine forbids.
+    Violated { key: Key },
+    /// To the others: a connection has logged in.
+    Join { member: Arc<Member>, queue: Arc<Queue> },
+    /// To the others: what a connection said before it had a session.
+    Misrouted { key: Key, message: Message },
+    /// To the others: this connection owns GLOBAL.
+    Master(Option<u32>),
+    /// To the first engine: a client misbehaved at another one.
+    Ban(Ban),
     /// Some of what a connection was sent on the way for what may get lost was lost. At most one for each connection,
     /// until the engine has looked.
     Settled { key: Key },
@@ -50,8 +65,12 @@ pub(crate) enum Event {
     Admin(Ask),
     /// The settings have changed.
     Reload(Box<Reload>),
+    /// To the others: the same.
+    Settings(Arc<Settings>),
     /// Close all connections and accept no more.
     ShutDown,
+    /// To the others, before that: send everybody the newest state.
+    LastFanOut(oneshot::Sender<()>),
     /// The engine's thread is to end.
     End,
 }
@@ -61,6 +80,7 @@ impl Event {
     pub(crate) fn message_count(&self) -> usize {
         match self {
             Event::Messages { batch, .. } => batch.len(),
+            Event::Misrouted { .. } => 1,
             _ => 0,
         }
     }
@@ -104,34 +124,62 @@ pub struct Report {
     pub bans: usize,
 }
 
+impl Report {
+    /// Adds the figures of another engine.
+    pub(crate) fn add(&mut self, other: &Report) {
+        self.counters.add(&other.counters);
+        self.occupancy.add(&other.occupancy);
+    }
+}
+
 /// The tasks' end.
 #[derive(Clone)]
 pub(crate) struct Events {
-    sender: Sender<Event>,
+    /// By engine.
+    senders: Arc<[Sender<Event>]>,
     room: Arc<Semaphore>,
     units: u32,
     memory: Arc<Memory>,
+}
+
+/// Where messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// To the first engine, which passes on what is for others.
+    First,
+    /// To the engine that the connection's session has named.
+    Sorted(u32),
 }
 
 /// The engine's thread has ended: the gateway is going down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
-/// A queue that holds `limit_bytes` of messages.
-pub(crate) fn events(limit_bytes: usize, memory: Arc<Memory>) -> (Events, Inlet) {
-    let (sender, receiver) = channel();
+/// Queues for so many engines that hold `limit_bytes` of messages together.
+pub(crate) fn events(limit_bytes: usize, memory: Arc<Memory>, engines: usize) -> (Events, Vec<Inlet>) {
+    let (senders, inlets): (Vec<_>, Vec<_>) =
+        (0..engines.max(1)).map(|_| channel()).map(|(sender, receiver)| (sender, Inlet { receiver })).unzip();
     let units = (limit_bytes / UNIT_BYTES).clamp(256, Semaphore::MAX_PERMITS.min(u32::MAX as usize)) as u32;
-    let events = Events { sender, room: Arc::new(Semaphore::new(units as usize)), units, memory };
-    (events, Inlet { receiver })
+    let events = Events { senders: senders.into(), room: Arc::new(Semaphore::new(units as usize)), units, memory };
+    (events, inlets)
 }
 
 impl Events {
-    /// Hands over messages, once there is room for them. `bytes` is what they take.
-    pub(crate) async fn messages(&self, key: Key, batch: Batch, bytes: usize) -> Result<(), Gone> {
+    /// Number of engines.
+    pub(crate) fn engine_count(&self) -> usize {
+        self.senders.len()
+    }
+
+    /// Hands messages over to the engine that `to` names, once there is room for them. `bytes` is what they take.
+    pub(crate) async fn messages(&self, to: To, key: Key, (batch, bytes): (Batch, usize)) -> Result<(), Gone> {
         let units = u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX).min(self.units);
         let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Gone)?;
         self.count_waiting();
-        self.send(Event::Messages { key, batch, _room: room })
+        let (engine, is_sorted) = match to {
+            To::First => (0, false),
+            To::Sorted(engine) => (engine as usize, true),
+        };
+        self.send_to(engine, Event::Messages { key, batch, is_sorted, _room: room })
     }
 
     /// Tells how much waits for the engine.
@@ -140,9 +188,30 @@ impl Events {
         self.memory.set_part(Part::Waiting, (units * UNIT_BYTES) as u64);
     }
 
-    /// Hands over anything else. There are never more of these than connections.
+    /// Hands anything else over to the first engine. There are never more of these than connections.
     pub(crate) fn send(&self, event: Event) -> Result<(), Gone> {
-        self.sender.send(event).map_err(|_| Gone)
+        self.send_to(0, event)
+    }
+
+    /// The same for any engine.
+    pub(crate) fn send_to(&self, engine: usize, event: Event) -> Result<(), Gone> {
+        self.senders.get(engine).ok_or(Gone)?.send(event).map_err(|_| Gone)
+    }
+
+    /// The same for each engine but the first.
+    pub(crate) fn send_to_others(&self, event: impl Fn() -> Event) {
+        // One that has ended takes the gateway with it.
+        self.senders.iter().skip(1).for_each(|sender| drop(sender.send(event())));
+    }
+
+    /// The answers of all engines, the first one first.
+    pub(crate) fn ask_all<T>(&self, ask: impl Fn(oneshot::Sender<T>) -> Event) -> Vec<oneshot::Receiver<T>> {
+        let ask_one = |sender: &Sender<Event>| {
+            let (reply, answer) = oneshot::channel();
+            drop(sender.send(ask(reply)));
+            answer
+        };
+        self.senders.iter().map(ask_one).collect()
     }
 }
 
@@ -168,5 +237,31 @@ impl Inlet {
     /// The next event, if it has come already.
     pub(crate) fn next(&self) -> Option<Event> {
         self.receiver.try_recv().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[test]
+    fn what_waits_for_all_engines_together_is_bounded_and_who_has_no_room_waits() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let memory = Arc::<Memory>::default();
+        let (events, inlets) = events(256 * UNIT_BYTES, Arc::clone(&memory), 2);
+        let key = Key { index: 1, generation: 1 };
+        runtime.block_on(async {
+            // Half of the room each, and nothing is left for either.
+            for engine in [0, 1] {
+                events.messages(To::Sorted(engine), key, (Batch::new(), 127 * UNIT_BYTES)).await.expect("it lives");
+            }
+            assert_eq!(memory.part_bytes(Part::Waiting), 256 << 10);
+            let mut more = std::pin::pin!(events.messages(To::Sorted(1), key, (Batch::new(), 1)));
+            assert!(timeout(Duration::from_millis(20), &mut more).await.is_err(), "there is no room");
+            drop(inlets[0].next().expect("the first batch"));
+            more.await.expect("the other engine's room is everybody's");
+        });
     }
 }

@@ -28,8 +28,9 @@ use super::error::ServeError;
 use super::event::{Event, Events, Reload, Report, events};
 use super::health::Heart;
 use super::http::{self, Health, RenderMetrics};
-use super::memory::{self, Memory};
+use super::memory::{self, Holding, Memory, Part};
 use super::options::{DoorLimits, DoorOptions, ServeOptions, Transport};
+use super::others::Other;
 use super::rate::Throttle;
 use super::ration::Ration;
 use super::record::Recorder;
@@ -41,8 +42,9 @@ use super::{kcp, link};
 /// A gateway that runs. Dropping it ends it without a farewell; [`shut_down`](Gateway::shut_down) is the polite way.
 pub struct Gateway {
     runtime: Option<Runtime>,
-    engine: Option<thread::JoinHandle<()>>,
-    /// Ends when the engine's thread does, in whatever way.
+    /// The first engine's thread, then the others'.
+    engines: Vec<thread::JoinHandle<()>>,
+    /// Ends when the first engine's thread does, in whatever way. It ends when another one does.
     pub(super) engine_end: watch::Receiver<()>,
     addresses: Vec<SocketAddr>,
     http_address: Option<SocketAddr>,
@@ -69,8 +71,9 @@ pub struct Gateway {
 
 /// The parts of a gateway.
 pub struct Parts {
-    /// The engine. Its clock begins at zero when the gateway starts.
-    pub engine: Engine,
+    /// The engines, one or more: each knows its [share](Engine::set_share). Their clocks begin at zero when the gateway
+    /// starts.
+    pub engines: Vec<Engine>,
     /// Decides about logins.
     pub provider: Arc<dyn Provider>,
     /// The limits of the desk in front of the provider.
@@ -88,9 +91,10 @@ impl Gateway {
         if let Some(address) = options.admin.filter(|address| !address.ip().is_loopback()) {
             return Err(ServeError::AdminAddress(address));
         }
+        let engine_count = parts.engines.len();
         let runtime = runtime(options.io_threads)?;
         let counters = Arc::new(ShellCounters::new(Memory::new(budget_bytes(options.memory_bytes))));
-        let (events, inlet) = events(options.inbound_bytes, Arc::clone(&counters.memory));
+        let (events, inlets) = events(options.inbound_bytes, Arc::clone(&counters.memory), engine_count);
         let (closing, is_closing) = watch::channel(false);
         let (alive_sender, alive) = mpsc::channel(1);
         let (reload_sender, reloads) = mpsc::channel(1);
@@ -98,7 +102,7 @@ impl Gateway {
         let ration = Arc::new(Ration::default());
         let recorder = recorder(options, &counters)?;
         let (engine_lives, engine_end) = watch::channel(());
-        let heart = Arc::new(Heart::new());
+        let hearts: Arc<[Arc<Heart>]> = (0..engine_count).map(|_| Arc::new(Heart::new())).collect();
         let leaving = watch::Sender::new(false);
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let has_cut_off = Arc::new(AtomicBool::new(false));
@@ -119,7 +123,7 @@ impl Gateway {
         };
         let mut gateway = Gateway {
             runtime: None,
-            engine: None,
+            engines: Vec::new(),
             engine_end,
             addresses: Vec::new(),
             http_address: None,
@@ -151,7 +155,7 @@ impl Gateway {
             last: Arc::default(),
             health: Health {
                 clock,
-                heart: Arc::clone(&heart),
+                hearts: Arc::clone(&hearts),
                 stuck_after: options.stuck_after,
                 engine_end: gateway.engine_end.clone(),
                 leaving: leaving.subscribe(),
@@ -177,28 +181,54 @@ impl Gateway {
             let _ = replies.send(Event::Answer(answer));
         };
         let desk = Desk::new(parts.provider, &parts.desk, runtime.handle().clone(), reply);
+        let mut rows = parts.engines.into_iter().zip(inlets).zip(hearts.iter().map(Arc::clone));
+        let holding = || Holding::new(&counters.memory, Part::Engine, 0);
+        let Some(((engine, inlet), heart)) = rows.next() else { return Err(ServeError::Ended) };
         let turn = Turn {
-            engine: parts.engine,
+            engine,
             inlet,
             desk,
             clock,
-            counters,
-            ration,
+            counters: Arc::clone(&counters),
+            ration: Arc::clone(&ration),
             members: FxHashMap::default(),
             is_closing: false,
             waits_for_master,
             last_turn: clock.now(),
             heart,
             next_shed: Time(0),
+            events: events.clone(),
+            master: None,
+            holding: holding(),
         };
-        let engine = thread::Builder::new().name("engine".into()).spawn(move || {
+        gateway.run_engine("engine".into(), move || {
             // Dropped at the end, a panic's too.
             let _lives = engine_lives;
             turn.run();
-        });
-        gateway.engine = Some(engine.map_err(ServeError::Threads)?);
+        })?;
+        for (number, ((engine, inlet), heart)) in (1..).zip(rows) {
+            let other = Other {
+                engine,
+                inlet,
+                events: events.clone(),
+                clock,
+                counters: Arc::clone(&counters),
+                ration: Arc::clone(&ration),
+                heart,
+                holding: holding(),
+                keys: FxHashMap::default(),
+                last_turn: clock.now(),
+            };
+            gateway.run_engine(format!("engine-{number}"), move || other.run())?;
+        }
         gateway.runtime = Some(runtime);
         Ok(gateway)
+    }
+
+    fn run_engine(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), ServeError> {
+        let thread = thread::Builder::new().name(name).spawn(run).map_err(ServeError::Threads)?;
+        self.engines.push(thread);
+        Ok(())
     }
 
     /// Where the doors are, in the order of the options.
@@ -223,15 +253,13 @@ impl Gateway {
 
     /// How things are in the engine. `None` if it does not answer within a bound.
     pub fn report(&self) -> Option<Report> {
-        let (reply, answer) = oneshot::channel();
-        self.events.send(Event::Report(reply)).ok()?;
-        self.runtime.as_ref()?.block_on(async { timeout(REPORT, answer).await.ok()?.ok() })
+        self.runtime.as_ref()?.block_on(async { timeout(REPORT, http::of_all_engines(&self.events)).await.ok()? })
     }
 
-    /// Whether the engine still runs. If not, no peer is served any more: [`shut_down`](Self::shut_down) is all there
+    /// Whether all engines still run. If not, no peer is served any more: [`shut_down`](Self::shut_down) is all there
     /// is.
     pub fn is_alive(&self) -> bool {
-        self.engine.as_ref().is_some_and(|engine| !engine.is_finished())
+        !self.engines.is_empty() && self.engines.iter().all(|engine| !engine.is_finished())
     }
 
     /// Other settings, another provider, and the certificates as they are in their files now: all of it, or nothing.
@@ -262,8 +290,9 @@ impl Gateway {
         self.leaving.send_replace(true);
         let _ = self.closing.send(true);
         self.is_open = None;
-        let is_alive = self.events.send(Event::ShutDown).is_ok();
         let Some(runtime) = self.runtime.take() else { return true };
+        self.fan_out_for_the_last_time(&runtime);
+        let is_alive = self.events.send(Event::ShutDown).is_ok();
         if !is_alive {
             // No task is left that could send anything.
             runtime.shutdown_timeout(RUNTIME_END);
@@ -278,9 +307,27 @@ impl Gateway {
         is_drained && !self.has_cut_off.load(Ordering::Relaxed)
     }
 
-    /// Ends a gateway whose engine has ended unexpectedly, and returns the cause.
+    /// Lets all engines but the first send the newest state. Then the first one ends the connections.
+    fn fan_out_for_the_last_time(&self, runtime: &Runtime) {
+        let answers = (1..self.events.engine_count()).filter_map(|engine| {
+            let (reply, answer) = oneshot::channel();
+            self.events.send_to(engine, Event::LastFanOut(reply)).ok().map(|()| answer)
+        });
+        let answers: Vec<_> = answers.collect();
+        let all = async {
+            for answer in answers {
+                let _ = answer.await;
+            }
+        };
+        let _ = runtime.block_on(async { timeout(REPORT.min(self.drain), all).await });
+    }
+
+    /// Ends a gateway one of whose engines has ended unexpectedly, and returns the cause.
     pub(super) fn fail(mut self) -> ServeError {
-        let cause = self.engine.take().and_then(|engine| engine.join().err());
+        self.end_others();
+        let engines = std::mem::take(&mut self.engines);
+        let causes: Vec<_> = engines.into_iter().filter_map(|engine| engine.join().err()).collect();
+        let cause = causes.into_iter().next();
         let text = cause.map_or_else(|| "it has ended without a cause".to_owned(), |cause| panic_text(&*cause));
         error!(%text, "the engine has failed");
         self.shut_down();
@@ -296,9 +343,14 @@ impl Gateway {
 
     fn end_engine(&mut self) {
         let _ = self.events.send(Event::End);
-        if let Some(engine) = self.engine.take() {
+        self.end_others();
+        for engine in std::mem::take(&mut self.engines) {
             let _ = engine.join();
         }
+    }
+
+    fn end_others(&self) {
+        self.events.send_to_others(|| Event::End);
     }
 
     fn open(&mut self, options: &DoorOptions, shared: Shared) -> Result<SocketAddr, ServeError> {

@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 
 use super::clock::Clock;
@@ -40,7 +40,8 @@ pub(crate) struct Pages {
 #[derive(Clone)]
 pub(crate) struct Health {
     pub(crate) clock: Clock,
-    pub(crate) heart: Arc<Heart>,
+    /// By engine.
+    pub(crate) hearts: Arc<[Arc<Heart>]>,
     pub(crate) stuck_after: Duration,
     /// Ends when the engine's thread does.
     pub(crate) engine_end: watch::Receiver<()>,
@@ -54,7 +55,8 @@ impl Health {
         if self.engine_end.has_changed().is_err() {
             return Some("the engine has ended\n");
         }
-        (self.heart.silence(self.clock.now()) > self.stuck_after).then_some("the engine is stuck\n")
+        let is_stuck = |heart: &Arc<Heart>| heart.silence(self.clock.now()) > self.stuck_after;
+        self.hearts.iter().any(is_stuck).then_some("the engine is stuck\n")
     }
 
     /// Why no client should be sent here now, if so.
@@ -109,11 +111,22 @@ async fn metrics(State(pages): State<Pages>) -> Response {
 /// The engine's figures, or the previous ones if it is busy.
 pub(crate) async fn report(pages: &Pages) -> Option<Report> {
     let last = || pages.last.lock().unwrap_or_else(PoisonError::into_inner);
-    let (reply, answer) = oneshot::channel();
-    pages.events.send(Event::Report(reply)).ok()?;
-    if let Ok(Ok(report)) = timeout(ANSWER, answer).await {
+    if let Ok(Some(report)) = timeout(ANSWER, of_all_engines(&pages.events)).await {
         *last() = Some(report.clone());
         return Some(report);
     }
     last().clone()
+}
+
+/// The figures of all engines. `None` if one of them has ended.
+pub(crate) async fn of_all_engines(events: &Events) -> Option<Report> {
+    let mut all: Option<Report> = None;
+    for answer in events.ask_all(Event::Report) {
+        let report = answer.await.ok()?;
+        match &mut all {
+            Some(all) => all.add(&report),
+            None => all = Some(report),
+        }
+    }
+    all
 }

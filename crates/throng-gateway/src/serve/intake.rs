@@ -4,6 +4,10 @@
 //!   bytes --> rate --> frame --> unpack --> messages --> batch --> rate --> engine
 //!                                                          '--- full: handed over, and the next one begun
 //! ```
+//! With several engines, each message goes to the engine of its channel. Until the peer has logged in, the first engine
+//! takes everything, and passes on what is for others. Then the intake asks the first engine for the connection's
+//! [session](Session), behind everything that was said so far, and waits for it: nothing is overtaken.
+//!
 //! One packet may hold a quarter of a million messages. They reach the engine in batches of a bounded size, and the
 //! rate limit is checked before each batch: a peer that sends too much waits exactly until it is below the limit again.
 //! Only its own connection is not read meanwhile.
@@ -17,14 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 use throng_channeld::{CompressionError, Frame, FrameError, FrameReader, Message, Messages, decompress};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::counters::{Reason, add};
 use super::door::Door;
 use super::end::End;
-use super::event::Batch;
+use super::event::{Batch, Event, To};
 use super::manner::Manner;
 use super::memory::{Holding, Part};
 use super::options::DoorLimits;
@@ -33,6 +38,7 @@ use super::rate::Rate;
 use super::ration::Party;
 use super::record::Recording;
 use throng_gateway_engine::port::{Key, Side};
+use throng_gateway_engine::shards::{Route, Session};
 
 /// The most messages that the engine is handed at once.
 const BATCH_MESSAGES: usize = 64;
@@ -63,6 +69,8 @@ pub(crate) struct Intake {
     stranger_bytes: Option<usize>,
     batch: Batch,
     batch_bytes: usize,
+    /// With several engines, once it has logged in: sorts what it says.
+    session: Option<Session>,
     recording: Option<Recording>,
     has_recorded: bool,
     /// The memory of its buffer and of the packet that is being parsed.
@@ -90,6 +98,7 @@ impl Intake {
             stranger_bytes: Some(0),
             batch: Batch::new(),
             batch_bytes: 0,
+            session: None,
             recording: None,
             has_recorded: false,
             holding: Holding::new(door.memory(), Part::Inbound, 0),
@@ -245,7 +254,47 @@ impl Intake {
         }
         self.pace(self.batch.len(), 0).await;
         let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
-        self.door.events().messages(self.key, batch, bytes).await.map_err(|_| End::Gone)
+        if self.door.events().engine_count() > 1 && self.is_sorted().await? {
+            return self.sort(batch).await;
+        }
+        self.door.events().messages(To::First, self.key, (batch, bytes)).await.map_err(|_| End::Gone)
+    }
+
+    /// Whether the peer has a session. It gets one once it has logged in.
+    async fn is_sorted(&mut self) -> Result<bool, End> {
+        if self.session.is_none() && self.queue.is_admitted() {
+            let (reply, answer) = oneshot::channel();
+            self.door.events().send(Event::Fence { key: self.key, reply }).map_err(|_| End::Gone)?;
+            self.session = answer.await.map_err(|_| End::Gone)?;
+        }
+        Ok(self.session.is_some())
+    }
+
+    /// Hands each message to its engine: those for one engine together, in their order.
+    async fn sort(&mut self, batch: Batch) -> Result<(), End> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let events = self.door.events();
+        let mut parts: SmallVec<[(Batch, usize); 4]> = SmallVec::new();
+        parts.resize_with(events.engine_count(), Default::default);
+        let mut add = |engine: usize, message: Message| {
+            if let Some((part, bytes)) = parts.get_mut(engine) {
+                *bytes += message.body.len() + size_of::<Message>();
+                part.push(message);
+            }
+        };
+        for message in batch {
+            match session.route(&message) {
+                Route::To(engine) => add(engine as usize, message),
+                Route::ToAll => (0..events.engine_count()).for_each(|engine| add(engine, message.clone())),
+                Route::Forbidden => events.send(Event::Violated { key: self.key }).map_err(|_| End::Gone)?,
+            }
+        }
+        for (engine, part) in (0..).zip(parts) {
+            if !part.0.is_empty() {
+                events.messages(To::Sorted(engine), self.key, part).await.map_err(|_| End::Gone)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until so much more may pass. The caller drops it when the connection or the gateway ends.

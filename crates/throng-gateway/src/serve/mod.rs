@@ -11,10 +11,14 @@
 //!     |                                                      long as the kernel takes all, everything else by the same tasks
 //!     +--- a full queue is waited for, so a peer is read as fast as the engine takes
 //! ```
+//! There may be several engines with a thread and a queue each, which share the channels out: tasks sort what their peers
+//! say, and all engines write to the same queues of what is to be written.
+//!
 //! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
 //! connection that is silent costs memory and nothing else.
 
 mod admin;
+mod budget;
 mod clock;
 mod configure;
 mod counted;
@@ -38,6 +42,7 @@ mod link;
 mod manner;
 mod memory;
 mod options;
+mod others;
 mod outbox;
 mod pieces;
 mod proxy;

@@ -1,4 +1,5 @@
-//! The engine's thread: waits for events and deadlines, and drives the engine.
+//! The thread of the first engine: waits for events and deadlines, drives the engine, and tells the [others](super::others)
+//! what they have to know.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,53 +8,22 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::budget::{Budget, gather};
 use super::clock::Clock;
 use super::counters::{Reason, ShellCounters};
-use super::event::{Ask, Event, Gone, Inlet, Report};
+use super::event::{Ask, Event, Events, Gone, Inlet, Report};
 use super::health::Heart;
-use super::memory::Part;
+use super::memory::Holding;
 use super::outbox::{Outbox, Queue};
 use super::ration::{Party, Ration};
 use crate::auth::{Answer, Desk};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Notice, Side};
-use throng_gateway_engine::{Engine, Refusal};
+use throng_gateway_engine::{Engine, Misrouted, Refusal};
 use throng_wire::Time;
 use tracing::{debug, info, warn};
 
-/// The most events that the engine reads before it does its due work, even if more are waiting.
-struct Budget {
-    events: usize,
-    messages: usize,
-    until: Time,
-}
-
-impl Budget {
-    /// Events of an engine step. Most are cheap: a connection that opens, one that closes.
-    const EVENTS: usize = 4_096;
-
-    /// Messages of an engine step, at some microseconds each.
-    const MESSAGES: usize = 4_096;
-
-    /// How long they may take together: a step of the fan-out.
-    const TIME: Duration = Duration::from_millis(5);
-
-    fn new(begin: Time) -> Budget {
-        Budget { events: Budget::EVENTS, messages: Budget::MESSAGES, until: begin.after(Budget::TIME) }
-    }
-
-    /// Notes an event with this many messages. Returns whether there is room for another one at `now`.
-    fn spend(&mut self, messages: usize, now: Time) -> bool {
-        self.events = self.events.saturating_sub(1);
-        self.messages = self.messages.saturating_sub(messages);
-        self.events > 0 && self.messages > 0 && now < self.until
-    }
-}
-
 /// Closed connections give their memory back within this time.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
-
-/// The least time between the beginnings of two engine steps.
-const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// The engine and what it needs around it.
 pub(crate) struct Turn {
@@ -71,6 +41,12 @@ pub(crate) struct Turn {
     pub(crate) heart: Arc<Heart>,
     /// When connections may be ended again for want of memory.
     pub(crate) next_shed: Time,
+    /// The ways to the other engines.
+    pub(crate) events: Events,
+    /// Which connection owns GLOBAL, as the other engines know.
+    pub(crate) master: Option<u32>,
+    /// The engine's memory.
+    pub(crate) holding: Holding,
 }
 
 /// The shell's data about a connection.
@@ -120,7 +96,7 @@ impl Turn {
         let wait = deadline.map(|deadline| deadline.since(self.clock.now()));
         self.heart.rest();
         let mut event = self.inlet.wait(wait)?;
-        self.gather();
+        gather(self.clock, self.last_turn);
         let begin = self.clock.now();
         self.heart.beat(begin);
         self.last_turn = begin;
@@ -144,18 +120,11 @@ impl Turn {
         Ok(())
     }
 
-    /// Under load, lets some more events come: waking up and writing to sockets for each of them would cost more than
-    /// what is to be done for it.
-    fn gather(&self) {
-        let since_last = self.clock.now().since(self.last_turn);
-        if let Some(rest) = TURN_MIN.checked_sub(since_last) {
-            std::thread::sleep(rest);
-        }
-    }
-
     fn advance(&mut self) {
         let now = self.clock.now();
         self.heart.beat(now);
+        // The others have to know of a login before it is answered.
+        self.share_out();
         // Before more is queued: by now most of what was queued last time has gone out.
         self.keep_to_the_budget();
         self.engine.advance(now);
@@ -164,7 +133,7 @@ impl Turn {
     /// Sees to it that no more memory is used than allowed.
     fn keep_to_the_budget(&mut self) {
         let memory = Arc::clone(&self.counters.memory);
-        memory.set_part(Part::Engine, self.engine.memory_bytes() + self.desk.held_bytes());
+        self.holding.set((self.engine.memory_bytes() + self.desk.held_bytes()) as usize);
         self.engine.set_pressure(memory.pressure());
         let surplus_bytes = memory.surplus_bytes();
         if surplus_bytes == 0 || self.clock.now() < self.next_shed {
@@ -179,6 +148,27 @@ impl Turn {
         }
     }
 
+    /// Tells the other engines what they have to know, in the order in which it happened.
+    fn share_out(&mut self) {
+        if self.events.engine_count() == 1 {
+            return;
+        }
+        while let Some(joined) = self.engine.poll_member() {
+            let known = self.members.get(&joined.key);
+            let Some(queue) = known.and_then(|known| known.queue.upgrade()) else { continue };
+            let joined = Arc::new(joined);
+            self.events.send_to_others(|| Event::Join { member: Arc::clone(&joined), queue: Arc::clone(&queue) });
+        }
+        while let Some(Misrouted { key, to, message }) = self.engine.poll_misrouted() {
+            // An engine that has ended takes the gateway with it.
+            let _ = self.events.send_to(to as usize, Event::Misrouted { key, message });
+        }
+        let master = self.engine.master_id();
+        if std::mem::replace(&mut self.master, master) != master {
+            self.events.send_to_others(|| Event::Master(master));
+        }
+    }
+
     fn handle(&mut self, event: Event) -> Result<(), Gone> {
         let now = self.clock.now();
         self.heart.beat(now);
@@ -190,17 +180,30 @@ impl Turn {
                     self.engine.closed(now, key, EndCause::Lost);
                 }
             }
-            Event::Messages { key, batch, _room } => {
+            Event::Messages { key, batch, is_sorted, _room } => {
                 for message in batch {
-                    self.engine.receive(now, key, message);
+                    match is_sorted {
+                        true => self.engine.receive_sorted(now, key, message),
+                        false => self.engine.receive(now, key, message),
+                    }
                 }
             }
+            Event::Fence { key, reply } => {
+                // Its earlier messages are on their way to the others when it has its session.
+                self.share_out();
+                let _ = reply.send(self.engine.session(key));
+            }
+            Event::Violated { key } => self.engine.violated(now, key),
+            Event::Ban(ban) => self.engine.ban(now, &ban),
             Event::Settled { key } => self.engine.datagrams_settled(now, key),
             Event::Closed { key, cause, reason } => {
                 if let Some(member) = self.members.remove(&key) {
                     self.note_end(now, &member, cause, reason);
                 }
                 self.engine.closed(now, key, cause);
+                self.share_out();
+                // How it ended counts here.
+                self.events.send_to_others(|| Event::Closed { key, cause: EndCause::Ours, reason });
             }
             Event::Answer(answer) => self.settle(&answer),
             Event::Report(reply) => {
@@ -214,6 +217,7 @@ impl Turn {
             Event::Admin(ask) => self.answer(ask),
             Event::Reload(reload) => {
                 self.engine.reload(Arc::new(reload.settings.engine.clone()));
+                self.events.send_to_others(|| Event::Settings(Arc::clone(&reload.settings)));
                 self.desk.take_over(reload.provider, &reload.desk);
             }
             Event::ShutDown => {
@@ -221,6 +225,9 @@ impl Turn {
                 self.engine.shut_down(now);
             }
             Event::End => return Err(Gone),
+            // These are for the others.
+            Event::Join { .. } | Event::Misrouted { .. } | Event::Master(_) => {}
+            Event::Settings(_) | Event::LastFanOut(_) => {}
         }
         Ok(())
     }
@@ -320,29 +327,22 @@ mod tests {
     use tokio::runtime::{Builder, Runtime};
 
     use super::super::event::{Events, events};
-    use super::super::memory::Memory;
+    use super::super::memory::{Memory, Part};
     use super::*;
     use crate::auth::{AcceptAll, DeskLimits};
     use throng_protostate::Schemas;
 
-    #[test]
-    fn a_turn_ends_after_so_many_messages_however_few_events_they_came_in() {
-        let begin = Time::from_secs(1);
-        let mut budget = Budget::new(begin);
-        let batches = (1..).find(|_| !budget.spend(64, begin)).expect("it ends");
-        assert_eq!(batches * 64, Budget::MESSAGES);
-    }
-
     /// An engine loop on a clock that moves by 20 µs whenever it is read, and the way to its queue.
     fn turn_on_virtual_time() -> (Turn, Events, Runtime) {
         let counters = Arc::new(ShellCounters::new(Memory::new(1 << 30)));
-        let (events, inlet) = events(1 << 20, Arc::clone(&counters.memory));
+        let (events, mut inlets) = events(1 << 20, Arc::clone(&counters.memory), 1);
+        let holding = Holding::new(&counters.memory, Part::Engine, 0);
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let settings = Arc::new(crate::settings::load(["-dev"]).expect("sound arguments").engine);
         let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("sound");
         let turn = Turn {
             engine: Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0)),
-            inlet,
+            inlet: inlets.remove(0),
             desk: Desk::new(Arc::new(AcceptAll), &DeskLimits::default(), runtime.handle().clone(), |_| {}),
             clock: Clock::stepping(20),
             counters,
@@ -353,6 +353,9 @@ mod tests {
             last_turn: Time(0),
             heart: Arc::new(Heart::new()),
             next_shed: Time(0),
+            events: events.clone(),
+            master: None,
+            holding,
         };
         (turn, events, runtime)
     }
@@ -378,12 +381,5 @@ mod tests {
 
     fn queue(turn: &Turn) -> Arc<Queue> {
         Queue::new(Arc::new(AtomicUsize::new(1 << 20)), None, (&turn.counters.memory, 0))
-    }
-
-    #[test]
-    fn a_turn_ends_in_time_for_the_next_step() {
-        let mut budget = Budget::new(Time::from_secs(1));
-        assert!(budget.spend(1, Time::from_secs(1).after(Duration::from_millis(4))));
-        assert!(!budget.spend(1, Time::from_secs(1).after(Duration::from_millis(5))));
     }
 }

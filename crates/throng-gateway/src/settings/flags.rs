@@ -14,6 +14,8 @@ use throng_gateway_engine::limits::{LimitRefusal, Limits};
 use throng_gateway_engine::settings::{ClientRights, MovementTypes};
 use throng_link::netcode::SERVERS_MAX;
 
+use crate::protections;
+
 use super::{AuthProvider, Listener, LogFormat, LogLevel, Network, Profile, Settings, SettingsError};
 
 /// Most words of a command line.
@@ -217,6 +219,11 @@ const FLAGS: &[Flag] = &[
     ),
     flag("unreal", Kind::Switch(|s, on| s.engine.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
     flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
+    flag(
+        "engine-threads",
+        Kind::Number(1, 64, |s, n| s.engine_threads = n as u32),
+        "engines with a thread each, which share the channels out (1); not with -scc, -scr, -unreal, movement over throng",
+    ),
     flag("limits", keep!(some limits_file), "file of limits"),
     flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
 ];
@@ -258,13 +265,7 @@ pub(super) fn usage() -> String {
         text.push_str(&format!("  -{:<14} {}\n", flag.name, flag.help));
     }
     text.push_str("\nLimits, for -limit and in the file of -limits:\n");
-    for limit in Limits::ALL {
-        text.push_str(&format!(
-            "  {} = {} ({} to {})\n     {}\n",
-            limit.name, limit.default, limit.min, limit.max, limit.text
-        ));
-    }
-    text
+    text + &protections::help()
 }
 
 fn apply<'w>(

@@ -26,7 +26,7 @@ use throng_gateway_engine::channel_types::ChannelTypes;
 use throng_gateway_engine::config_file::{MAX_FILE_BYTES, Note};
 use throng_gateway_engine::fsm::Machine;
 use throng_gateway_engine::limits::Limits;
-use throng_gateway_engine::settings::EngineSettings;
+use throng_gateway_engine::settings::{EngineSettings, MovementTypes};
 use throng_gateway_engine::spatial::SpatialConfig;
 
 pub use error::SettingsError;
@@ -96,6 +96,8 @@ pub struct Settings {
     pub descriptor_files: Vec<String>,
     /// `-threads`: threads that encode; 0 for one per core.
     pub threads: u32,
+    /// `-engine-threads`: engines with a thread each, which share the channels out.
+    pub engine_threads: u32,
     /// `-limits`
     pub limits_file: Option<String>,
 
@@ -137,6 +139,7 @@ impl Default for Settings {
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
             threads: 0,
+            engine_threads: 1,
             limits_file: None,
             notes: Vec::new(),
             limit_flags: Vec::new(),
@@ -242,9 +245,26 @@ impl Settings {
             let reason = "the PROXY protocol is for TCP, TLS and WebSocket here";
             return Err(contradiction(listener.network.tag(), "-sproxy, -cproxy, proxy=", reason));
         }
+        self.check_engine_threads()?;
         self.note_hidden_link();
         self.note_open_doors();
         Ok(())
+    }
+
+    /// Refuses settings that need all channels in one engine.
+    fn check_engine_threads(&self) -> Result<(), SettingsError> {
+        let listens_to_throng = self.client_listeners().any(|listener| listener.network == Network::Throng);
+        let moves = listens_to_throng && self.engine.movement != MovementTypes::NONE;
+        let whole = [
+            (self.spatial_file.is_some(), "-scc", "a world of cells lives in one engine: leave one of them out"),
+            (self.engine.server_recovery, "-scr", "a lost server is known to one engine: leave one of them out"),
+            (self.engine.unreal, "-unreal", "Unreal's objects are known to one engine: add -unreal=false"),
+            (moves, "throng", "unreliable state comes from one engine: add -movement=none"),
+        ];
+        match whole.into_iter().find(|(is_wanted, ..)| *is_wanted && self.engine_threads > 1) {
+            Some((_, flag, reason)) => Err(contradiction("-engine-threads", flag, reason)),
+            None => Ok(()),
+        }
     }
 
     /// Accepted peers that the operator may not have thought of.
@@ -305,6 +325,10 @@ impl Settings {
         for (name, value) in &self.limit_flags {
             // Checked when the flag was read: the range is the same.
             let _ = self.engine.limits.set(name, *value);
+        }
+        if self.engine_threads > 1 && self.engine.limits.client_resume_ms > 0 {
+            let reason = "a lost client is known to one engine: set the limit to 0";
+            return Err(contradiction("-engine-threads", "client_resume_ms", reason));
         }
         match self.engine.limits.contradiction() {
             Some((low, high)) => Err(contradiction(low, high, "the lower bound is above the upper one")),

@@ -17,6 +17,7 @@ use throng_gateway::serve::{DoorOptions, Gateway, LinkOptions, Parts, Reason, Se
 use throng_gateway::settings;
 use throng_gateway_engine::Engine;
 use throng_gateway_engine::port::Side;
+use throng_gateway_engine::shards::Shards;
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions};
 use throng_protostate::Schemas;
 use throng_testkit::{token_now, token_options_now};
@@ -118,11 +119,18 @@ pub(crate) fn try_bare(
     options.drain = Duration::from_millis(500);
     change(&mut options);
     let arguments: Vec<&str> = ["-dev"].iter().chain(arguments).copied().collect();
-    let settings = Arc::new(settings::load(&arguments).expect("sound arguments").engine);
+    let settings = settings::load(&arguments).expect("sound arguments");
+    let shards = Shards::new(settings.engine_threads, settings.engine.spatial_channel_start);
+    let settings = Arc::new(settings.engine);
     let schemas = Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound");
-    let engine = Engine::new(settings, Arc::new(schemas), 7, (Time(0), 0));
+    let schemas = Arc::new(schemas);
+    let engine = |number| {
+        let mut engine = Engine::new(Arc::clone(&settings), Arc::clone(&schemas), 7, (Time(0), 0));
+        engine.set_share(number, shards.clone());
+        engine
+    };
     let parts = Parts {
-        engine,
+        engines: (0..shards.count()).map(engine).collect(),
         provider,
         desk: DeskLimits::default(),
         render: Arc::new(|report, _| format!("clients {}\n", report.occupancy.clients)),

@@ -43,6 +43,9 @@ use throng_gateway_engine::{Row, Subject};
 
 /// Rows of one page.
 const ROWS: usize = 100;
+/// Places of a table that one engine has at most: so many lie between the numbers of two engines' first places.
+const ENGINE_ROWS: usize = 1 << 24;
+
 /// Slices that the engine is asked for to fill one page. Empty slots are skipped quickly; a page may be short.
 const SLICES: usize = 256;
 /// Bans of each kind on the page.
@@ -196,21 +199,32 @@ fn subject_of(table: &str) -> Option<Subject> {
 
 impl Admin {
     async fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Response> {
+        self.ask_engine(0, ask).await
+    }
+
+    async fn ask_engine<T>(&self, engine: usize, ask: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Result<T, Response> {
         let busy =
             || (StatusCode::SERVICE_UNAVAILABLE, "the engine does not answer: it is very busy\n").into_response();
         let (reply, answer) = oneshot::channel();
-        self.pages.events.send(Event::Admin(ask(reply))).map_err(|_| busy())?;
+        self.pages.events.send_to(engine, Event::Admin(ask(reply))).map_err(|_| busy())?;
         timeout(ANSWER, answer).await.ok().and_then(Result::ok).ok_or_else(busy)
     }
 
     async fn table(&self, subject: Subject, mut from: usize) -> Result<Table, Response> {
         let mut table = Table { rows: Vec::new(), next: Some(from) };
+        // The first engine knows all connections; of channels each has its part.
+        let engines = match subject {
+            Subject::Connections => 1,
+            _ => self.pages.events.engine_count(),
+        };
         for _ in 0..SLICES {
             let rows = ROWS - table.rows.len();
-            let slice = self.ask(|reply| Ask::Slice { subject, from, rows, reply }).await?;
+            let (engine, place) = (from / ENGINE_ROWS, from % ENGINE_ROWS);
+            let slice = self.ask_engine(engine, |reply| Ask::Slice { subject, from: place, rows, reply }).await?;
             table.rows.extend(slice.rows);
-            table.next = slice.next;
-            match slice.next {
+            let behind = (engine + 1 < engines).then_some((engine + 1) * ENGINE_ROWS);
+            table.next = slice.next.map(|next| engine * ENGINE_ROWS + next).or(behind);
+            match table.next {
                 Some(next) if table.rows.len() < ROWS => from = next,
                 _ => break,
             }

@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::segment::Segment;
-use super::session::WINDOW_IN;
+use super::segment::{Segment, WINDOW_IN};
 
 /// Memory of a segment in the state machine and here, without its data.
 const SEGMENT_BYTES: usize = 160;

@@ -9,6 +9,9 @@
 
 use std::collections::VecDeque;
 
+/// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
+pub(super) const WINDOW_IN: u16 = 256;
+
 /// Bytes before the data.
 pub(super) const HEADER_BYTES: usize = 24;
 

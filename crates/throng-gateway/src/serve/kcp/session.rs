@@ -15,10 +15,8 @@ use super::super::memory::{Holding, Memory, Part};
 use super::super::udp::DatagramSocket;
 use super::super::wake::WakeList;
 use super::received::Received;
-use super::segment::{self, Sent};
+use super::segment::{self, Sent, WINDOW_IN};
 
-/// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
-pub(super) const WINDOW_IN: u16 = 256;
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
 const WAITING_MAX: usize = 64;

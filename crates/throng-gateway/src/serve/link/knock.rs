@@ -15,7 +15,7 @@ use super::super::life::Pass;
 use super::super::memory::{Holding, Part};
 use super::movement::Movement;
 use super::peer::Peer;
-use super::table::SEATS_MAX;
+use super::peer::SEATS_MAX;
 use super::{Post, serve};
 
 /// Packets that wait between a session and its connection's task, in each direction.

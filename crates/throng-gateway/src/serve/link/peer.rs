@@ -15,7 +15,9 @@ use throng_channeld::link::LANE;
 use super::super::memory::Holding;
 use super::super::udp::DatagramSocket;
 use super::movement::{Movement, Written};
-use super::table::SEATS_MAX;
+
+/// Seats of one door. A client names its own when its address has changed.
+pub(super) const SEATS_MAX: u32 = 1 << 20;
 
 /// Bytes that the session is given before the peer has taken what it was sent: what the fastest path takes in a round
 /// trip. They count as queued until they have arrived, so a client that reads slowly stops getting state long before.

@@ -6,10 +6,7 @@ use std::net::SocketAddr;
 use throng_link::netcode::Held;
 
 use super::super::datagrams::PeerId;
-use super::peer::Peer;
-
-/// Seats of one door. A client names its own when its address has changed.
-pub(super) const SEATS_MAX: u32 = 1 << 20;
+use super::peer::{Peer, SEATS_MAX};
 
 /// All of them. Hashed with the standard library's keyed hash: peers choose their addresses.
 #[derive(Default)]
