@@ -196,7 +196,7 @@ fn the_dashboard_has_the_panels_that_users_of_channeld_know_and_more() {
     assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
 }
 
-/// What follows a key at its first place.
+/// The rest of the first line that begins with a key.
 fn value(text: &str, key: &str) -> String {
     let value = text.lines().find_map(|line| line.trim().strip_prefix(key));
     value.unwrap_or_else(|| panic!("there is no {key:?}")).to_owned()

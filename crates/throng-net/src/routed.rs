@@ -50,7 +50,7 @@ impl<D: Driver> Routed<D> {
 }
 
 impl<D: Driver> Driver for Routed<D> {
-    /// Sends all datagrams, each with the token behind it. What cannot be a transmit is refused before anything is sent.
+    /// Sends all datagrams, each with the token behind it. A transmit that fails [`Transmit::check`] is refused before anything is sent.
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         transmit.check()?;
         self.bytes.clear();

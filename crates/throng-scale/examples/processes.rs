@@ -30,7 +30,7 @@ const INPUT_BYTES: usize = 200;
 const SETTLE: Duration = Duration::from_millis(1_500);
 const WINDOW: Duration = Duration::from_secs(6);
 
-/// What is run at once.
+/// The processes of one run.
 #[derive(Clone, Copy)]
 struct Setup {
     homes: u32,

@@ -3,7 +3,7 @@ use serde::Serialize;
 use crate::place::{Places, place};
 use crate::{Costs, Layout, Scenario};
 
-/// What one process does.
+/// The load of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ProcessLoad {
     /// Cores of the machine that the costs were measured on.
@@ -14,7 +14,7 @@ pub struct ProcessLoad {
     pub out_bytes_per_s: f64,
 }
 
-/// What one subject carries: a zone with players.
+/// The load of one subject: a zone with players.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SubjectLoad {
     /// Players of the zone.
@@ -27,7 +27,7 @@ pub struct SubjectLoad {
     pub delivered_bytes_per_s: f64,
 }
 
-/// What all processes do.
+/// The loads of all processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     /// Players that were placed.
@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-/// What each process does if the scenario is played with this layout. Zone n belongs to home n, counted around; homes and edges
+/// The load of each process if the scenario is played with this layout. Zone n belongs to home n, counted around; homes and edges
 /// are connected to the bus servers in turn.
 pub fn simulate(scenario: &Scenario, layout: &Layout) -> Load {
     let places = place(&scenario.world, layout);

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use crate::{Layout, Placement, World};
 
-/// Who is where.
+/// The place of each player.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// Players of each zone.

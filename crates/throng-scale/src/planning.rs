@@ -19,7 +19,7 @@ pub enum Part {
     Edges,
 }
 
-/// What a process has too little of.
+/// The resource that a process has too little of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -29,12 +29,12 @@ pub enum Bound {
     Network,
 }
 
-/// What a scenario needs.
+/// The processes that a scenario needs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// Processes.
     pub layout: Layout,
-    /// What they do.
+    /// Their loads.
     #[serde(skip)]
     pub load: Load,
     /// The part nearest to its limit, which limit, and the share of it that is used: 1 is all that may be used.
@@ -102,7 +102,7 @@ fn uses(scenario: &Scenario, load: &Load) -> [(Part, Bound, f64); 3] {
     ]
 }
 
-/// By cores or by the network, whichever needs more. What leaves one machine may enter another.
+/// By cores or by the network, whichever needs more. Bytes that leave one machine may enter another.
 fn machines(scenario: &Scenario, load: &Load) -> u64 {
     let (limits, machine) = (&scenario.limits, &scenario.machine);
     let by_cores = load.cores() / (machine.cores * machine.speed * limits.utilisation);

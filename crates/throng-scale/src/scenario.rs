@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What is played.
+    /// The game: players, zones, rates.
     pub world: World,
-    /// What one act costs.
+    /// The costs of single acts.
     pub costs: Costs,
-    /// What one process may do.
+    /// The limits of one process.
     pub limits: Limits,
-    /// What machines are rented, and at which price.
+    /// The machines that are rented, and their price.
     pub machine: Machine,
 }
 
-/// What is played.
+/// The game: players, zones, rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct World {
@@ -22,7 +22,7 @@ pub struct World {
     pub players: u32,
     /// Places that have a subject of their own on the bus.
     pub zones: u32,
-    /// The most players of one zone. Who finds a full one goes to the next.
+    /// The most players of one zone. A player who finds a full one goes to the next.
     pub zone_players_max: u32,
     /// Exponent of the zones' popularity: the n-th is visited in proportion to n^-popularity. 0: all alike.
     pub popularity: f64,
@@ -54,7 +54,7 @@ pub enum Placement {
     Random,
 }
 
-/// What one act costs, in nanoseconds of processor time.
+/// The costs of single acts, in nanoseconds of processor time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
@@ -93,7 +93,7 @@ impl MessageCost {
     }
 }
 
-/// What one process may do.
+/// The limits of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -111,7 +111,7 @@ pub struct Limits {
     pub bus_servers_max: u32,
 }
 
-/// What machines are rented, and at which price. Both are inputs: prices change, and differ from place to place.
+/// The machines that are rented, and their price. Both are inputs: prices change, and differ from place to place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -150,9 +150,9 @@ pub enum ScenarioError {
     Range {
         /// Where.
         key: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it may be.
+        /// The values that are allowed.
         range: &'static str,
     },
     /// The players do not fit into the zones.

@@ -1,4 +1,4 @@
-//! What a forecast is made of, compared with sums that are made in other ways.
+//! Forecasts, compared with sums that are made in other ways.
 
 use proptest::prelude::*;
 use throng_scale::{Layout, Part, Placement, Scenario, plan, simulate};
@@ -14,7 +14,7 @@ fn close(one: f64, other: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(throng_seeds::cases(64))]
 
     /// The oracle adds up by subjects; the library by processes.
     #[test]
@@ -63,7 +63,8 @@ proptest! {
         }
         // A file that is taken can be played.
         if let Ok(scenario) = Scenario::parse(&changed) && let Ok(small) = scenario.with_players(500) {
-            prop_assert!(simulate(&small, &Layout { homes: 2, bus_servers: 2, edges: 2 }).cores().is_finite());
+            let load = simulate(&small, &Layout { homes: 2, bus_servers: 2, edges: 2 });
+            prop_assert!(load.cores().is_finite());
         }
     }
 }
