@@ -64,7 +64,8 @@ fn fill_zones(world: &World, random: &mut fastrand::Rng) -> Vec<u32> {
     // Where to go on from a full zone; followed and shortened as in a union of sets, so that full zones cost nothing.
     let mut next: Vec<u32> = (0..=world.zones).collect();
     for _ in 0..world.players {
-        let drawn = ends.partition_point(|end| *end <= random.f64() * sum).min(ends.len() - 1);
+        let point = random.f64() * sum;
+        let drawn = ends.partition_point(|end| *end <= point).min(ends.len() - 1);
         let mut zone = with_room(&mut next, drawn as u32);
         if zone == world.zones {
             zone = with_room(&mut next, 0);
