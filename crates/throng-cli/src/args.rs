@@ -17,6 +17,7 @@ use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
 use crate::live::LiveArgument;
 use crate::matches::{self, DensityArguments, MatchArguments};
+use crate::scale::{self, ScaleArguments};
 use crate::store::StoreArgument;
 use crate::top::{self, TopArguments};
 
@@ -109,6 +110,9 @@ pub(crate) enum Command {
     /// Check this machine's settings, measure what one is worth, or find the programs that make frames slow
     #[command(long_about = doctor::LONG_ABOUT)]
     Doctor(DoctorArguments),
+    /// Forecast processes, machines, bandwidth and price for many players, from measured unit costs
+    #[command(long_about = scale::LONG_ABOUT)]
+    Scale(ScaleArguments),
     /// Write report.html again from the summary.json of a run
     Report(ReportArguments),
     /// Print the completions of a shell

@@ -23,6 +23,7 @@ mod live;
 mod matches;
 mod metrics_page;
 mod pages;
+mod scale;
 mod store;
 mod top;
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Match(arguments) => play_match(&arguments),
         Command::Density(arguments) => find_density(&arguments),
         Command::Lab(arguments) => lab::run(&arguments, stop_on_interrupt),
+        Command::Scale(arguments) => scale::forecast(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Top(arguments) => top::watch(&arguments),
         Command::WorldForBench => gateway_bench::play(Part::World),

@@ -28,7 +28,7 @@ fn read(path: &str) -> String {
 }
 
 fn dashboard() -> Value {
-    serde_json::from_str(&read("grafana/dashboards/gateway.json")).expect("the dashboard is JSON")
+    serde_json::from_str(&read("helm/files/grafana/dashboards/gateway.json")).expect("the dashboard is JSON")
 }
 
 /// A gateway on free ports.
@@ -161,7 +161,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
     let gateway = Gateway::start();
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
-    let mut queries = queries_of_rules(&read("prometheus/rules.yaml"));
+    let mut queries = queries_of_rules(&read("helm/files/prometheus/rules.yaml"));
     assert_eq!(queries.len(), 16);
     queries_of_json(&dashboard(), "", &mut queries);
     assert!(queries.len() > 40, "{}", queries.len());
@@ -196,6 +196,17 @@ fn the_dashboard_has_the_panels_that_users_of_channeld_know_and_more() {
     assert_eq!(ids.len(), panels.len(), "each panel has an id of its own");
 }
 
+/// The rest of the first line that begins with a key.
+fn value(text: &str, key: &str) -> String {
+    let value = text.lines().find_map(|line| line.trim().strip_prefix(key));
+    value.unwrap_or_else(|| panic!("there is no {key:?}")).to_owned()
+}
+
+/// The file of the chart that a pod has at `path`.
+fn settings_file(path: &str) -> PathBuf {
+    deploy("helm/files/settings").join(path.rsplit('/').next().unwrap_or_default())
+}
+
 /// The flags in a YAML list: `- "-dev"`.
 fn flags(text: &str) -> Vec<String> {
     let flag = |line: &str| Some(line.trim().strip_prefix("- \"-")?.strip_suffix('"')?.to_owned());
@@ -205,22 +216,27 @@ fn flags(text: &str) -> Vec<String> {
 
 #[test]
 fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
-    for (file, count) in [("compose.yaml", 12), ("k8s/deployment.yaml", 13)] {
-        let flags = flags(&read(file));
+    let values = read("helm/values.yaml");
+    let login = format!("-auth={}", value(&values, "provider: ").trim_matches('"'));
+    for (file, count) in [("compose.yaml", 12), ("helm/templates/gateway.yaml", 12)] {
+        let mut flags = flags(&read(file));
         assert_eq!(flags.len(), count, "{file}: {flags:?}");
-        let open = |path: &str| {
-            let name = path.rsplit('/').next().unwrap_or_default();
-            fs::read(deploy("k8s/settings").join(name))
-        };
+        if file != "compose.yaml" {
+            flags.push(login.clone());
+        }
+        let open = |path: &str| fs::read(settings_file(path));
         let settings = settings::load_with(&flags, &open).unwrap_or_else(|error| panic!("{file}: {error}"));
         // Ports that listen on all interfaces of a container are published on loopback only.
         let notes = settings.notes.iter().map(ToString::to_string).filter(|note| !note.contains("accepts every login"));
         assert_eq!(notes.collect::<Vec<_>>(), [""; 0], "{file}");
         assert_eq!(settings.engine.limits.max_connections, 4_000, "{file} does not name the file of limits");
-        let grace_s: u32 = if file == "compose.yaml" { 20 } else { 30 };
-        let is_said = |line: &str| line.contains("race") && line.contains(&grace_s.to_string());
-        assert!(read(file).lines().any(is_said), "{file} has another grace period");
-        let end_ms = settings.engine.limits.lame_duck_ms + settings.engine.limits.drain_ms;
+        let grace_s: u32 = match file {
+            "compose.yaml" => value(&read(file), "stop_grace_period: ").trim_end_matches('s').parse(),
+            _ => value(&values, "graceSeconds: ").parse(),
+        }
+        .expect("a number of seconds");
+        let wait_s: u32 = if file == "compose.yaml" { 0 } else { value(&values, "preStopSeconds: ").parse().unwrap() };
+        let end_ms = wait_s * 1_000 + settings.engine.limits.lame_duck_ms + settings.engine.limits.drain_ms;
         assert!(end_ms < grace_s * 1_000, "{file} does not leave the time to drain");
     }
 }
@@ -233,17 +249,85 @@ fn what_the_pods_settings_promise_fits_into_its_memory() {
     const CONNECTION_BYTES: u64 = 32 << 10;
     /// Bytes that an event that waits for the engine may hold.
     const EVENT_BYTES: u64 = 2 << 10;
-    let deployment = read("k8s/deployment.yaml");
-    let gibibytes = deployment.lines().find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Gi"));
+    let values = read("helm/values.yaml");
+    let gibibytes = values.lines().find_map(|line| line.trim().strip_prefix("memory: ")?.strip_suffix("Gi"));
     let memory_bytes = gibibytes.expect("a limit").parse::<u64>().expect("a number") << 30;
-    let open = |path: &str| fs::read(deploy("k8s/settings").join(path.rsplit('/').next().unwrap_or_default()));
-    let limits = settings::load_with(flags(&deployment), &open).expect("sound").engine.limits;
+    let mut flags = flags(&read("helm/templates/gateway.yaml"));
+    flags.push("-auth=all".to_owned());
+    let limits = settings::load_with(&flags, &|path: &str| fs::read(settings_file(path))).expect("sound").engine.limits;
     assert_eq!(limits.max_memory_bytes, 0, "it follows the pod's limit");
     let connections = u64::from(limits.max_connections) * (CONNECTION_BYTES + u64::from(limits.queue_soft_bytes));
     let inbound = u64::from(limits.max_inbound_events) * EVENT_BYTES;
     let promised_bytes = limits.max_total_state_bytes + connections + inbound;
     let for_clients_bytes = memory_bytes / 4 * 3 / 8 * 7;
     assert!(promised_bytes <= for_clients_bytes, "{} of {} MiB", promised_bytes >> 20, for_clients_bytes >> 20);
+}
+
+/// `--help` after the flags: the command looks at them first, and says which one it does not know.
+#[test]
+fn the_fleet_starts_matches_with_flags_that_the_command_has() {
+    let line = value(&read("helm/values.yaml"), "args: ");
+    let arguments: Vec<String> = serde_json::from_str(&line).expect("a list on one line");
+    assert!(arguments.contains(&"--agones".to_owned()), "{arguments:?}");
+    let said = |arguments: &[String]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).arg("--help").output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(said(&arguments), (Some(0), String::new()));
+    let wrong = [&arguments[..], &["--no-such-flag".to_owned()]].concat();
+    assert_eq!(said(&wrong).0, Some(2), "this test would see a wrong flag");
+    let matches = arguments.iter().position(|argument| argument == "--matches").expect("it says how many");
+    assert_eq!(arguments[matches + 1], value(&read("helm/values.yaml"), "matchesPerProcess: "), "counter and list");
+    let metrics = arguments.iter().position(|argument| argument == "--metrics").expect("it has metrics");
+    let port = value(&read("helm/values.yaml"), "metricsPort: ");
+    assert!(arguments[metrics + 1].ends_with(&format!(":{port}")), "{arguments:?}");
+}
+
+/// As Kubernetes changes mounted files: new ones in a folder of their own, and then `..data` leads there.
+#[cfg(unix)]
+#[test]
+fn a_gateway_reads_files_that_the_cluster_has_changed() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    let turn_to = |version: &str, most: u32| {
+        fs::create_dir(at(version)).unwrap();
+        fs::write(at(version).join("limits.json"), format!("{{\"max_connections\": {most}}}")).unwrap();
+        symlink(version, at("..next")).unwrap();
+        fs::rename(at("..next"), at("..data")).unwrap();
+    };
+    turn_to("first", 300);
+    symlink("..data/limits.json", at("limits.json")).unwrap();
+    let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args(["gateway", "-dev", "-cwm=false", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"])
+        .arg(format!("-limits={}", at("limits.json").display()))
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the gateway starts");
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("health and metrics at")), "the gateway starts");
+    // Other tests have gateways too: this pidof, before the machine's, names ours alone.
+    fs::write(at("pidof"), format!("#!/bin/sh\necho {}\n", process.id())).unwrap();
+    fs::set_permissions(at("pidof"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap_or_default());
+    let mut reload = Command::new("sh")
+        .arg(deploy("helm/files/reload.sh"))
+        .arg("0.1")
+        .arg(folder.path())
+        .env("PATH", path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    std::thread::sleep(Duration::from_millis(300));
+    turn_to("second", 200);
+    let said = BufReader::new(reload.stdout.take().unwrap()).lines().map_while(Result::ok).next();
+    let _ = reload.kill();
+    let _ = reload.wait();
+    let is_read = lines.any(|line| line.contains("the settings were read again"));
+    let _ = process.kill();
+    let _ = process.wait();
+    assert_eq!(said, Some(format!("the settings have changed: SIGHUP to {}", process.id())));
+    assert!(is_read, "the gateway does not say that it has read its files again");
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod matches;
 mod outage;
 mod pages;
 mod players;
+mod quilkin;
+mod scale;
 mod schema;
 mod store;
 mod summary_keys;

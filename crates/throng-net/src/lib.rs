@@ -11,6 +11,7 @@
 //!                     |                                        ^
 //!  Conditioned        v   delay, jitter, loss, bursts,         |       optional, around any driver
 //!                     |   duplication, reordering, rate        |
+//!  Routed             v   a token behind each datagram         |       optional, for proxies
 //!  ------------------ v -------------------------------------- | -----------------------------------
 //!  UdpDriver          one GSO send per Transmit     batched receive, GRO trains split
 //!  LightUdpSocket     the same, receive buffers shared by thousands of sockets
@@ -56,6 +57,7 @@ mod condition;
 mod counters;
 mod driver;
 mod memory;
+mod routed;
 mod seed;
 mod udp;
 
@@ -66,4 +68,5 @@ pub use condition::{
 pub use counters::{ConditionCounters, DriverCounters};
 pub use driver::{Driver, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit};
 pub use memory::{MemoryDriver, MemoryNetwork};
+pub use routed::{Routed, RoutingToken, RoutingTokenError};
 pub use udp::{BindError, LightUdpSocket, ReceiveBuffers, Segmentation, SocketBuffers, UdpDriver, UdpOptions};
