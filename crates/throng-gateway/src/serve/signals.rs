@@ -116,8 +116,8 @@ impl Gateway {
         if self.lame_duck.is_zero() {
             return;
         }
-        info!(ms = self.lame_duck.as_millis() as u64, "not ready any more; the doors close later");
         self.leaving.send_replace(true);
+        info!(ms = self.lame_duck.as_millis() as u64, "not ready any more; the doors close later");
         let mut engine_end = self.engine_end.clone();
         runtime.block_on(async {
             tokio::select! {
