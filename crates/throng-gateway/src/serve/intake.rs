@@ -70,7 +70,7 @@ pub(crate) struct Intake {
     batch: Batch,
     batch_bytes: usize,
     /// With several engines, once it has logged in: sorts what it says.
-    session: Option<Session>,
+    session: Option<Box<Session>>,
     recording: Option<Recording>,
     has_recorded: bool,
     /// The memory of its buffer and of the packet that is being parsed.
@@ -254,10 +254,18 @@ impl Intake {
         }
         self.pace(self.batch.len(), 0).await;
         let (batch, bytes) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.batch_bytes));
-        if self.door.events().engine_count() > 1 && self.is_sorted().await? {
-            return self.sort(batch).await;
+        if self.door.events().engine_count() > 1 {
+            // In memory of its own: with one engine, the task of a connection has no room for it.
+            return Box::pin(self.hand_over_sorted(batch, bytes)).await;
         }
         self.door.events().messages(To::First, self.key, (batch, bytes)).await.map_err(|_| End::Gone)
+    }
+
+    async fn hand_over_sorted(&mut self, batch: Batch, bytes: usize) -> Result<(), End> {
+        match self.is_sorted().await? {
+            true => self.sort(batch).await,
+            false => self.door.events().messages(To::First, self.key, (batch, bytes)).await.map_err(|_| End::Gone),
+        }
     }
 
     /// Whether the peer has a session. It gets one once it has logged in.
@@ -265,7 +273,7 @@ impl Intake {
         if self.session.is_none() && self.queue.is_admitted() {
             let (reply, answer) = oneshot::channel();
             self.door.events().send(Event::Fence { key: self.key, reply }).map_err(|_| End::Gone)?;
-            self.session = answer.await.map_err(|_| End::Gone)?;
+            self.session = answer.await.map_err(|_| End::Gone)?.map(Box::new);
         }
         Ok(self.session.is_some())
     }

@@ -220,6 +220,10 @@ impl Admin {
         for _ in 0..SLICES {
             let rows = ROWS - table.rows.len();
             let (engine, place) = (from / ENGINE_ROWS, from % ENGINE_ROWS);
+            if engine >= engines {
+                table.next = None;
+                break;
+            }
             let slice = self.ask_engine(engine, |reply| Ask::Slice { subject, from: place, rows, reply }).await?;
             table.rows.extend(slice.rows);
             let behind = (engine + 1 < engines).then_some((engine + 1) * ENGINE_ROWS);
