@@ -29,6 +29,9 @@ const DENIALS_TOLD_MAX: usize = 64;
 /// always the same thread's, and neighbours tend to send one after the other: among few datagrams, one thread would have all.
 const KEPT_MAX: [usize; 2] = [32, 16_384];
 
+/// Bytes of datagrams that are kept, whatever their number: anybody can send long ones that name a connection's address.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
 /// Fewer datagrams than this are opened by the server's own thread alone.
 const SHARED_MIN: usize = 32;
 
@@ -166,8 +169,9 @@ pub(crate) struct Inbound {
     /// One for each thread.
     pub(crate) intakes: Vec<Intake>,
     shares: Shares,
-    /// Datagrams that wait in the intakes.
+    /// Datagrams that wait in the intakes, and their bytes.
     kept: usize,
+    kept_bytes: usize,
     strangers: Strangers,
     /// To strangers, and acknowledgements that cannot wait for the tick.
     replies: Vec<(SocketAddr, Vec<u8>)>,
@@ -198,6 +202,7 @@ impl Inbound {
             intakes: (0..threads).map(|_| Intake::default()).collect(),
             shares: Shares::new(0, threads),
             kept: 0,
+            kept_bytes: 0,
             strangers: door.queue(),
             door,
             replies: Vec::new(),
@@ -231,7 +236,12 @@ impl Inbound {
             Some(&peer) if !self.is_for_door(from, datagram, peers) => {
                 self.intakes[self.shares.thread_of(peer as usize)].keep(arrived, peer, datagram);
                 self.kept += 1;
-                if self.kept == KEPT_MAX[usize::from(helpers.is_some())] {
+                self.kept_bytes += datagram.len();
+                debug_assert!(
+                    self.kept_bytes < KEPT_BYTES_MAX + usize::from(u16::MAX),
+                    "one datagram above the bound at most"
+                );
+                if self.kept >= KEPT_MAX[usize::from(helpers.is_some())] || self.kept_bytes >= KEPT_BYTES_MAX {
                     self.settle(peers, moment, helpers);
                 }
             }
@@ -254,7 +264,7 @@ impl Inbound {
         let shares = self.shares.divide(&mut peers.slots).zip(&mut self.intakes).filter(|(_, intake)| intake.len() > 0);
         let helpers = helpers.filter(|_| self.kept >= SHARED_MIN);
         work_on(shares, helpers, |((base, peers), intake)| intake.settle_datagrams(moment, base, peers));
-        self.kept = 0;
+        (self.kept, self.kept_bytes) = (0, 0);
         for thread in 0..self.intakes.len() {
             self.take_up(thread, peers);
         }

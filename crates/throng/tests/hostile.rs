@@ -20,8 +20,12 @@ struct Town {
 
 impl Town {
     fn new(seed: u64) -> Town {
+        Town::with_threads(seed, 1)
+    }
+
+    fn with_threads(seed: u64, threads: usize) -> Town {
         let mut options = WorldOptions::new(seed);
-        options.server.max_clients = 8;
+        (options.server.max_clients, options.server.threads) = (8, threads);
         let mut world = World::with_guests(options, 1);
         let connection = world.connection(0);
         let score = world.server.spawn(Score::default(), Placement::Channel(ChannelKey::Global(0))).expect("room");
@@ -137,6 +141,22 @@ fn forged_tokens_are_told_from_genuine_ones() {
     assert!(bytes < good.len());
     assert_eq!(town.dropped(DropReason::TokenUsedElsewhere), 1);
     town.assert_peace();
+}
+
+#[test]
+fn long_datagrams_that_name_a_clients_address_are_opened_before_they_fill_the_memory() {
+    // Together they are five times longer than what is kept.
+    const LONG: usize = 350;
+    for threads in [1, 2] {
+        let mut town = Town::with_threads(5, threads);
+        let (healthy, before) = (town.world.guests[0].address, town.drops());
+        for _ in 0..LONG {
+            town.inject(healthy, &[0x55; 60_000]);
+        }
+        town.assert_peace();
+        assert_eq!(town.drops() - before, LONG as u64, "each is counted");
+        town.assert_peace();
+    }
 }
 
 #[test]
