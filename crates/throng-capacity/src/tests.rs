@@ -270,9 +270,9 @@ fn a_stop_leaves_the_trials_so_far() {
 #[test]
 fn a_hold_that_is_interrupted_leaves_what_it_has_measured() {
     let mut load = Load::parse("shell.toml", SHELL).unwrap();
-    // As the programs of this workspace: it prints its figures when it is asked to end.
-    let script =
-        r#"trap 'echo "{\"cpu\": [0.1, 0.2, 0.1], \"n\": {amount}}"; exit 0' INT; while :; do sleep 0.1; done"#;
+    // As the programs of this workspace: it prints its figures when it is asked to end. It forks once, at its start: a shell
+    // that is asked while it forks answers twice.
+    let script = r#"trap 'echo "{\"cpu\": [0.1, 0.2, 0.1], \"n\": {amount}}"; exit 0' INT; sleep 60 & wait"#;
     load.command = vec!["sh".into(), "-c".into(), script.into()];
     load.add_arguments(&["--cores".to_owned(), "2,3".to_owned()]);
     let runs = tempfile::tempdir().unwrap();
