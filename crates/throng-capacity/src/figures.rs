@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Steadiness, Trial};
+use throng_report::{Case, Suite};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
@@ -311,44 +312,32 @@ impl Capacity {
     /// The trials as JUnit XML, a test case for each limit: a rejected limit is a failure, an invalid trial an error, and an
     /// undecided limit is skipped.
     pub fn to_junit(&self) -> String {
-        let mut cases = String::new();
-        let (mut count, mut failures, mut errors, mut skipped) = (0, 0, 0, 0);
+        let mut suite = Suite::new(&format!("throng lab {}", self.load), self.wall_s);
         for (number, trial) in (1..).zip(&self.trials) {
-            let class = escaped(&format!("{}.{} {}", self.load, trial.amount, self.unit));
-            let mut case = |name: &str, inside: String| {
-                count += 1;
-                let (name, time) = (escaped(&format!("trial {number}: {name}")), trial.wall_s);
-                cases += &format!(
-                    "  <testcase classname=\"{class}\" name=\"{name}\" time=\"{time:.3}\">{inside}</testcase>\n"
-                );
+            let class = format!("{}.{} {}", self.load, trial.amount, self.unit);
+            let case = |name: &str, outcome| Case {
+                class: class.clone(),
+                name: format!("trial {number}: {name}"),
+                seconds: trial.wall_s,
+                outcome,
             };
             if let Some(fault) = &trial.fault {
-                errors += 1;
-                case("valid", format!("<error message=\"{}\"/>", escaped(fault)));
+                suite.push(case("valid", throng_report::Outcome::Error(fault.clone())));
             }
             for limit in &trial.limits {
                 let unit = limit.unit.as_deref().unwrap_or("%");
-                let words = escaped(&format!("{}, at most {} {unit}", limit.words(), limit.number(limit.at_most)));
-                let inside = match limit.verdict.as_str() {
-                    "rejected" => {
-                        failures += 1;
-                        format!("<failure message=\"{words}\"/>")
-                    }
-                    "undecided" => {
-                        skipped += 1;
-                        format!("<skipped message=\"{words}\"/>")
-                    }
-                    _ => String::new(),
-                };
-                case(&limit.name, inside);
+                let words = format!("{}, at most {} {unit}", limit.words(), limit.number(limit.at_most));
+                suite.push(case(
+                    &limit.name,
+                    match limit.verdict.as_str() {
+                        "rejected" => throng_report::Outcome::Failed(words),
+                        "undecided" => throng_report::Outcome::Skipped(words),
+                        _ => throng_report::Outcome::Passed,
+                    },
+                ));
             }
         }
-        let name = escaped(&self.load);
-        format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"throng lab {name}\" tests=\"{count}\" \
-             failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{:.3}\">\n{cases}</testsuite>\n",
-            self.wall_s
-        )
+        suite.to_xml()
     }
 
     /// The limits, as the first trial that has each judged it.
@@ -431,19 +420,6 @@ impl LimitFigures {
         let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
         format!("{:.2}", value * factor)
     }
-}
-
-/// As an attribute of XML. Characters that XML does not allow become question marks.
-fn escaped(text: &str) -> String {
-    let of = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        c if c.is_control() => "?".to_owned(),
-        c => c.to_string(),
-    };
-    text.chars().map(of).collect()
 }
 
 fn verdict(trial: &Trial) -> &'static str {

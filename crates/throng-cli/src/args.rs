@@ -15,6 +15,7 @@ use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
+use crate::limits::LimitArguments;
 use crate::live::LiveArgument;
 use crate::matches::{self, DensityArguments, MatchArguments};
 use crate::scale::{self, ScaleArguments};
@@ -64,7 +65,7 @@ Example:
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
-the report says why; 4 a limit is exceeded (throng lab); 130 interrupted twice.";
+the report says why; 4 a limit is exceeded; 130 interrupted twice.";
 
 #[derive(Debug, Parser)]
 #[command(name = "throng", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXIT_CODES)]
@@ -234,6 +235,8 @@ pub(crate) struct CrowdArguments {
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) live: LiveArgument,
+    #[command(flatten)]
+    pub(crate) limits: LimitArguments,
     /// Print the summary as JSON (docs/run-summary.md) instead of the table
     #[arg(long)]
     pub(crate) json: bool,

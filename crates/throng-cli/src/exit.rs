@@ -6,13 +6,14 @@
 //! | 1 | the run failed; in a comparison: all runs of some workload and size failed |
 //! | 2 | a wrong argument, scenario or folder |
 //! | 3 | the run ended, but its figures are invalid; the report says why |
-//! | 4 | everything was measured, and a limit is exceeded: no load keeps its limits, or a part became slower |
+//! | 4 | everything was measured, and a limit is exceeded: a figure is beyond its own, no load keeps its limits, or a part became slower |
 //! | 130 | interrupted twice |
 
 use std::process::ExitCode;
 
 use crate::out;
 
+pub(crate) const SUCCESS: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const USAGE: u8 = 2;
 pub(crate) const INVALID_RUN: u8 = 3;

@@ -9,8 +9,10 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
+use throng_report::Kind;
 
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
+use crate::limits::{LimitArguments, Played};
 
 /// The command that starts the world servers' process of a run.
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
@@ -80,6 +82,8 @@ pub(crate) struct GatewayBenchArguments {
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
+    #[command(flatten)]
+    limits: LimitArguments,
     /// Print the summary as JSON instead of the table
     #[arg(long)]
     json: bool,
@@ -161,6 +165,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
     let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
+    let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let options = BenchOptions {
         scene,
         clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
@@ -180,7 +185,11 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         out!("{}", gateway::table(&result.summary, Some(&result.folder)));
     }
     crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
-    Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+    let (name, summary) = (result.summary.scene.name(), &result.summary);
+    let figures = serde_json::to_value(summary).context("cannot read the figures of the run")?;
+    let seconds = f64::from(arguments.seconds);
+    let folder = Some(&*result.folder);
+    gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })
 }
 
 /// Executes a part of a run for the parent process.

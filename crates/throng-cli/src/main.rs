@@ -19,6 +19,7 @@ mod gateway_profile;
 mod gateway_replay;
 mod lab;
 mod large_pages;
+mod limits;
 mod live;
 mod matches;
 mod metrics_page;
@@ -41,10 +42,13 @@ use throng_lab::report;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::Scenario;
 use throng_lab::terminal;
+use throng_report::Kind;
+use throng_summary::RunSummary;
 
 use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
+use limits::Played;
 use matches::{DensityArguments, MatchArguments};
 
 #[global_allocator]
@@ -97,6 +101,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     let stop = stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let store = arguments.store.open(&stop)?;
+    let gate = arguments.limits.open(Kind::Crowd, &scenario.limits)?;
     let options = RunOptions {
         scenario,
         runs: arguments.runs.clone(),
@@ -119,11 +124,15 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         outln!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
     result.report.context("the figures above are on no disk")?;
+    let RunSummary { scenario: name, invalid_reasons, seconds, .. } = &result.summary;
+    let figures = serde_json::to_value(&result.summary).context("cannot read the figures of the run")?;
+    let folder = Some(&*result.folder);
+    let code = gate.judge(&Played { name, invalid_reasons, figures, seconds: *seconds, folder })?;
     pages::list(&arguments.runs);
     if let Some(store) = store {
         store::upload(&store, &result.folder, arguments.quiet, &stop)?;
     }
-    Ok(if result.summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+    Ok(code)
 }
 
 fn serve(arguments: &ServeArguments) -> Outcome {

@@ -14,9 +14,11 @@ use throng_range::{
     DensityOptions, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file,
     site,
 };
+use throng_report::Kind;
 
 use crate::agones::Agones;
 use crate::exit::{self, Failure, Outcome};
+use crate::limits::{LimitArguments, Played};
 use crate::live::LiveArgument;
 use crate::metrics_page;
 use crate::store::{self, StoreArgument};
@@ -139,6 +141,8 @@ pub(crate) struct MatchArguments {
     runs: PathBuf,
     #[command(flatten)]
     store: StoreArgument,
+    #[command(flatten)]
+    limits: LimitArguments,
     /// Write no report
     #[arg(long, conflicts_with = "store")]
     no_report: bool,
@@ -227,6 +231,7 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     };
     options.check().map_err(failure)?;
     let store = arguments.store.open(stop)?;
+    let gate = arguments.limits.open(Kind::Match, &[])?;
     if !arguments.no_report {
         let folder = throng_lab::report::new_folder(&arguments.runs, SystemTime::now(), "match");
         let advice = "name another folder with --runs, or use --no-report";
@@ -245,13 +250,17 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
         outln!("report: {}", page.display());
     }
+    let Summary { invalid_reasons, seconds, .. } = &finished.summary;
+    let figures = serde_json::to_value(&finished.summary).context("cannot read the figures of the run")?;
+    let folder = options.folder.as_deref();
+    let code = gate.judge(&Played { name: "match", invalid_reasons, figures, seconds: *seconds, folder })?;
     if options.folder.is_some() {
         crate::pages::list(&arguments.runs);
     }
     if let Some((store, folder)) = store.zip(options.folder.as_deref()) {
         store::upload(&store, folder, arguments.workload.quiet, stop)?;
     }
-    Ok(code(&finished.summary))
+    Ok(code)
 }
 
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> Outcome {

@@ -40,6 +40,12 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
     assert!(runs.contains("Cargo.toml/runs") && runs.contains("choose another") && !runs.contains('\n'), "{runs}");
     let preset = complaint(&["crowd", "--net", "moon"], 2);
     assert!(preset.contains("none, lan, wifi, 4g or bad"), "{preset}");
+    let limit = complaint(&["crowd", "--players", "5", "--limit", "frame_ms.p99<=12"], 2);
+    assert!(limit.contains("is it server.frame_ms.p99?") && !limit.contains('\n'), "{limit}");
+    let limit = complaint(&["match", "--limit", "frame_ms.p99"], 2);
+    assert!(limit.contains("use METRIC<=VALUE or METRIC>=VALUE"), "{limit}");
+    let limits = complaint(&["gateway-bench", "single", "--limits", "Cargo.toml"], 2);
+    assert!(limits.contains("Cargo.toml, line ") && !limits.contains('\n'), "{limits}");
     let everywhere = complaint(&["serve", "--listen", "0.0.0.0:7777"], 2);
     assert!(everywhere.contains("--public") && !everywhere.contains('\n'), "{everywhere}");
     let folder = complaint(&["report", "no-such-run"], 2);
@@ -125,7 +131,14 @@ fn a_run_leaves_a_summary_and_a_report() {
     let folder = runs.path().to_str().unwrap();
     let store = tempfile::tempdir().unwrap();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let further = ["--trace", "--store", store.path().to_str().unwrap(), "--metrics", &address];
+    let files = tempfile::tempdir().unwrap();
+    let [junit, markdown] = ["limits.xml", "limits.md"].map(|name| files.path().join(name));
+    let further = [
+        &["--trace", "--store", store.path().to_str().unwrap(), "--metrics", &address][..],
+        &["--limit", "server.frame_ms.p99<=0.0001", "--limit", "bots.connected>=30"],
+        &["--junit", junit.to_str().unwrap(), "--markdown", markdown.to_str().unwrap()],
+    ]
+    .concat();
     let times = ["--seconds", "2", "--warmup", "1", "--runs", folder, "--json", "--quiet"];
     let (output, scraped) = std::thread::scope(|scope| {
         let scraped = scope.spawn(|| scraped(&address));
@@ -155,7 +168,8 @@ fn a_run_leaves_a_summary_and_a_report() {
     crate::schema::check("crowd", &summary);
     check_samples(&run, &summary);
     let stored = store.path().join(run.file_name().unwrap());
-    for file in ["summary.json", "frames.parquet", "trace.json", "report.html"] {
+    check_limits(&run, [&junit, &markdown].map(|path| std::fs::read_to_string(path).unwrap()));
+    for file in ["summary.json", "frames.parquet", "trace.json", "report.html", "limits.json"] {
         assert!(std::fs::read(stored.join(file)).unwrap() == std::fs::read(run.join(file)).unwrap(), "{file}");
     }
     let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap();
@@ -166,6 +180,20 @@ fn a_run_leaves_a_summary_and_a_report() {
     // A run of a debug build is never compared.
     assert!(compared.status.success() || words.contains("no valid run"), "{words}");
     check_folder(&run);
+}
+
+/// The verdicts are in the run's folder, on its page, and in the files for build servers. The figures of a debug build are not valid.
+fn check_limits(run: &Path, [junit, markdown]: [String; 2]) {
+    let verdicts: Value = serde_json::from_str(&std::fs::read_to_string(run.join("limits.json")).unwrap()).unwrap();
+    let of =
+        |number: usize| (verdicts["limits"][number]["metric"].as_str(), verdicts["limits"][number]["verdict"].as_str());
+    assert_eq!(of(0), (Some("server.frame_ms.p99"), Some("missed")));
+    assert_eq!(of(1), (Some("bots.connected"), Some("kept")));
+    let page = std::fs::read_to_string(run.join("report.html")).unwrap();
+    assert!(page.contains("The first 2 limits are those that were set for this run."), "they are on the page");
+    assert!(junit.contains("failures=\"1\"") && junit.contains("name=\"bots.connected\""), "{junit}");
+    assert_eq!(junit.contains("errors=\"1\""), cfg!(debug_assertions), "{junit}");
+    assert!(markdown.contains("| bots.connected | ≥ 30 bots | 30 bots | kept |"), "{markdown}");
 }
 
 /// The metrics of the crowd as soon as there are frames of its measured part.

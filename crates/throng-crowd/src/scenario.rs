@@ -17,6 +17,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use throng_report::MetricLimit;
 
 pub use cipher::Cipher;
 pub use error::ScenarioError;
@@ -132,6 +133,9 @@ pub struct Scenario {
     /// one thread.
     #[serde(default)]
     pub send_slowdown_percent: u32,
+    /// Limits of figures of the run: a run that exceeds one ends with exit code 4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<MetricLimit>,
 }
 
 /// Which objects a client receives.

@@ -4,6 +4,7 @@
 //! runs/20260131-120000-crowd/
 //!   frames.parquet  each frame by subsystem, written while the run goes on: docs/telemetry.md
 //!   summary.json    the figures, see docs/run-summary.md
+//!   limits.json     the limits that were set, with verdicts, if there were some
 //!   report.html     the same to look at, by throng-report
 //! ```
 
@@ -20,7 +21,7 @@ use std::time::SystemTime;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use throng_machine::Moment;
-use throng_report::{FolderError, Kind, Page};
+use throng_report::{FolderError, Kind, LIMITS_FILE, Page, Verdicts};
 
 use throng_summary::{RunSummary, SummaryError};
 
@@ -118,6 +119,9 @@ pub fn write(folder: &Path, summary: &RunSummary) -> Result<PathBuf, ReportError
 /// If the figures cannot be read or the page cannot be written.
 pub fn rebuild(dir: &Path) -> Result<PathBuf, ReportError> {
     let mut page = page(dir)?;
+    let path = || dir.join(LIMITS_FILE);
+    let verdicts = Verdicts::read(dir).map_err(|source| ReportError::Read { path: path(), source })?;
+    verdicts.inspect(|verdicts| verdicts.show_on(&mut page));
     page.index = Some(format!("../{INDEX_FILE}"));
     let path = dir.join(REPORT_FILE);
     write_file(&path, &page.render()?)?;

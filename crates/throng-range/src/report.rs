@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use throng_match::Seat;
 use throng_report::{
-    Bars, Cell, Figures, Frames, Kind, Limit, Line, Page, Section, Table, Term, Tile, Validity, Verdict, figure, metric,
+    Bars, Cell, Figures, Frames, Kind, LIMITS_FILE, Limit, Line, Page, Section, Table, Term, Tile, Validity, Verdict,
+    Verdicts, figure, metric,
 };
 use throng_tactical::Event;
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
@@ -92,7 +93,10 @@ pub fn rebuild(folder: &Path) -> Result<PathBuf, RangeError> {
         false => Frames::default(),
     };
     let path = folder.join(PAGE);
-    let html = page(&summary, inside, seconds).render();
+    let mut page = page(&summary, inside, seconds);
+    let verdicts = Verdicts::read(folder).map_err(|error| file_error(&folder.join(LIMITS_FILE), error))?;
+    verdicts.inspect(|verdicts| verdicts.show_on(&mut page));
+    let html = page.render();
     put(&path, &html.map_err(|error| file_error(&path, std::io::Error::other(error)))?)?;
     Ok(path)
 }

@@ -24,6 +24,8 @@
 
 mod figures;
 mod folder;
+mod junit;
+mod limits;
 mod metric;
 mod metrics;
 mod page;
@@ -34,6 +36,8 @@ mod words;
 
 pub use figures::Figures;
 pub use folder::{FolderError, new_folder};
+pub use junit::{Case, Outcome, Suite};
+pub use limits::{JudgedLimit, LIMITS_FILE, LIMITS_MAX, LimitError, MetricLimit, Verdicts, check_limits};
 pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};
 pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
 pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};

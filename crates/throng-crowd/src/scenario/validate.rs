@@ -1,5 +1,7 @@
 //! The ranges of a scenario's values, and which of them must go together.
 
+use throng_report::{Kind, check_limits};
+
 use std::fmt::Display;
 
 use super::{Ring, Scenario, ScenarioError, Spawn, View};
@@ -13,7 +15,8 @@ pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioErr
     check.space(scenario)?;
     check.view(scenario)?;
     check.objects(scenario)?;
-    check.machines(scenario)
+    check.machines(scenario)?;
+    check.limits(scenario)
 }
 
 struct Check<'a> {
@@ -41,6 +44,11 @@ impl Check<'_> {
         self.must(s.start_when_connected > 0.0 && s.start_when_connected <= 1.0, "start_when_connected", || {
             format!("{} must be above 0 and at most 1", s.start_when_connected)
         })
+    }
+
+    fn limits(&self, s: &Scenario) -> Checked {
+        let fault = check_limits(Kind::Crowd, &s.limits).err();
+        self.must(fault.is_none(), "limits", || fault.map_or(String::new(), |error| error.to_string()))
     }
 
     fn space(&self, s: &Scenario) -> Checked {

@@ -1,0 +1,153 @@
+//! Limits of a run's figures from the command line, files for build servers, and the exit code that follows.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Error, anyhow};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::Value;
+use throng_report::{Kind, MetricLimit, Verdicts, check_limits};
+
+use crate::exit::{self, Failure};
+
+/// The longest file with limits that is read, in bytes.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Arguments of all commands that play one run.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LimitArguments {
+    /// Limits of figures of this run; one that is exceeded gives exit code 4 (docs/lab.md)
+    #[arg(long, value_name = "FILE.toml")]
+    limits: Option<PathBuf>,
+    /// A limit of a figure, as 'server.frame_ms.p99<=12' or 'server.held_hz>=29.9'; may be repeated
+    #[arg(long, value_name = "METRIC<=VALUE")]
+    limit: Vec<MetricLimit>,
+    /// Also write the verdicts on the limits as JUnit XML, for a build server
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Also write the verdicts on the limits as a table in Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitFile {
+    limits: Vec<MetricLimit>,
+}
+
+/// The limits of a run, and the files for the build server. Those are opened before the run: a wrong path costs no run, and the
+/// results of an earlier one go, so that they are not taken for those of a run that was cut off.
+pub(crate) struct Gate {
+    kind: Kind,
+    limits: Vec<MetricLimit>,
+    junit: Option<(PathBuf, File)>,
+    markdown: Option<(PathBuf, File)>,
+}
+
+/// The run that was played.
+pub(crate) struct Played<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// Why its figures are not valid; empty if they are.
+    pub(crate) invalid_reasons: &'a [String],
+    /// Its figures.
+    pub(crate) figures: Value,
+    /// Length of its measured part.
+    pub(crate) seconds: f64,
+    /// Its folder, if it has one.
+    pub(crate) folder: Option<&'a Path>,
+}
+
+impl LimitArguments {
+    /// Reads and checks the limits; `own` are those that the workload has already.
+    pub(crate) fn open(&self, kind: Kind, own: &[MetricLimit]) -> Result<Gate, Failure> {
+        let mut limits = own.to_vec();
+        if let Some(path) = &self.limits {
+            limits.extend(read(path).map_err(Failure::Usage)?);
+        }
+        limits.extend(self.limit.iter().cloned());
+        check_limits(kind, &limits).map_err(|error| Failure::Usage(error.into()))?;
+        let open = |flag: &str, path: &Option<PathBuf>| {
+            let Some(path) = path else { return Ok(None) };
+            let file = File::create(path).with_context(|| format!("cannot write {flag} {}", path.display()));
+            file.map(|file| Some((path.clone(), file))).map_err(Failure::Usage)
+        };
+        let (junit, markdown) = (open("--junit", &self.junit)?, open("--markdown", &self.markdown)?);
+        Ok(Gate { kind, limits, junit, markdown })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<MetricLimit>, Error> {
+    let wrong = || format!("cannot read the limits in {}", path.display());
+    let length = std::fs::metadata(path).with_context(wrong)?.len();
+    if length > BYTES_MAX {
+        return Err(anyhow!("{} is longer than 1 MiB: these are no limits", path.display()));
+    }
+    let text = std::fs::read_to_string(path).with_context(wrong)?;
+    let file: LimitFile = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        anyhow!("{}, line {line}: {}", path.display(), error.message())
+    })?;
+    Ok(file.limits)
+}
+
+impl Gate {
+    /// Judges a run, writes the verdicts, and makes its page again with them. The exit code of the run.
+    pub(crate) fn judge(self, played: &Played<'_>) -> Result<ExitCode, Failure> {
+        let of = (played.name, played.invalid_reasons);
+        let verdicts = Verdicts::new(self.kind, of, &self.limits, &played.figures);
+        if !verdicts.limits.is_empty() {
+            if let Some(folder) = played.folder {
+                let written = verdicts.write(folder);
+                written.with_context(|| format!("cannot write the verdicts to {}", folder.display()))?;
+                crate::pages::page(folder)?;
+            }
+            err!("{}", verdicts.table());
+            errln!("limits: {}", verdicts.words());
+        }
+        put(self.junit, &verdicts.to_junit(played.seconds))?;
+        put(self.markdown, &verdicts.to_markdown())?;
+        Ok(ExitCode::from(code(&verdicts)))
+    }
+}
+
+fn put(file: Option<(PathBuf, File)>, text: &str) -> Result<(), Failure> {
+    let Some((path, mut file)) = file else { return Ok(()) };
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+/// The exit code of a run. One that is not valid says nothing about limits, and a figure that was not measured nothing about its own.
+fn code(verdicts: &Verdicts) -> u8 {
+    match (verdicts.invalid_reasons.is_empty(), verdicts.exceeded(), verdicts.unknown()) {
+        (true, 0, 0) => exit::SUCCESS,
+        (false, _, _) | (true, 0, _) => exit::INVALID_RUN,
+        (true, _, _) => exit::LIMIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_exit_code_tells_an_exceeded_limit_from_a_run_that_says_nothing() {
+        let code_of = |limits: &[&str], reasons: &[String]| {
+            let limits: Vec<MetricLimit> = limits.iter().map(|text| text.parse().unwrap()).collect();
+            let figures = json!({ "server": { "held_hz": 30.0 } });
+            code(&Verdicts::new(Kind::Crowd, ("crowd", reasons), &limits, &figures))
+        };
+        let (kept, exceeded, unknown) = ("server.held_hz>=30", "server.held_hz>=31", "server.world_speed>=1");
+        assert_eq!(code_of(&[], &[]), exit::SUCCESS);
+        assert_eq!(code_of(&[kept], &[]), exit::SUCCESS);
+        assert_eq!(code_of(&[kept, exceeded, unknown], &[]), exit::LIMIT);
+        assert_eq!(code_of(&[kept, unknown], &[]), exit::INVALID_RUN);
+        assert_eq!(code_of(&[exceeded], &["the bots are saturated".to_owned()]), exit::INVALID_RUN);
+    }
+}
