@@ -2,6 +2,7 @@
 
 mod capacity;
 mod history;
+mod metrics;
 mod runs;
 mod schema;
 mod serve;
@@ -16,6 +17,7 @@ use crate::exit::Outcome;
 use crate::pages::{self, PagesArguments};
 use capacity::{RunArguments, SearchArguments, SoakArguments, StepArguments};
 use history::{BisectArguments, CompareArguments, TrendArguments};
+use metrics::MetricsArguments;
 use runs::{RunsArguments, UploadArguments};
 use schema::SchemaArguments;
 use serve::ServeArguments;
@@ -75,6 +77,9 @@ enum LabCommand {
     Serve(ServeArguments),
     /// Send the folder of a run to a store
     Upload(UploadArguments),
+    /// Print the figures of a kind of runs, by which limits name them
+    #[command(long_about = metrics::LONG_ABOUT)]
+    Metrics(MetricsArguments),
     /// Print the JSON Schema of a kind of summary
     #[command(long_about = schema::LONG_ABOUT)]
     Schema(SchemaArguments),
@@ -95,6 +100,7 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
         LabCommand::Serve(arguments) => serve::serve(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
+        LabCommand::Metrics(arguments) => metrics::print(arguments),
         LabCommand::Schema(arguments) => schema::print(arguments),
         LabCommand::Report(arguments) => pages::rebuild_all(arguments, stop),
     }

@@ -53,6 +53,18 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
+fn figures_are_listed_by_kind() {
+    let listed = |kind: &str| String::from_utf8(throng(&["lab", "metrics", kind]).stdout).unwrap();
+    let (crowd, gateway) = (listed("crowd"), listed("gateway"));
+    let line = crowd.lines().find(|line| line.starts_with("server.held_hz ")).unwrap();
+    assert!(
+        line.contains(" Hz ") && line.contains("more is better") && line.ends_with("ticks played per second"),
+        "{line}"
+    );
+    assert!(gateway.contains("client.latency_p99_ms") && !gateway.contains("server.held_hz"), "{gateway}");
+}
+
+#[test]
 fn shells_get_completions() {
     for shell in ["bash", "zsh", "fish"] {
         let output = throng(&["completions", shell]);

@@ -50,6 +50,7 @@ pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
 fn check_file(comparison: &Path) {
     let text = std::fs::read_to_string(comparison.join("compare.json")).unwrap();
     let file: Value = serde_json::from_str(&text).unwrap();
+    crate::schema::check("models", &file);
     let names: Vec<_> =
         file["runs"].as_array().unwrap().iter().map(|run| run["contestant"].as_str().unwrap()).collect();
     assert_eq!(names, ["legacy", "throng"]);

@@ -1,5 +1,6 @@
 //! `throng gateway-bench` against a gateway that is known to be right, and against one that is known to be wrong.
 
+mod schema;
 mod stand_in;
 
 use std::process::Command;
@@ -42,6 +43,7 @@ fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let output = throng(&arguments);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+    schema::check("gateway", &summary);
     assert_eq!(summary["client"]["joined"], clients, "{complaints}");
     assert_eq!(summary["client"]["lost"], 0, "{complaints}");
     summary

@@ -78,11 +78,14 @@ fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
         "{table}"
     );
     let xml = fs::read_to_string(folder.path().join("limits.xml")).expect("it is written");
-    assert!(xml.contains("tests=\"3\" failures=\"0\" errors=\"0\"") && xml.contains("trial 2: cpu"), "{xml}");
+    assert!(
+        xml.contains("tests=\"3\" skipped=\"0\" failures=\"0\" errors=\"0\"") && xml.contains("trial 2: cpu"),
+        "{xml}"
+    );
     let output = lab(&[&holds[..], &["--amounts", "500", "--cpu", "85"]].concat(), folder.path());
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let xml = fs::read_to_string(folder.path().join("limits.xml")).expect("it is written");
-    assert!(xml.contains("tests=\"4\" failures=\"1\"") && xml.contains("), at most 85.00 %"), "{xml}");
+    assert!(xml.contains("tests=\"4\" skipped=\"0\" failures=\"1\"") && xml.contains("), at most 85.00 %"), "{xml}");
 }
 
 #[test]
@@ -204,6 +207,7 @@ fn two_sides_of_runs_are_compared_in_words_as_a_table_and_as_a_gate() {
     assert!(markdown.starts_with("**worse: send**") && markdown.contains("| send | 2.010 | 2.211 |"), "{markdown}");
     let (_, text) = compare(&["before", "after", "--json"]);
     let json: Value = serde_json::from_str(&text).expect("JSON");
+    crate::schema::check("comparison", &json);
     assert_eq!((&json["values"], &json["parts"][0]["verdict"]), (&"runs".into(), &"slower".into()), "{json:#}");
     for (arguments, part) in [(["before", "nowhere"], "nowhere"), (["before", "."], "has no run")] {
         let output = lab(&[&["compare"][..], &arguments].concat(), folder.path());

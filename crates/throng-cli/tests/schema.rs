@@ -41,6 +41,13 @@ fn faults(root: &Value, schema: &Value, value: &Value) -> Result<(), String> {
             "anyOf" | "oneOf" => list.iter().any(|one| faults(root, one, value).is_ok()),
             "enum" => list.contains(value),
             "const" => of == value,
+            "minItems" => value.as_array().is_none_or(|all| all.len() as u64 >= of.as_u64().unwrap_or(u64::MAX)),
+            "maxItems" => value.as_array().is_none_or(|all| all.len() as u64 <= of.as_u64().unwrap_or(0)),
+            "prefixItems" => {
+                let elements = list.iter().zip(value.as_array().into_iter().flatten());
+                elements.into_iter().try_for_each(|(one, element)| at("[]", one, element))?;
+                true
+            }
             "minimum" => value.as_f64().is_none_or(|number| number >= of.as_f64().unwrap_or(f64::NAN)),
             "required" => list.iter().all(|key| value.get(key.as_str().unwrap_or_default()).is_some()),
             "properties" | "additionalProperties" | "items" => {

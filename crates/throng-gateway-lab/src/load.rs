@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Frames of a world server, and calls of a client, per second.
@@ -27,7 +28,7 @@ pub(super) const LOD_BANDS: [(f32, u32); 3] = [(10.0, 50), (50.0, 100), (f32::IN
 pub(super) const SINGLE_CLIENTS_MAX: u32 = 1_200;
 
 /// The scene.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scene {
     /// One global channel; each client writes its own actor into it 30 times a second.
@@ -72,7 +73,7 @@ impl Scene {
 }
 
 /// The process that is killed in mid-run with SIGKILL, and started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Victim {
     /// The world server.

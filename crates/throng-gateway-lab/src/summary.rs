@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::load::{Scene, Victim};
@@ -19,7 +20,7 @@ const OTHERS_CORES_MAX: f64 = 0.25;
 const SENT_RATIO_MIN: f64 = 0.97;
 
 /// A whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewaySummary {
     /// Version of this layout.
     pub format: u32,
@@ -63,7 +64,7 @@ pub struct GatewaySummary {
 }
 
 /// A machine, and how it was called.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
@@ -94,7 +95,7 @@ impl Machine {
 }
 
 /// A gateway under load.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayFigures {
     /// The gateway: a command, or an address.
     pub name: String,
@@ -115,7 +116,7 @@ pub struct GatewayFigures {
 }
 
 /// World servers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorldFigures {
     /// How many.
     pub servers: u32,
@@ -130,7 +131,7 @@ pub struct WorldFigures {
 }
 
 /// The clients' results.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientFigures {
     /// Clients that played.
     pub joined: u32,
@@ -159,7 +160,7 @@ pub struct ClientFigures {
 }
 
 /// The gateway's traffic, counted by the other ends.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrafficFigures {
     /// Messages to the gateway, per second.
     pub messages_in_per_s: f64,
@@ -172,7 +173,7 @@ pub struct TrafficFigures {
 }
 
 /// Clients' numbered calls in all of the run: each is to arrive at exactly one world server.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CallFigures {
     /// Calls that clients made.
     pub made: u64,
@@ -194,7 +195,7 @@ pub struct CallFigures {
 }
 
 /// A process was killed with SIGKILL, and started again at once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutageFigures {
     /// Which one.
     pub killed: Victim,
@@ -215,7 +216,7 @@ pub struct OutageFigures {
 }
 
 /// The cost of idle connections.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct IdleFigures {
     /// Processor time by wall time, before the clients came.
     pub cpu_cores_before: Option<f64>,
@@ -226,7 +227,7 @@ pub struct IdleFigures {
 }
 
 /// The cost of the load itself, and whether it was fast enough.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriverFigures {
     /// Processor time of the clients by wall time; they have one thread.
     pub clients_cpu_cores: f64,
@@ -243,7 +244,7 @@ pub struct DriverFigures {
 }
 
 /// Figures from elsewhere, for orientation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reference {
     /// How many clients.
     pub clients: u32,
@@ -266,7 +267,7 @@ pub struct Reference {
 }
 
 /// A second of the measured part.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Second {
     /// Since the measured part began.
     pub time_s: f64,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Change, ChangeKind, ChangeOptions, have_moved_together, mean};
 
@@ -20,7 +21,7 @@ const SMALL: f64 = 0.01;
 const LEAST_FEW: f64 = 0.05;
 
 /// A comparison of two sides.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The workload of all runs.
     pub workload: String,
@@ -43,7 +44,7 @@ pub struct Comparison {
 }
 
 /// A part on both sides.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PartChange {
     /// Its name.
     pub name: String,

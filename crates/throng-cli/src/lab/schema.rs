@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use schemars::generate::SchemaSettings;
 use throng_capacity::Capacity;
+use throng_gateway_lab::GatewaySummary;
 use throng_range::Summary;
 use throng_summary::RunSummary;
 
@@ -21,7 +22,7 @@ It is made from the types that the program writes, with the meaning of each key.
 /// Arguments of `throng lab schema`.
 #[derive(Debug, Args)]
 pub(super) struct SchemaArguments {
-    /// The kind: summary.json of a crowd or a match, or capacity.json
+    /// The kind: summary.json of a crowd, match or gateway, or capacity.json, compare.json, comparison.json
     #[arg(default_value = "crowd")]
     kind: Kind,
 }
@@ -30,7 +31,12 @@ pub(super) struct SchemaArguments {
 enum Kind {
     Crowd,
     Match,
+    Gateway,
     Capacity,
+    /// compare.json of throng compare
+    Models,
+    /// comparison.json of throng lab compare
+    Comparison,
 }
 
 pub(super) fn print(arguments: &SchemaArguments) -> Outcome {
@@ -38,6 +44,9 @@ pub(super) fn print(arguments: &SchemaArguments) -> Outcome {
     let schema = match arguments.kind {
         Kind::Crowd => made.into_root_schema_for::<RunSummary>(),
         Kind::Match => made.into_root_schema_for::<Summary>(),
+        Kind::Gateway => made.into_root_schema_for::<GatewaySummary>(),
+        Kind::Models => made.into_root_schema_for::<throng_lab::compare::Comparison>(),
+        Kind::Comparison => made.into_root_schema_for::<throng_history::Comparison>(),
         Kind::Capacity => made.into_root_schema_for::<Capacity>(),
     };
     outln!("{}", serde_json::to_string_pretty(&schema).context("cannot write JSON")?);

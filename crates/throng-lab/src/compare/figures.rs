@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use throng_summary::{RunSummary, Split, Spread};
@@ -6,7 +7,7 @@ use throng_summary::{RunSummary, Split, Spread};
 pub const OVERLOADED_SHARE: f64 = 0.01;
 
 /// The part of a run's summary that a comparison keeps. Times are means over the measured part's ticks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// Connections.
     pub connections: f64,

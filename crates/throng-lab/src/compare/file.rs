@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -29,7 +30,7 @@ const OLDEST_FORMAT: u32 = 1;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Every run of a comparison.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// [`FORMAT`].
     pub format: u32,
@@ -55,7 +56,7 @@ pub struct Comparison {
 }
 
 /// A workload at a size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// The workload.
     pub workload: String,
@@ -64,7 +65,7 @@ pub struct Cell {
 }
 
 /// The machine and the program: everything that affects the figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Model of the processor.
     pub cpu: String,
@@ -81,7 +82,7 @@ pub struct Machine {
 }
 
 /// One run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// The scenario as it was named on the command line.
     pub workload: String,
@@ -108,7 +109,7 @@ pub struct Run {
 }
 
 /// Published figures of a workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedTable {
     /// The workload.
     pub workload: String,
