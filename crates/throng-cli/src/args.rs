@@ -279,6 +279,9 @@ pub(crate) struct ServeArguments {
     /// Server threads for encoding, writing, encrypting and sending
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
+    /// Folder in which each group of bots that measures leaves the folder of a run
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    pub(crate) runs: PathBuf,
     #[command(flatten)]
     key: KeyArgument,
 }

@@ -39,7 +39,7 @@ use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
 use throng_lab::report;
-use throng_lab::run::{self, RunOptions};
+use throng_lab::run::{self, RunOptions, ServeOptions};
 use throng_lab::scenario::Scenario;
 use throng_lab::terminal;
 use throng_report::Kind;
@@ -146,7 +146,15 @@ fn serve(arguments: &ServeArguments) -> Outcome {
     }
     let stop = stop_on_interrupt()?;
     errln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
-    run::serve(&scenario, (arguments.listen, arguments.public, arguments.key()), &stop, |connected, longest_ms| {
+    let options = ServeOptions {
+        scenario: &scenario,
+        address: arguments.listen,
+        public: arguments.public,
+        key: arguments.key(),
+        runs: &arguments.runs,
+        note: |line| errln!("{line}"),
+    };
+    run::serve(&options, &stop, |connected, longest_ms| {
         errln!("{connected} connected, longest frame of the last second {longest_ms:.2} ms");
     })?;
     Ok(ExitCode::SUCCESS)
@@ -247,4 +255,8 @@ fn show_report(server: SocketAddr, report: &BotsReport) {
     outln!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
     show_ages(report);
     outln!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
+    match &report.kept_in {
+        Some(folder) => outln!("  the whole report is on the server's machine, in its folder {folder}"),
+        None => outln!("  the server keeps no report of this"),
+    }
 }

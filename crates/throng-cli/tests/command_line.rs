@@ -361,6 +361,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::a_run_without_its_bots_leaves_what_was_measured,
         &crate::players::a_full_disk_takes_no_figures_away,
         &crate::players::a_staircase_has_the_figures_of_each_level,
+        &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
         &crate::lab::a_soak_tells_growing_memory_from_steady_memory,
         &crate::lab::a_measurement_goes_on_when_its_files_cannot_be_written,
         &crate::compare::a_comparison_leaves_a_table_a_file_and_a_page,

@@ -23,5 +23,6 @@ mod players;
 mod quilkin;
 mod scale;
 mod schema;
+mod serving;
 mod store;
 mod summary_keys;

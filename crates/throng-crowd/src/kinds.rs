@@ -6,6 +6,7 @@ use throng::schema::Threshold;
 use throng::{Replicate, ReplicateEnum, Schema};
 
 use crate::pulse::Pulse;
+use crate::talk::Talk;
 use crate::world::{CharacterState, Mode};
 
 /// The steps of a character's position as clients far away are told it.
@@ -106,9 +107,9 @@ impl LabKind for Prop {
 /// The code tables, learnt from the workloads: see the example `learn_codes`.
 const CODES: &str = include_str!("kinds.codes");
 
-/// The kinds of all workloads, and the message with the server's clock.
+/// The kinds of all workloads, and the messages between a server and bots on another machine.
 pub fn schema() -> Arc<Schema> {
-    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>();
+    let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>().kind::<Talk>();
     Arc::new(schema.codes(CODES).build().expect("the lab's kinds and their code tables are possible"))
 }
 

@@ -25,5 +25,6 @@
 pub mod kinds;
 pub mod pulse;
 pub mod scenario;
+pub mod talk;
 pub mod truth;
 pub mod world;

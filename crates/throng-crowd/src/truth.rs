@@ -222,25 +222,62 @@ impl TruthWriter {
         // The ticks follow each other: what is planned for another one is no plan.
         self.plan = plan.filter(|plan| plan.tick.0 == tick.0 + 1);
         let Plan { time: next, interval, .. } = self.plan.unwrap_or_default();
-        self.bytes.clear();
-        self.bytes.resize(HEAD_BYTES, 0);
         let room = (self.place_bytes as usize - HEAD_BYTES - VERSION_BYTES) / ENTRY_BYTES;
-        let bytes = &mut self.bytes;
-        // From the inside: an iterator of several parts is slow to ask one by one.
-        objects.take(room).for_each(|object| bytes.extend_from_slice(&entry(&object)));
-        let count = (self.bytes.len() - HEAD_BYTES) / ENTRY_BYTES;
         let head = [self.version, tick.0, time.0, next.0, interval.as_nanos() as u64];
-        for (place, number) in self.bytes.chunks_exact_mut(8).zip(head) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        self.bytes[40..44].copy_from_slice(&(count as u32).to_le_bytes());
-        self.bytes[44..HEAD_BYTES].copy_from_slice(&u32::from(is_final).to_le_bytes());
-        self.bytes.extend_from_slice(&self.version.to_le_bytes());
+        encode(&mut self.bytes, (head, is_final), objects.take(room));
         self.file.write_all_at(&self.bytes, self.place_at(self.version))
     }
 
     fn place_at(&self, version: u64) -> u64 {
         PLACES_AT + version % 2 * self.place_bytes
+    }
+}
+
+/// Writes a snapshot to `bytes`.
+fn encode(bytes: &mut Vec<u8>, (head, is_final): ([u64; 5], bool), objects: impl Iterator<Item = GameObject>) {
+    bytes.clear();
+    bytes.resize(HEAD_BYTES, 0);
+    // From the inside: an iterator of several parts is slow to ask one by one.
+    objects.for_each(|object| bytes.extend_from_slice(&entry(&object)));
+    let count = (bytes.len() - HEAD_BYTES) / ENTRY_BYTES;
+    for (place, number) in bytes.chunks_exact_mut(8).zip(head) {
+        place.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes[40..44].copy_from_slice(&(count as u32).to_le_bytes());
+    bytes[44..HEAD_BYTES].copy_from_slice(&u32::from(is_final).to_le_bytes());
+    bytes.extend_from_slice(&head[0].to_le_bytes());
+}
+
+/// The last snapshot, to be sent to bots that cannot read the file.
+pub fn last_snapshot((tick, time): (Tick, Time), objects: impl Iterator<Item = GameObject>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes, ([1, tick.0, time.0, 0, 0], true), objects);
+    bytes
+}
+
+/// Reads a snapshot that another machine has sent; `None` if it is none.
+pub fn read_snapshot(bytes: &[u8]) -> Option<Snapshot> {
+    let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
+    let (entries, version) = rest.split_at_checked(rest.len().checked_sub(VERSION_BYTES)?)?;
+    let is_whole = word(&head[40..44]) as usize * ENTRY_BYTES == entries.len() && version == &head[..8];
+    let mut snapshot = Snapshot::default();
+    is_whole.then(|| snapshot.fill(head, entries))?;
+    Some(snapshot)
+}
+
+impl Snapshot {
+    fn fill(&mut self, head: &[u8], entries: &[u8]) {
+        let [version, tick, time] = [0, 8, 16].map(|from| long(&head[from..from + 8]));
+        (self.version, self.tick, self.time) = (version, Tick(tick), Time(time));
+        self.is_final = word(&head[44..HEAD_BYTES]) == 1;
+        self.objects.clear();
+        let objects = entries.chunks_exact(ENTRY_BYTES).map(|entry| GameObject {
+            id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) },
+            owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
+            kind: word(&entry[12..16]) as u16,
+            words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),
+        });
+        self.objects.extend(objects.map(GameObject::quantised));
     }
 }
 
@@ -329,21 +366,11 @@ impl TruthReader {
         if long(end) != version || self.head(at)? != head {
             return None;
         }
-        let [tick, time, next, interval_ns] = [8, 16, 24, 32].map(|from| long(&head[from..from + 8]));
-        self.newest.version = version;
-        self.newest.tick = Tick(tick);
-        self.newest.time = Time(time);
-        self.newest.is_final = word(&head[44..]) == 1;
-        self.newest.objects.clear();
-        let objects = entries.chunks_exact(ENTRY_BYTES).map(|entry| GameObject {
-            id: ObjectId { index: word(&entry[..4]), generation: word(&entry[4..8]) },
-            owner: Some(word(&entry[8..12])).filter(|&owner| owner != NO_OWNER),
-            kind: word(&entry[12..16]) as u16,
-            words: std::array::from_fn(|at| word(&entry[16 + at * 4..][..4])),
-        });
-        self.newest.objects.extend(objects.map(GameObject::quantised));
+        self.newest.fill(&head, entries);
+        let [next, interval_ns] = [24, 32].map(|from| long(&head[from..from + 8]));
         let interval = Duration::from_nanos(interval_ns);
-        let plan = (next > 0).then_some(Plan { tick: Tick(tick + 1), time: Time(next), interval });
+        let tick = Tick(self.newest.tick.0 + 1);
+        let plan = (next > 0).then_some(Plan { tick, time: Time(next), interval });
         self.plans = [plan, self.plans[0]];
         Some(&self.newest)
     }
@@ -409,6 +436,20 @@ mod tests {
     fn write(writer: &mut TruthWriter, (tick, time): (u64, u64), next: Option<u64>) {
         let plan = next.map(|next| Plan { tick: Tick(tick + 1), time: Time(next), interval: INTERVAL });
         writer.write((Tick(tick), Time(time)), plan, false, (1..=3).map(object)).unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_from_another_machine_is_read_and_any_other_bytes_are_refused() {
+        let bytes = last_snapshot((Tick(7), Time(9)), (1..=3).map(object));
+        let snapshot = read_snapshot(&bytes).unwrap();
+        assert_eq!((snapshot.tick, snapshot.time, snapshot.is_final), (Tick(7), Time(9), true));
+        assert_eq!(snapshot.objects, [1, 2, 3].map(|index| object(index).quantised()));
+        for length in 0..bytes.len() {
+            assert!(read_snapshot(&bytes[..length]).is_none(), "{length} bytes");
+        }
+        let mut counted = bytes.clone();
+        counted[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(read_snapshot(&counted).is_none() && read_snapshot(&[bytes, vec![0; 64]].concat()).is_none());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod brain;
 mod fleet;
 mod members;
 mod pipe;
+mod talk;
 mod witness;
 mod worst;
 
@@ -27,6 +28,7 @@ use throng_models::RecordDecoder;
 pub use crate::control::{BotsReport, Progress};
 pub use brain::{Brain, Brains, View};
 pub(crate) use fleet::Fleet;
+use talk::Talking;
 
 /// Options of a group of bots.
 #[derive(Clone, Debug)]
@@ -122,6 +124,7 @@ fn play_with<D: Decoder>(
     mut progress: impl FnMut(&Progress),
 ) -> Result<BotsReport, BotsError> {
     let mut fleet = Fleet::<D>::new(options)?;
+    let mut server = Talking::default();
     let scenario = &options.scenario;
     let warm = Duration::from_secs(u64::from(scenario.warmup_seconds));
     let length = Duration::from_secs(u64::from(scenario.seconds));
@@ -131,6 +134,7 @@ fn play_with<D: Decoder>(
         fleet.turn()?;
         if let Some(latest) = fleet.take_progress() {
             progress(&latest);
+            server.tell_second(&mut fleet, &latest);
         }
         let now = throng_machine::clock::now();
         let elapsed = measured_since.map_or(Duration::ZERO, |since| now.since(since));
@@ -141,6 +145,7 @@ fn play_with<D: Decoder>(
         match (measured_since, full_since) {
             (None, Some(full)) if now.since(full) >= warm => {
                 fleet.begin_measurement();
+                server.begin(&mut fleet, scenario);
                 measured_since = Some(now);
             }
             (Some(since), _) if now.since(since) >= length => break,
@@ -148,7 +153,7 @@ fn play_with<D: Decoder>(
         }
     }
     fleet.end_measurement();
-    Ok(fleet.finish(false))
+    server.finish(&mut fleet, scenario, stop)
 }
 
 /// Runs as the second process of a run: it reads commands from standard input and writes reports to standard output.

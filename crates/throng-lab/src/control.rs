@@ -117,6 +117,9 @@ pub struct BotsReport {
     /// The clients that fare worst.
     #[serde(default)]
     pub worst: Vec<WorstClient>,
+    /// The folder on the server's machine that has the report of both; `null` if none has.
+    #[serde(default)]
+    pub kept_in: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The server of a workload: a world that is replicated, tick by tick.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use throng::{
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
 use throng_crowd::scenario::Scenario;
+use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
 use throng_machine::clock;
@@ -59,7 +61,14 @@ pub struct Host<R = Channels> {
     /// Connections that ended.
     ended: u32,
     bad_inputs: u64,
+    /// Messages of bots on another machine.
+    talks: VecDeque<(ConnectionId, Talk)>,
+    /// Messages that are none, or that nobody has taken.
+    bad_talks: u64,
 }
+
+/// Messages of bots that wait to be taken.
+const TALKS: usize = 64;
 
 #[derive(Clone, Copy)]
 struct Player {
@@ -138,6 +147,8 @@ impl<R: Replication> Host<R> {
             connected: 0,
             ended: 0,
             bad_inputs: 0,
+            talks: VecDeque::new(),
+            bad_talks: 0,
         };
         for position in IdleObjects::new(scenario) {
             let position = scenario.from_corner(position);
@@ -190,6 +201,22 @@ impl<R: Replication> Host<R> {
         is_punctual.then(|| Plan { tick, time: self.pace.planned(), interval })
     }
 
+    /// The next message of bots on another machine.
+    pub(crate) fn take_talk(&mut self) -> Option<(ConnectionId, Talk)> {
+        self.talks.pop_front()
+    }
+
+    /// Messages that were no talk, or came too many at once.
+    pub(crate) fn bad_talks(&self) -> u64 {
+        self.bad_talks
+    }
+
+    /// Whether this client still plays.
+    pub(crate) fn has(&self, connection: ConnectionId) -> bool {
+        let player = self.players.get(connection.index as usize).copied().flatten();
+        player.is_some_and(|player| player.connection == connection)
+    }
+
     /// Malformed inputs.
     pub fn bad_inputs(&self) -> u64 {
         self.bad_inputs
@@ -225,6 +252,11 @@ impl<R: Replication> Host<R> {
         let Host { world, server, scenario, bodies, is_frozen, .. } = self;
         *is_frozen = true;
         world.stop(|character, state| show(server, scenario, bodies, (character, state)));
+    }
+
+    /// Everything moves again.
+    pub(crate) fn thaw(&mut self) {
+        self.is_frozen = false;
     }
 
     /// The characters as the game has them.
@@ -340,6 +372,12 @@ impl<R: Replication> Host<R> {
             match event {
                 ServerEvent::Connected { connection, .. } => self.enter(connection),
                 ServerEvent::Disconnected { connection, .. } => self.leave(connection),
+                ServerEvent::Message { connection, message, .. } => match message.get::<Talk>() {
+                    Some(talk) if self.tells_time && self.talks.len() < TALKS => {
+                        self.talks.push_back((connection, talk));
+                    }
+                    _ => self.bad_talks += 1,
+                },
                 _ => {}
             }
         }

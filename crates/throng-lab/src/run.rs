@@ -5,6 +5,7 @@ mod ledger;
 mod live;
 mod progress;
 mod samples;
+mod serve;
 mod show;
 mod stages;
 mod tally;
@@ -18,7 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
+use throng::{Channels, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
@@ -35,6 +36,7 @@ use ledger::Ledger;
 pub use live::LiveMetrics;
 use progress::Display;
 use samples::Samples;
+pub use serve::{ServeOptions, serve};
 use show::Show;
 use throng_summary::RunSummary;
 
@@ -157,7 +159,7 @@ fn announcement(scenario: &Scenario) -> String {
 }
 
 /// The time in which everything arrives after the last movement.
-fn settling(scenario: &Scenario) -> Duration {
+pub(crate) fn settling(scenario: &Scenario) -> Duration {
     SETTLE + SECOND * 2 * scenario.slowest_interval_ticks() / scenario.tick_hz
 }
 
@@ -209,7 +211,7 @@ impl<'a, R: Replication> Play<'a, R> {
         };
         let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
-        let ledger = Ledger::new(options, cores.len(), is_pinned.then(|| cores[0].id));
+        let ledger = Ledger::new(scenario, options.allocations.is_some(), is_pinned.then(|| cores[0].id));
         if is_pinned {
             core_affinity::set_for_current(cores[0]);
         }
@@ -399,21 +401,38 @@ impl<'a, R: Replication> Play<'a, R> {
 
     fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
-        summary.started_at = report::started_at(started_at);
-        summary.revision = throng_machine::revision();
-        if self.is_interrupted() {
-            summary.invalid_reasons.push("the run was stopped before its end".to_owned());
-        }
-        if let Some(fault) = &self.bots_fault {
+        let fault = self.bots_fault.clone().map(End::Bots);
+        let end = self.is_interrupted().then_some(End::Interrupted).or(fault);
+        conclude(&mut summary, bots, (started_at, end.as_ref()));
+        summary
+    }
+}
+
+/// Why a run ended before its end.
+#[derive(Clone, Debug)]
+enum End {
+    /// Its user has stopped it.
+    Interrupted,
+    /// The bots are gone, or say nothing.
+    Bots(String),
+}
+
+/// Adds moment, revision and verdict to a summary.
+fn conclude(summary: &mut RunSummary, bots: &BotsReport, (started_at, end): (SystemTime, Option<&End>)) {
+    summary.started_at = report::started_at(started_at);
+    summary.revision = throng_machine::revision();
+    match end {
+        Some(End::Interrupted) => summary.invalid_reasons.push("the run was stopped before its end".to_owned()),
+        Some(End::Bots(fault)) => {
             summary.bots.missing = true;
             summary.invalid_reasons.push(format!("{fault}: all that bots measure is missing"));
         }
-        for (reason, count) in bots.ends.iter().take(REASONS) {
-            summary.invalid_reasons.push(format!("{count} bots: {reason}"));
-        }
-        summary.conclude();
-        summary
+        None => {}
     }
+    for (reason, count) in bots.ends.iter().take(REASONS) {
+        summary.invalid_reasons.push(format!("{count} bots: {reason}"));
+    }
+    summary.conclude();
 }
 
 /// The result of `tick`, and the time at which it began. State is as old as the beginning of its tick: counted from the
@@ -421,36 +440,6 @@ impl<'a, R: Replication> Play<'a, R> {
 fn timed<T>(now: impl Fn() -> Time, tick: impl FnOnce() -> T) -> (T, Time) {
     let began = now();
     (tick(), began)
-}
-
-/// Serves the scenario at an address until `stop` is set, and calls `each_second` with the clients that play and the
-/// longest frame of the last second in milliseconds.
-pub fn serve(
-    scenario: &Scenario,
-    (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
-    stop: &AtomicBool,
-    mut each_second: impl FnMut(u32, f64),
-) -> Result<()> {
-    let mut host = Host::new(scenario, address, public, key)?;
-    host.tell_time();
-    let mut second: Time = clock::now();
-    let mut longest_ms = 0f64;
-    while !stop.load(Ordering::Relaxed) {
-        host.wait();
-        host.tick();
-        longest_ms = longest_ms.max(host.server().last_tick().total_ns as f64 / 1e6);
-        if clock::now().since(second) >= SECOND {
-            each_second(host.connected(), longest_ms);
-            (second, longest_ms) = (clock::now(), 0.0);
-        }
-    }
-    host.server_mut().shut_down(clock::now(), "the server ends");
-    let until = clock::now().after(SECOND);
-    while host.server().connection_count() > 0 && clock::now() < until {
-        host.wait();
-        host.tick();
-    }
-    Ok(())
 }
 
 #[cfg(test)]

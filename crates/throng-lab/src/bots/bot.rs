@@ -5,6 +5,7 @@ use throng::replica::KindBits;
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 use throng_crowd::pulse::{Pulse, RemoteClock, SentInputs};
 use throng_crowd::scenario::{NetPreset, Scenario};
+use throng_crowd::talk::Talk;
 use throng_crowd::world::BotInput;
 
 use super::brain::{Brain, View};
@@ -31,7 +32,12 @@ pub(crate) struct Bot<D> {
     pub(super) measured_from_bytes: u64,
     pub(super) measured_from_datagrams: u64,
     pub(super) measured_from_bits: Vec<KindBits>,
+    /// Messages of the server, if this bot speaks for all.
+    pub(super) heard: Vec<Talk>,
 }
+
+/// Messages of the server that wait to be heard. The truth comes in fewer parts.
+const HEARD_MAX: usize = 16;
 
 /// The path to the server and back, with simulated network conditions.
 pub(crate) struct Link {
@@ -98,6 +104,8 @@ impl<D: Decoder> Bot<D> {
                 ClientEvent::Message { message, .. } => {
                     if let Some(pulse) = message.get::<Pulse>() {
                         clock.take(&pulse, latest, &self.inputs);
+                    } else if let Some(talk) = message.get::<Talk>().filter(|_| self.heard.len() < HEARD_MAX) {
+                        self.heard.push(talk);
                     }
                 }
                 _ => {}

@@ -9,6 +9,8 @@ use throng::net::ReceiveBuffers;
 use throng::{ClientOptions, Decode, Decoder, Schema, Time, TokenIssuer, replica};
 use throng_crowd::kinds;
 use throng_crowd::scenario::Scenario;
+use throng_crowd::talk::{self, Talk};
+use throng_crowd::truth::Snapshot;
 use throng_judge::{mean, quantile};
 use throng_machine::clock;
 
@@ -303,17 +305,37 @@ impl<D: Decoder> Fleet<D> {
         self.bots.iter().for_each(|bot| self.measured.rates.take(now, bot));
     }
 
-    /// Compares with the server's final state, if there is one, disconnects, and reports.
-    pub(crate) fn finish(mut self, compare: bool) -> BotsReport {
-        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
-        self.note_connected();
-        if compare {
-            self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
-        }
+    /// Disconnects.
+    pub(crate) fn leave(&mut self) {
         let now = clock::now();
         for bot in &mut self.bots {
             bot.core.close(now, "the run is over");
             bot.transmit(now, &mut self.out);
+        }
+    }
+
+    /// One bot says this to the server, for all. False if none can.
+    pub(super) fn say(&mut self, talk: &Talk) -> bool {
+        let speaker = self.bots.iter_mut().find(|bot| bot.core.is_connected());
+        speaker.is_some_and(|bot| bot.core.send(talk::LANE, talk).is_ok())
+    }
+
+    /// Messages of the server since the last call.
+    pub(super) fn hear(&mut self) -> Vec<Talk> {
+        self.bots.iter_mut().flat_map(|bot| std::mem::take(&mut bot.heard)).collect()
+    }
+
+    /// Learns the server's last state, which came from another machine.
+    pub(super) fn learn_truth(&mut self, truth: &Snapshot) {
+        self.witness.tell(truth);
+    }
+
+    /// Compares with the server's final state, if there is one, and reports.
+    pub(crate) fn report(&mut self, compare: bool) -> BotsReport {
+        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
+        self.note_connected();
+        if compare {
+            self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
         }
         let kbit_per_s = mean_and_p99(&self.measured.rates.payload);
         let with_headers = mean_and_p99(&self.measured.rates.with_headers);
@@ -340,6 +362,7 @@ impl<D: Decoder> Fleet<D> {
             age_error_ms: self.witness.age_error_ms(),
             fields: self.measured.rates.fields(&self.schema),
             worst: self.witness.sights().worst(&measured.rates.by_client),
+            kept_in: None,
         }
     }
 

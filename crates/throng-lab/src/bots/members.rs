@@ -174,6 +174,7 @@ impl<D: Decoder> Fleet<D> {
             measured_from_bytes: 0,
             measured_from_datagrams: 0,
             measured_from_bits: Vec::new(),
+            heard: Vec::new(),
         });
         Ok(())
     }

@@ -35,7 +35,9 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
         }
     }
     fleet.end_measurement();
-    tell(&BotsLine::Done(Box::new(fleet.finish(true))));
+    let report = fleet.report(true);
+    fleet.leave();
+    tell(&BotsLine::Done(Box::new(report)));
     Ok(())
 }
 

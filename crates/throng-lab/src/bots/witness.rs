@@ -210,7 +210,7 @@ impl Witness {
     }
 
     /// Reads new snapshots of the truth.
-    fn tell(&mut self, snapshot: &Snapshot) {
+    pub(super) fn tell(&mut self, snapshot: &Snapshot) {
         let room = if self.former.len() < FORMER { None } else { self.former.pop_back() };
         let mut next = room.unwrap_or_default();
         next.0.clone_from(snapshot);

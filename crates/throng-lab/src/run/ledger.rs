@@ -8,7 +8,6 @@ use throng_crowd::scenario::Scenario;
 use throng_judge::quantile;
 use throng_machine::clock;
 
-use super::RunOptions;
 use super::stages::{self, Stages};
 use super::tally::Tally;
 use crate::bots::{BotsReport, Progress};
@@ -142,17 +141,17 @@ struct Second {
 }
 
 impl Ledger {
-    /// The machine has this many `cores`; `own_core` is the one that only the server uses.
-    pub(super) fn new(options: &RunOptions, cores: usize, own_core: Option<usize>) -> Ledger {
-        let scenario = options.scenario.clone();
+    /// `own_core` is the one that only the server uses.
+    pub(super) fn new(scenario: &Scenario, counts_allocations: bool, own_core: Option<usize>) -> Ledger {
+        let scenario = scenario.clone();
         let frames = scenario.seconds as usize * scenario.tick_hz as usize + scenario.tick_hz as usize;
         let now = clock::now();
         let totals = Totals::default();
         let second = Second { since: now, cpu_s: 0.0, totals, packets_sent: 0, packets_lost: 0, resent: 0 };
         Ledger {
-            cores,
+            cores: core_affinity::get_core_ids().map_or(0, |cores| cores.len()),
             // The count is that of one thread.
-            counts_allocations: options.allocations.is_some() && scenario.server_threads <= 1,
+            counts_allocations: counts_allocations && scenario.server_threads <= 1,
             frames: FrameLog::with_capacity(frames),
             rss_before: throng_machine::rss_bytes().unwrap_or(0),
             is_measuring: false,
@@ -186,6 +185,20 @@ impl Ledger {
             most_wanted: 0,
             scenario,
         }
+    }
+
+    /// Its memory has grown from where that of an earlier one began.
+    pub(super) fn grow_from(&mut self, earlier: &Ledger) {
+        self.rss_before = earlier.rss_before;
+    }
+
+    pub(super) fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Cores of this machine that all other programs used, bots among them.
+    pub(super) fn others_cpu_cores(&self) -> Option<f64> {
+        self.others_cpu_cores.map(|cores| cores.max(0.0))
     }
 
     pub(super) fn begin(&mut self, host: &Host<impl Replication>) {
