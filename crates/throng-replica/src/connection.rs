@@ -347,6 +347,11 @@ impl Connection {
         self.counters
     }
 
+    /// The channels of its open subscriptions, with their intervals in ticks.
+    pub(crate) fn intervals(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
+        self.subscriptions.iter().filter(|s| s.is_open()).map(|s| (s.channel, s.interval_ticks))
+    }
+
     /// Whether there is room for another subscription.
     pub fn has_room(&self) -> bool {
         !self.free.is_empty() || self.subscriptions.len() <= self.limit

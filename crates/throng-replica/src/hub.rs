@@ -726,6 +726,22 @@ fn next_plan<C: Reader>(connections: &[ConnectionSlot<C>], reader: u32) -> Optio
 }
 
 impl<S: ChannelState> Hub<S> {
+    /// Calls `each` for each channel that somebody is subscribed to, with the shortest interval. Takes a look at all
+    /// subscriptions.
+    pub fn intervals(&self, mut each: impl FnMut(ChannelIndex, u16)) {
+        // 0 where nobody is subscribed: no interval is 0.
+        let mut shortest = vec![0; self.channels.len()];
+        for connection in self.connections.iter().filter_map(ConnectionSlot::reader) {
+            for (channel, interval_ticks) in connection.intervals() {
+                let known = &mut shortest[channel as usize];
+                *known = if *known == 0 { interval_ticks } else { interval_ticks.min(*known) };
+            }
+        }
+        for (index, interval_ticks) in (0..).zip(shortest).filter(|(_, interval_ticks)| *interval_ticks > 0) {
+            each(ChannelIndex(index), interval_ticks);
+        }
+    }
+
     /// Subscribes a connection to a channel: every `interval_ticks` ticks it is sent what changed. The first frame,
     /// with everything, is due at once.
     ///

@@ -63,6 +63,9 @@ pub enum LimitReached {
     /// An object that is meant is gone.
     #[error("the object does not exist: it has been despawned")]
     UnknownObject,
+    /// Quantised values are not those of the kind.
+    #[error("the values are not those of the kind: it has another number of words or texts")]
+    Values,
     /// The channel of what only another connection may know.
     #[error("an owner's channel is for that owner alone: give the object to the connection, or use another channel")]
     ForeignOwner,
@@ -86,6 +89,7 @@ impl LimitReached {
             LimitReached::UnknownGrid(_) => "unknown_grid",
             LimitReached::NoPosition(_) => "no_position",
             LimitReached::UnknownObject => "unknown_object",
+            LimitReached::Values => "values",
             LimitReached::ForeignOwner => "foreign_owner",
             LimitReached::Interval => "interval",
         }

@@ -31,6 +31,7 @@ const FLOORS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("edge", &["throng", "throng-live", "throng-gateway-engine", "throng-bus-nats", "throng-directory"]),
+    ("edge", &["throng-edge"]),
     ("top", &["throng-capacity", "throng-gateway", "throng-match", "throng-models", "throng-scale"]),
     ("top", &["throng-gateway-lab"]),
     ("top", &["throng-crowd", "throng-tactical"]),

@@ -86,6 +86,14 @@ impl Channels {
         &self.replicator
     }
 
+    /// See [`Server::channels_read`](crate::Server::channels_read).
+    pub(crate) fn channels_read(&self) -> Vec<(ChannelKey, u16)> {
+        let hub = self.replicator.hub_ref();
+        let mut read = Vec::new();
+        hub.intervals(|channel, interval_ticks| read.push((hub.key(channel), interval_ticks)));
+        read
+    }
+
     fn view(&self, id: ConnectionId) -> Option<&View> {
         self.seats.view(id)
     }

@@ -517,6 +517,18 @@ impl<D: Decoder> ClientCore<D> {
         Ok(())
     }
 
+    /// Queues a message that is encoded, as [`Received::bytes`] has it.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_encoded(&mut self, lane: u8, message: &[u8]) -> Result<(), MessageError> {
+        match &mut self.state {
+            State::Open(link) if link.is_live => link.session.send(LaneId(lane.saturating_add(1)), message)?,
+            _ => return Err(MessageError::NotConnected),
+        };
+        Ok(())
+    }
+
     /// Leaves at once; the next packets tell the server the reason: continue to call
     /// [`poll_transmit`](Self::poll_transmit) until [`is_over`](Self::is_over). Messages that have not arrived are cut
     /// off: see [`close_after_flush`](Self::close_after_flush).

@@ -3,6 +3,7 @@
 mod leaving;
 mod messages;
 mod objects;
+mod relay;
 mod run;
 mod views;
 

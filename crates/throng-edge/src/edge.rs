@@ -1,0 +1,582 @@
+//! The edge: clients of its own, and one connection to each origin.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use throng::{
+    ChannelKey, Client, ClientEvent, ConnectionId, EndReason, Facet, ObjectId, ReceiveError, Replicate, Schema, Server,
+    ServerEvent, Tick, Time, USER_DATA_LEN,
+};
+
+use crate::mirror::{Mirror, position_m};
+use crate::talk::{BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look};
+
+/// Ticks between two looks at what is read here.
+const LOOK_TICKS: u64 = 2;
+/// A cell that nobody reads any more stays subscribed for so many ticks: its readers may come back.
+const LINGER_TICKS: u32 = 60;
+/// Messages that wait for one origin.
+const WAITING_MAX: usize = 65_536;
+/// Batches of inputs of which the origin has not said that they are in its state.
+const BATCHES_MAX: usize = 1_024;
+/// The longest reason for which an origin ends a client, in bytes.
+const REASON_BYTES: usize = 200;
+
+/// Options of an edge.
+#[derive(Clone)]
+pub struct EdgeOptions {
+    /// The lane to the origin: the same as [`OriginOptions::lane`](crate::OriginOptions::lane).
+    pub lane: u8,
+    /// Which origin has the cell of a grid, by number; several servers can share a world that way. An origin is subscribed to its own cells alone.
+    pub home: fn(grid: u8, cell: [i32; 3]) -> usize,
+    /// Which origin a client joins, by its id and user data.
+    pub entry: fn(client_id: u64, user_data: &[u8; USER_DATA_LEN]) -> usize,
+}
+
+impl Default for EdgeOptions {
+    /// Lane 0, and a single origin.
+    fn default() -> EdgeOptions {
+        EdgeOptions { lane: 0, home: |_, _| 0, entry: |_, _| 0 }
+    }
+}
+
+/// Why an edge cannot begin.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EdgeError {
+    /// A kind has fields that an edge cannot pass on.
+    #[error("kind {kind} has {words} fields: an edge cannot pass them on")]
+    Kind {
+        /// The kind.
+        kind: &'static str,
+        /// The word of these fields.
+        words: &'static str,
+    },
+    /// The schema lacks the messages of edges.
+    #[error("the schema has no {0}: add .kind::<ToOrigin>().kind::<ToEdge>()")]
+    Schema(&'static str),
+}
+
+impl EdgeError {
+    /// A stable short name.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            EdgeError::Kind { .. } => "kind",
+            EdgeError::Schema(_) => "schema",
+        }
+    }
+}
+
+/// What an edge did, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EdgeCounters {
+    /// Objects that are held now.
+    pub objects: u64,
+    /// Cells that origins send now.
+    pub looks: u64,
+    /// Clients that an origin knows now.
+    pub players: u64,
+    /// Messages of origins that make no sense.
+    pub refused: u64,
+    /// Objects that found no room in the edge's server.
+    pub objects_refused: u64,
+    /// Inputs that were dropped, because their origin is not there or does not keep up.
+    pub inputs_dropped: u64,
+    /// Messages of clients that were too long, or came while their origin was not there or did not keep up.
+    pub messages_dropped: u64,
+    /// How often the ticks of an origin were counted anew.
+    pub recounts: u64,
+    /// Connections to origins that have ended.
+    pub origins_lost: u64,
+}
+
+/// A client of this edge.
+struct Player {
+    connection: ConnectionId,
+    session: u32,
+    client_id: u64,
+    user_data: Box<[u8; USER_DATA_LEN]>,
+    origin: usize,
+    /// What belongs to it, by the origin's id: the client looks from the first.
+    own: Vec<ObjectId>,
+    /// Inputs that went to the origin: batch, number.
+    sent: VecDeque<(u32, u32)>,
+}
+
+/// A connection to an origin.
+struct Link {
+    client: Client,
+    is_live: bool,
+    mirror: Mirror,
+    /// The cells that it sends: interval, and until when without readers.
+    looks: FxHashMap<ChannelKey, (u16, Tick)>,
+    /// Inputs of this tick.
+    inputs: Vec<u8>,
+    batch: u32,
+    waiting: VecDeque<ToOrigin>,
+    /// Objects whose owner is known before they are.
+    awaited: Vec<(ObjectId, u32)>,
+}
+
+/// An edge: see the [front page](crate).
+pub struct Edge {
+    server: Server,
+    links: Vec<Link>,
+    options: EdgeOptions,
+    /// By index of the connection.
+    players: Vec<Option<Player>>,
+    /// The connection of each session.
+    by_session: FxHashMap<u32, ConnectionId>,
+    next_session: u32,
+    counters: EdgeCounters,
+    /// Sums of links that were replaced.
+    former: (u64, u64),
+}
+
+impl Edge {
+    /// An edge with a server for its clients, and a client for each origin, which may still be connecting. Both have the game's
+    /// schema with [`ToOrigin`] and [`ToEdge`], and the same grids and tick interval as the origins.
+    ///
+    /// # Errors
+    /// The schema lacks the messages, or has kinds that an edge cannot pass on.
+    pub fn new(server: Server, origins: Vec<Client>, options: EdgeOptions) -> Result<Edge, EdgeError> {
+        check(server.schema())?;
+        let links = origins.into_iter().map(Link::new).collect();
+        Ok(Edge {
+            server,
+            links,
+            options,
+            players: Vec::new(),
+            by_session: FxHashMap::default(),
+            next_session: 0,
+            counters: EdgeCounters::default(),
+            former: (0, 0),
+        })
+    }
+
+    /// The server of its clients.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The server of its clients, to end it for example.
+    pub fn server_mut(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    /// The connection to an origin.
+    pub fn origin(&self, number: usize) -> Option<&Client> {
+        self.links.get(number).map(|link| &link.client)
+    }
+
+    /// Why the connection to an origin has ended; `None` while it has not.
+    pub fn origin_end(&self, number: usize) -> Option<&EndReason> {
+        self.links.get(number)?.client.end_reason()
+    }
+
+    /// Goes on with another connection in the place of an origin that has ended: its clients join there again, with new
+    /// objects. False if there is no such origin.
+    pub fn replace_origin(&mut self, number: usize, client: Client) -> bool {
+        let Some(link) = self.links.get_mut(number) else { return false };
+        link.mirror.clear(&mut self.server);
+        let old = std::mem::replace(link, Link::new(client));
+        self.former.0 += old.mirror.counters.refused;
+        self.former.1 += old.mirror.counters.recounts;
+        for player in self.players.iter_mut().flatten().filter(|player| player.origin == number) {
+            player.own.clear();
+            player.sent.clear();
+        }
+        true
+    }
+
+    /// What it did.
+    pub fn counters(&self) -> EdgeCounters {
+        let sum = |of: fn(&Link) -> u64| self.links.iter().map(of).sum::<u64>();
+        EdgeCounters {
+            objects: sum(|link| link.mirror.len() as u64),
+            looks: sum(|link| link.looks.len() as u64),
+            players: self.players.iter().flatten().count() as u64,
+            objects_refused: self.former.0 + sum(|link| link.mirror.counters.refused),
+            recounts: self.former.1 + sum(|link| link.mirror.counters.recounts),
+            ..self.counters
+        }
+    }
+
+    /// One tick: what came from both sides, and everything that is due to both.
+    ///
+    /// # Errors
+    /// A socket fails: of the server first, else of an origin. Everything else of the tick is done all the same, so a socket that
+    /// fails now and then is a lossy network.
+    pub fn step(&mut self, now: Time) -> Result<(), ReceiveError> {
+        let mut received = Ok(());
+        for number in 0..self.links.len() {
+            received = received.and(self.hear_origin(number, now));
+        }
+        received = self.server.receive(now).and(received);
+        self.take_events(now);
+        self.take_inputs();
+        for link in self.links.iter_mut().filter(|link| link.is_live) {
+            link.mirror.copy(&link.client, &mut self.server);
+        }
+        self.settle_owners();
+        self.follow();
+        self.acknowledge();
+        if self.server.current_tick().0.is_multiple_of(LOOK_TICKS) {
+            self.look();
+        }
+        self.server.tick(now);
+        self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now));
+        received
+    }
+
+    /// Takes what an origin says.
+    fn hear_origin(&mut self, number: usize, now: Time) -> Result<(), ReceiveError> {
+        let received = self.links[number].client.update(now);
+        while let Some(event) = self.links[number].client.poll_event() {
+            match event {
+                ClientEvent::Connected { .. } => self.begin(number),
+                ClientEvent::Despawned { id, .. } => self.links[number].mirror.remove(id, &mut self.server),
+                ClientEvent::Message { message, lane } if lane == self.options.lane => {
+                    let is_known = message.get::<ToEdge>().is_some_and(|talk| self.hear(number, &talk, now));
+                    self.counters.refused += u64::from(!is_known);
+                }
+                ClientEvent::Message { .. } => self.counters.refused += 1,
+                ClientEvent::Ended(_) => self.lose(number),
+                // The copy is made from what is there.
+                _ => {}
+            }
+        }
+        received
+    }
+
+    /// The origin is there: all clients join.
+    fn begin(&mut self, number: usize) {
+        let link = &mut self.links[number];
+        link.is_live = true;
+        let joining = self.players.iter().flatten().filter(|player| player.origin == number);
+        joining.for_each(|player| link.say(player.join()));
+    }
+
+    /// The origin is gone: so is what it told.
+    fn lose(&mut self, number: usize) {
+        self.counters.origins_lost += 1;
+        let link = &mut self.links[number];
+        link.is_live = false;
+        link.looks.clear();
+        link.waiting.clear();
+        link.awaited.clear();
+        link.mirror.clear(&mut self.server);
+        for player in self.players.iter_mut().flatten().filter(|player| player.origin == number) {
+            player.own.clear();
+            player.sent.clear();
+        }
+    }
+
+    /// A message of an origin. False if it makes no sense.
+    fn hear(&mut self, number: usize, talk: &ToEdge, now: Time) -> bool {
+        let Some(&connection) = self.by_session.get(&talk.session) else {
+            // Its client has left meanwhile.
+            return Down::of(talk.step).is_some() && talk.session < self.next_session;
+        };
+        match Down::of(talk.step) {
+            Some(Down::Given) => {
+                let Some(object) = object_of(&talk.body) else { return false };
+                self.links[number].awaited.push((object, talk.session));
+                true
+            }
+            Some(Down::View) => {
+                let Some(position) = position_of(&talk.body) else { return false };
+                self.server.set_viewpoint(connection, position);
+                true
+            }
+            Some(Down::Say) => self.server.send_encoded(connection, talk.lane, &talk.body).is_ok(),
+            Some(Down::End) => {
+                let reason = String::from_utf8_lossy(&talk.body[..talk.body.len().min(REASON_BYTES)]).into_owned();
+                self.server.disconnect(connection, now, &reason);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Clients that come, go and speak.
+    fn take_events(&mut self, now: Time) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                ServerEvent::Connected { connection, client_id, user_data } => {
+                    self.join(connection, client_id, user_data, now);
+                }
+                ServerEvent::Disconnected { connection, .. } => self.leave(connection),
+                ServerEvent::Message { connection, lane, message } => {
+                    let said = self.pass_on(connection, lane, message.bytes());
+                    self.counters.messages_dropped += u64::from(!said);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn join(&mut self, connection: ConnectionId, client_id: u64, user_data: Box<[u8; USER_DATA_LEN]>, now: Time) {
+        let origin = (self.options.entry)(client_id, &user_data);
+        if origin >= self.links.len() || self.next_session == u32::MAX {
+            return self.server.disconnect(connection, now, "this edge has no origin for you");
+        }
+        let session = self.next_session;
+        self.next_session += 1;
+        let player =
+            Player { connection, session, client_id, user_data, origin, own: Vec::new(), sent: VecDeque::new() };
+        let link = &mut self.links[origin];
+        if link.is_live {
+            link.say(player.join());
+        }
+        let index = connection.index as usize;
+        if self.players.len() <= index {
+            self.players.resize_with(index + 1, || None);
+        }
+        self.by_session.insert(session, connection);
+        self.players[index] = Some(player);
+    }
+
+    fn leave(&mut self, connection: ConnectionId) {
+        let seat = self.players.get_mut(connection.index as usize);
+        let Some(player) = seat.and_then(|seat| seat.take_if(|player| player.connection == connection)) else { return };
+        self.by_session.remove(&player.session);
+        let link = &mut self.links[player.origin];
+        if link.is_live {
+            link.say(ToOrigin { step: Up::Leave as u8, session: player.session, ..ToOrigin::default() });
+        }
+    }
+
+    fn player(&self, connection: ConnectionId) -> Option<&Player> {
+        let player = self.players.get(connection.index as usize)?.as_ref()?;
+        (player.connection == connection).then_some(player)
+    }
+
+    /// False if the message cannot be passed on.
+    fn pass_on(&mut self, connection: ConnectionId, lane: u8, bytes: &[u8]) -> bool {
+        let Some((session, origin)) = self.player(connection).map(|player| (player.session, player.origin)) else {
+            return false;
+        };
+        let link = &mut self.links[origin];
+        let fits = bytes.len() <= BODY_MAX && link.has_room();
+        if fits {
+            link.say(ToOrigin { step: Up::Say as u8, session, lane, body: bytes.to_vec(), ..ToOrigin::default() });
+        }
+        fits
+    }
+
+    fn take_inputs(&mut self) {
+        while let Some((connection, input)) = self.server.poll_input() {
+            let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
+            let Some(player) = player.filter(|player| player.connection == connection) else { continue };
+            let link = &mut self.links[player.origin];
+            let fits = link.inputs.len() + INPUT_HEAD + input.bytes().len() <= BODY_MAX;
+            if !link.has_room() || !fits || player.sent.len() >= BATCHES_MAX {
+                self.counters.inputs_dropped += 1;
+                continue;
+            }
+            player.sent.push_back((link.batch, input.number));
+            push_input(
+                &mut link.inputs,
+                InputOf { session: player.session, number: input.number, bytes: input.bytes() },
+            );
+        }
+    }
+
+    /// Gives objects to the clients that they belong to, as soon as they are known.
+    fn settle_owners(&mut self) {
+        let Edge { server, links, players, by_session, counters, .. } = self;
+        for link in links.iter_mut() {
+            let Link { awaited, mirror, client, .. } = link;
+            awaited.retain(|&(object, session)| {
+                let player = by_session.get(&session).and_then(|owner| players[owner.index as usize].as_mut());
+                let Some(player) = player else { return false };
+                if !client.is_mine(object) {
+                    // It is not here yet, or belongs to somebody else by now.
+                    return true;
+                }
+                match mirror.set_owner(object, Some(player.connection), server) {
+                    Ok(true) => {
+                        player.own.retain(|own| *own != object);
+                        player.own.push(object);
+                        false
+                    }
+                    Ok(false) => true,
+                    Err(_) => {
+                        counters.refused += 1;
+                        false
+                    }
+                }
+            });
+            // Objects that never come.
+            let too_many = awaited.len().saturating_sub(WAITING_MAX);
+            awaited.drain(..too_many);
+        }
+        for player in players.iter_mut().flatten() {
+            let Link { client, mirror, .. } = &links[player.origin];
+            player.own.retain(|&object| {
+                let is_own = client.is_mine(object);
+                if !is_own {
+                    // It may still be there, and belong to somebody else.
+                    let _ = mirror.set_owner(object, None, server);
+                }
+                is_own
+            });
+        }
+    }
+
+    /// Each client looks from the first of its objects.
+    fn follow(&mut self) {
+        let Edge { server, links, players, .. } = self;
+        for player in players.iter().flatten() {
+            let Some(&object) = player.own.first() else { continue };
+            if let Some(position) = position_m(&links[player.origin].client, object) {
+                server.set_viewpoint(player.connection, position);
+            }
+        }
+    }
+
+    /// The inputs that are in the state of a client's objects.
+    fn acknowledge(&mut self) {
+        let Edge { server, links, players, .. } = self;
+        for player in players.iter_mut().flatten() {
+            let link = &links[player.origin];
+            let of = |object: &ObjectId| link.client.input_acked_by(*object);
+            let Some(batch) = player.own.iter().filter_map(of).reduce(oldest) else { continue };
+            let mut newest = None;
+            while let Some(&(sent, number)) = player.sent.front()
+                && batch.wrapping_sub(sent) < u32::MAX / 2
+            {
+                newest = Some(number);
+                player.sent.pop_front();
+            }
+            if let Some(number) = newest {
+                server.acknowledge_input(player.connection, number);
+            }
+        }
+    }
+
+    /// Looks at what is read here, and tells the origins.
+    fn look(&mut self) {
+        let now = self.server.current_tick();
+        let mut wanted: Vec<FxHashMap<ChannelKey, u16>> = vec![FxHashMap::default(); self.links.len()];
+        for (channel, interval_ticks) in self.server.channels_read() {
+            let ChannelKey::Cell { grid, cell } = channel else { continue };
+            if let Some(wanted) = wanted.get_mut((self.options.home)(grid, cell)) {
+                wanted.insert(channel, interval_ticks);
+            }
+        }
+        for (link, wanted) in self.links.iter_mut().zip(wanted) {
+            if link.is_live && link.has_room() {
+                link.look(&wanted, now);
+            }
+        }
+    }
+}
+
+impl Player {
+    fn join(&self) -> ToOrigin {
+        let body = self.user_data.to_vec();
+        ToOrigin { step: Up::Join as u8, session: self.session, number: self.client_id, body, ..ToOrigin::default() }
+    }
+}
+
+impl Link {
+    fn new(client: Client) -> Link {
+        Link {
+            client,
+            is_live: false,
+            mirror: Mirror::default(),
+            looks: FxHashMap::default(),
+            inputs: Vec::new(),
+            batch: 1,
+            waiting: VecDeque::new(),
+            awaited: Vec::new(),
+        }
+    }
+
+    /// Whether messages may be queued that may as well be dropped.
+    fn has_room(&self) -> bool {
+        self.is_live && self.waiting.len() < WAITING_MAX
+    }
+
+    /// Queues a message. Joins and leaves are always taken: there are as many as clients.
+    fn say(&mut self, talk: ToOrigin) {
+        self.waiting.push_back(talk);
+    }
+
+    /// Subscribes to what is wanted, and after a while no longer to what is not.
+    fn look(&mut self, wanted: &FxHashMap<ChannelKey, u16>, now: Tick) {
+        let mut body = Vec::new();
+        for (&channel, &interval_ticks) in wanted {
+            let until = now.after(LINGER_TICKS);
+            let known = self.looks.insert(channel, (interval_ticks, until));
+            if known.is_none_or(|(known_ticks, _)| known_ticks != interval_ticks) {
+                push_look(&mut body, channel, interval_ticks);
+            }
+        }
+        self.looks.retain(|&channel, &mut (_, until)| {
+            let stays = wanted.contains_key(&channel) || until.is_newer_than(now);
+            if !stays {
+                push_look(&mut body, channel, 0);
+            }
+            stays
+        });
+        for part in body.chunks(LOOKS_BYTES_MAX) {
+            self.say(ToOrigin { step: Up::Look as u8, body: part.to_vec(), ..ToOrigin::default() });
+        }
+    }
+
+    /// Sends everything that waits.
+    fn flush(&mut self, lane: u8, now: Time) {
+        if self.is_live {
+            if !self.inputs.is_empty() {
+                let (number, body) = (u64::from(self.batch), std::mem::take(&mut self.inputs));
+                self.waiting.push_back(ToOrigin { step: Up::Inputs as u8, number, body, ..ToOrigin::default() });
+                self.batch = self.batch.wrapping_add(1);
+            }
+            while let Some(talk) = self.waiting.front()
+                && self.client.send(lane, talk).is_ok()
+            {
+                self.waiting.pop_front();
+            }
+        }
+        self.client.flush(now);
+    }
+}
+
+/// The earlier of two batches, whose numbers wrap.
+fn oldest(a: u32, b: u32) -> u32 {
+    if a.wrapping_sub(b) < u32::MAX / 2 { b } else { a }
+}
+
+fn object_of(body: &[u8]) -> Option<ObjectId> {
+    let (index, generation) = body.split_first_chunk::<4>()?;
+    let generation = generation.try_into().ok()?;
+    Some(ObjectId { index: u32::from_le_bytes(*index), generation: u32::from_le_bytes(generation) })
+}
+
+fn position_of(body: &[u8]) -> Option<[f64; 3]> {
+    let (numbers, rest) = body.as_chunks::<8>();
+    let numbers: [f64; 3] = <[[u8; 8]; 3]>::try_from(numbers).ok()?.map(f64::from_le_bytes);
+    (rest.is_empty() && numbers.iter().all(|number| number.is_finite())).then_some(numbers)
+}
+
+/// Whether an edge can pass on all kinds.
+fn check(schema: &Schema) -> Result<(), EdgeError> {
+    let missing =
+        [ToOrigin::KIND, ToEdge::KIND].into_iter().find(|name| !schema.kinds().iter().any(|kind| kind.name == *name));
+    if let Some(name) = missing {
+        return Err(EdgeError::Schema(name));
+    }
+    for kind in schema.kinds() {
+        let words = match () {
+            () if kind.skip_owner_mask() != 0 => "skip_owner",
+            () if kind.facet_mask(Facet::Others) != 0 => "hide_from_owner",
+            () => continue,
+        };
+        return Err(EdgeError::Kind { kind: kind.name, words });
+    }
+    Ok(())
+}

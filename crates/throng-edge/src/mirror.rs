@@ -1,0 +1,164 @@
+//! The copy of an origin's objects in an edge's server.
+//!
+//! Values are copied as they came, quantised. A position with `predict` is an exception: its origin states it seldom, and both
+//! sides compute it in between. So the copy is given the computed position in each tick, and the edge's server, which computes the
+//! same line, states it again only when the origin has. The two lines agree as long as ticks of the edge stand for ticks of the
+//! origin one by one. Packets come early and late, so the edge does not take the newest tick that came: it counts on from there,
+//! and counts anew when it is off by more than [`DRIFT_TICKS`].
+
+use rustc_hash::FxHashMap;
+use throng::schema::{Quantiser, Values};
+use throng::{ClientCore, ConnectionId, LimitReached, ObjectId, ObjectView, Placement, Server, Tick};
+
+/// How far the count of an origin's ticks may be off.
+const DRIFT_TICKS: i64 = 3;
+
+/// An object in the copy.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    here: ObjectId,
+    /// The tick of the newest news that were copied.
+    newest: Tick,
+    is_own: bool,
+    /// The position is computed: it may change without news.
+    is_reckoned: bool,
+}
+
+/// The copy of the objects of one origin.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    /// By the origin's id.
+    objects: FxHashMap<ObjectId, Copied>,
+    /// The origin's tick at the edge's next one.
+    tick: Option<Tick>,
+    /// Objects that found no room, by the origin's id, with the tick in which they are tried again.
+    refused: FxHashMap<ObjectId, Tick>,
+    words: Vec<u32>,
+    pub(crate) counters: MirrorCounters,
+}
+
+/// What a mirror did, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MirrorCounters {
+    /// Objects that found no room.
+    pub(crate) refused: u64,
+    /// How often the ticks were counted anew.
+    pub(crate) recounts: u64,
+}
+
+/// An object without room is tried again after so many ticks.
+const TRIED_AGAIN_TICKS: u32 = 30;
+
+impl Mirror {
+    /// The object's id at the edge.
+    pub(crate) fn here(&self, object: ObjectId) -> Option<ObjectId> {
+        self.objects.get(&object).map(|copied| copied.here)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Copies all news of a tick.
+    pub(crate) fn copy(&mut self, origin: &ClientCore, server: &mut Server) {
+        let (Some(replica), Some(newest)) = (origin.replica(), origin.server_tick()) else { return };
+        let tick = self.count(newest);
+        for object in replica.objects() {
+            let Some(view) = throng::Decoder::view(replica, object.id()) else { continue };
+            self.copy_one(&view, tick, server);
+        }
+    }
+
+    /// The origin's tick that this tick of the edge stands for.
+    fn count(&mut self, newest: Tick) -> Tick {
+        let next = self.tick.map(|tick| tick.after(1));
+        let off = next.map_or(i64::MAX, |next| next.0 as i64 - newest.0 as i64);
+        let tick = match next.filter(|_| off.abs() <= DRIFT_TICKS) {
+            Some(next) => next,
+            None => {
+                self.counters.recounts += 1;
+                newest
+            }
+        };
+        self.tick = Some(tick);
+        tick
+    }
+
+    fn copy_one(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) {
+        let is_own = view.is_own();
+        let Some(copied) = self.objects.get(&view.id).copied() else { return self.add(view, tick, server) };
+        let is_news = copied.newest != view.newest_tick || copied.is_own != is_own;
+        if !is_news && !copied.is_reckoned {
+            return;
+        }
+        let is_reckoned = view.reckoned.is_some();
+        server.write_quantised(copied.here, shown(view, tick, &mut self.words));
+        let copied = Copied { newest: view.newest_tick, is_own, is_reckoned, ..copied };
+        self.objects.insert(view.id, copied);
+    }
+
+    fn add(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) {
+        if self.refused.get(&view.id).is_some_and(|again| again.is_newer_than(tick)) {
+            return;
+        }
+        let values = shown(view, tick, &mut self.words);
+        match server.spawn_quantised(view.kind, values, Placement::Cell(0), None) {
+            Ok(here) => {
+                self.refused.remove(&view.id);
+                let (newest, is_reckoned) = (view.newest_tick, view.reckoned.is_some());
+                self.objects.insert(view.id, Copied { here, newest, is_own: view.is_own(), is_reckoned });
+            }
+            Err(_) => {
+                self.counters.refused += 1;
+                self.refused.insert(view.id, tick.after(TRIED_AGAIN_TICKS));
+            }
+        }
+    }
+
+    /// The object is gone at the origin, or nobody looks at it any more.
+    pub(crate) fn remove(&mut self, object: ObjectId, server: &mut Server) {
+        self.refused.remove(&object);
+        if let Some(copied) = self.objects.remove(&object) {
+            server.despawn(copied.here);
+        }
+    }
+
+    /// The origin is gone.
+    pub(crate) fn clear(&mut self, server: &mut Server) {
+        for (_, copied) in self.objects.drain() {
+            server.despawn(copied.here);
+        }
+        self.refused.clear();
+        self.tick = None;
+    }
+
+    /// Says to whom an object belongs here. False if it is not known, or there is no room.
+    pub(crate) fn set_owner(
+        &self,
+        object: ObjectId,
+        owner: Option<ConnectionId>,
+        server: &mut Server,
+    ) -> Result<bool, LimitReached> {
+        let Some(here) = self.here(object) else { return Ok(false) };
+        server.set_owner(here, owner).map(|()| true)
+    }
+}
+
+/// Where an object of the copy is, in metres; `None` if its kind has no position, or it is not there.
+pub(crate) fn position_m(origin: &ClientCore, object: ObjectId) -> Option<[f64; 3]> {
+    let view = throng::Decoder::view(origin.replica()?, object)?;
+    let kind = origin.schema().kind(view.kind);
+    let field = &kind.fields[kind.position?];
+    let Quantiser::Position { step } = field.quantiser else { return None };
+    let words = view.values.words.get(usize::from(field.word)..)?.first_chunk::<3>()?;
+    Some(words.map(|word| f64::from(word as i32) * step))
+}
+
+/// The values with the position at a tick.
+fn shown<'a>(view: &ObjectView<'a>, tick: Tick, words: &'a mut Vec<u32>) -> Values<'a> {
+    let Some(reckoned) = view.reckoned else { return view.values };
+    words.clear();
+    words.extend_from_slice(view.values.words);
+    reckoned.reckoning.set_position(words, reckoned.at(tick));
+    Values { words, blobs: view.values.blobs }
+}

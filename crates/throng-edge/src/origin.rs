@@ -1,0 +1,427 @@
+//! The game's side: players who come through edges.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use thiserror::Error;
+use throng::{
+    ChannelKey, ConnectionId, LimitReached, MessageError, ObjectId, Received, Replicate, Server, ServerEvent, Time,
+    USER_DATA_LEN,
+};
+
+use crate::talk::{BODY_MAX, Down, ToEdge, ToOrigin, Up, is_edge, read_inputs, read_looks};
+
+/// A player at an edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlayerId {
+    /// The connection of the edge.
+    pub edge: ConnectionId,
+    /// The number of the player there, which no other player of this edge's connection gets.
+    pub session: u32,
+}
+
+/// The news of edges and their players. Poll until `None` in each tick, before [`Origin::before_tick`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum OriginEvent {
+    /// An edge has connected.
+    EdgeJoined(ConnectionId),
+    /// An edge has gone. All its players have left before.
+    EdgeLeft(ConnectionId),
+    /// A player has come.
+    Joined {
+        /// The player from now on.
+        player: PlayerId,
+        /// The client's id, from its token.
+        client_id: u64,
+        /// The user data of its token.
+        user_data: Box<[u8; USER_DATA_LEN]>,
+    },
+    /// A player has left.
+    Left(PlayerId),
+    /// An input of a player. What it changes is part of this tick.
+    Input {
+        /// The player.
+        player: PlayerId,
+        /// The client's number of it.
+        number: u32,
+        /// The input.
+        bytes: Vec<u8>,
+    },
+    /// A message of a player.
+    Message {
+        /// The player.
+        player: PlayerId,
+        /// The lane that it came on.
+        lane: u8,
+        /// The message.
+        message: Received,
+    },
+}
+
+/// Options of an origin.
+#[derive(Clone, Debug)]
+pub struct OriginOptions {
+    /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
+    /// reliable, ordered one that the game uses for nothing else.
+    pub lane: u8,
+    /// What an edge may be sent, in bytes per second.
+    pub edge_bytes_per_s: u32,
+    /// Players of one edge.
+    pub players_max: usize,
+    /// Events that wait to be polled. Inputs and messages beyond are dropped and counted.
+    pub events_max: usize,
+}
+
+impl Default for OriginOptions {
+    /// Lane 0, 100 Mbit/s, 16,384 players of each edge, a million events.
+    fn default() -> OriginOptions {
+        OriginOptions { lane: 0, edge_bytes_per_s: 12_500_000, players_max: 16_384, events_max: 1 << 20 }
+    }
+}
+
+/// Why something could not be done for a player.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OriginError {
+    /// The player has left.
+    #[error("the player does not exist: it has left, or its event has not been polled yet")]
+    UnknownPlayer,
+    /// A message is too long.
+    #[error("a message of {0} bytes is too long for an edge: at most {BODY_MAX}")]
+    TooLong(usize),
+    /// The message could not be encoded.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// The edge takes no more messages: it is slow, or gone and not given up yet.
+    #[error("{WAITING_MAX} messages wait for the player's edge already")]
+    Full,
+    /// The object could not be given.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
+}
+
+impl OriginError {
+    /// A stable short name.
+    pub fn tag(self) -> &'static str {
+        match self {
+            OriginError::UnknownPlayer => "unknown_player",
+            OriginError::TooLong(_) => "too_long",
+            OriginError::Message(_) => "message",
+            OriginError::Full => "full",
+            OriginError::Limit(limit) => limit.tag(),
+        }
+    }
+}
+
+/// What was refused, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OriginCounters {
+    /// Messages that are malformed, of a step or a player that is not known, or of a connection that is no edge.
+    pub refused: u64,
+    /// Players beyond [`OriginOptions::players_max`].
+    pub players_refused: u64,
+    /// Cells to which an edge could not be subscribed.
+    pub looks_refused: u64,
+    /// Inputs and messages that found no room among the events.
+    pub dropped: u64,
+}
+
+impl OriginCounters {
+    /// All of them with stable names, for metrics.
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        let OriginCounters { refused, players_refused, looks_refused, dropped } = *self;
+        [
+            ("refused", refused),
+            ("players_refused", players_refused),
+            ("looks_refused", looks_refused),
+            ("dropped", dropped),
+        ]
+    }
+}
+
+/// An edge, as its origin knows it.
+struct EdgeSeat {
+    connection: ConnectionId,
+    /// By session.
+    players: FxHashMap<u32, ()>,
+    /// The newest batch of inputs that was taken.
+    batch: Option<u32>,
+    /// Messages that its lane had no room for.
+    waiting: VecDeque<ToEdge>,
+}
+
+/// Messages that wait for one edge.
+const WAITING_MAX: usize = 65_536;
+
+impl EdgeSeat {
+    /// Sends what waits, as far as there is room.
+    fn flush(&mut self, server: &mut Server, lane: u8) {
+        while let Some(talk) = self.waiting.front()
+            && server.send(self.connection, lane, talk).is_ok()
+        {
+            self.waiting.pop_front();
+        }
+    }
+}
+
+/// The players of edges, beside the game's server.
+///
+/// ```
+/// # use throng::{Server, Placement, Replicate};
+/// # use throng_edge::{Origin, OriginError, OriginEvent};
+/// # #[derive(Clone, Default, Replicate)]
+/// # struct Hero { #[replicate(position(step = 0.01))] position: [f32; 3] }
+/// /// Once per tick, between `receive` and `tick`.
+/// fn take_players(server: &mut Server, origin: &mut Origin, now: throng::Time) -> Result<(), OriginError> {
+///     while let Some(event) = server.poll_event() {
+///         if let Some(event) = origin.take(server, event, now) {
+///             println!("a client without an edge: {event:?}");
+///         }
+///     }
+///     while let Some(event) = origin.poll_event() {
+///         match event {
+///             OriginEvent::Joined { player, .. } => {
+///                 let hero = server.spawn(Hero::default(), Placement::Cell(0))?;
+///                 origin.give(server, player, hero)?;
+///             }
+///             OriginEvent::Left(player) => println!("{player:?} has left: despawn its objects"),
+///             OriginEvent::Input { player, bytes, .. } => println!("{player:?} does {bytes:?}"),
+///             _ => {}
+///         }
+///     }
+///     origin.before_tick(server);
+///     Ok(())
+/// }
+/// ```
+pub struct Origin {
+    options: OriginOptions,
+    /// By index of the connection.
+    edges: FxHashMap<u32, EdgeSeat>,
+    events: VecDeque<OriginEvent>,
+    counters: OriginCounters,
+}
+
+impl Origin {
+    /// Without edges.
+    pub fn new(options: OriginOptions) -> Origin {
+        Origin { options, edges: FxHashMap::default(), events: VecDeque::new(), counters: OriginCounters::default() }
+    }
+
+    /// Takes an event of the server if it is of an edge, and returns it if it is not.
+    pub fn take(&mut self, server: &mut Server, event: ServerEvent, now: Time) -> Option<ServerEvent> {
+        match event {
+            ServerEvent::Connected { connection, ref user_data, .. } if is_edge(user_data) => {
+                server.set_budget(connection, self.options.edge_bytes_per_s, now);
+                // So that the objects of its players come in every tick: a connection is sent to as often as its most frequent
+                // channel wants. Nothing lives in this one, and a limit that refuses it costs freshness alone.
+                let own = server.subscribe(connection, ChannelKey::Owner(connection), 1);
+                self.counters.looks_refused += u64::from(own.is_err());
+                let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+                let seat = EdgeSeat { connection, players, batch: None, waiting };
+                self.edges.insert(connection.index, seat);
+                self.events.push_back(OriginEvent::EdgeJoined(connection));
+            }
+            ServerEvent::Disconnected { connection, .. } if self.seat(connection).is_some() => self.end(connection),
+            ServerEvent::Message { connection, ref message, lane } if self.seat(connection).is_some() => {
+                let talk = message.get::<ToOrigin>().filter(|_| lane == self.options.lane);
+                let is_known = talk.is_some_and(|talk| self.hear(server, connection, talk));
+                self.counters.refused += u64::from(!is_known);
+            }
+            // A client that is no edge, and speaks as one.
+            ServerEvent::Message { ref message, .. } if message.kind() == Some(ToOrigin::KIND) => {
+                self.counters.refused += 1;
+            }
+            event => return Some(event),
+        }
+        None
+    }
+
+    /// The next event of edges and players.
+    pub fn poll_event(&mut self) -> Option<OriginEvent> {
+        self.events.pop_front()
+    }
+
+    /// To be called after all events were polled and their inputs applied, before the server's tick: the state of this tick
+    /// includes them.
+    pub fn before_tick(&mut self, server: &mut Server) {
+        for seat in self.edges.values_mut() {
+            if let Some(batch) = seat.batch.take() {
+                server.acknowledge_input(seat.connection, batch);
+            }
+            seat.flush(server, self.options.lane);
+        }
+    }
+
+    /// Gives an object to a player, who looks from there if it is the first. The player's edge gets its fields for the owner.
+    ///
+    /// # Errors
+    /// The player has left, or there is no room.
+    pub fn give(&mut self, server: &mut Server, player: PlayerId, object: ObjectId) -> Result<(), OriginError> {
+        let edge = self.edge_of(player)?;
+        server.set_owner(object, Some(edge))?;
+        let body = [object.index.to_le_bytes(), object.generation.to_le_bytes()].concat();
+        self.tell(player, (Down::Given, 0), body)
+    }
+
+    /// Lets a player look from a position, in metres, whatever belongs to it.
+    ///
+    /// # Errors
+    /// The player has left, or its edge takes no more messages now.
+    pub fn look(&mut self, player: PlayerId, position: [f64; 3]) -> Result<(), OriginError> {
+        let body = position.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.tell(player, (Down::View, 0), body)
+    }
+
+    /// Sends a message to a player, on a lane of the edge's server.
+    ///
+    /// # Errors
+    /// The player has left, the type is not in the schema, the message is too long, or its edge takes no more now.
+    pub fn send<T: Replicate>(
+        &mut self,
+        server: &Server,
+        player: PlayerId,
+        lane: u8,
+        message: &T,
+    ) -> Result<(), OriginError> {
+        let body = server.encoded(message)?;
+        self.tell(player, (Down::Say, lane), body)
+    }
+
+    /// Ends a player's connection to its edge; [`OriginEvent::Left`] follows.
+    ///
+    /// # Errors
+    /// The player has left, or its edge takes no more messages now.
+    pub fn disconnect(&mut self, player: PlayerId, reason: &str) -> Result<(), OriginError> {
+        self.tell(player, (Down::End, 0), reason.as_bytes().to_vec())
+    }
+
+    /// All players, in no particular order.
+    pub fn players(&self) -> impl Iterator<Item = PlayerId> + '_ {
+        let of = |seat: &EdgeSeat| seat.connection;
+        self.edges
+            .values()
+            .flat_map(move |seat| seat.players.keys().map(move |&session| PlayerId { edge: of(seat), session }))
+    }
+
+    /// What was refused.
+    pub fn counters(&self) -> OriginCounters {
+        self.counters
+    }
+
+    fn seat(&mut self, connection: ConnectionId) -> Option<&mut EdgeSeat> {
+        self.edges.get_mut(&connection.index).filter(|seat| seat.connection == connection)
+    }
+
+    fn edge_of(&mut self, player: PlayerId) -> Result<ConnectionId, OriginError> {
+        let seat = self.seat(player.edge).filter(|seat| seat.players.contains_key(&player.session));
+        seat.map(|seat| seat.connection).ok_or(OriginError::UnknownPlayer)
+    }
+
+    /// Queues a message. It leaves with the next tick.
+    fn tell(&mut self, player: PlayerId, (step, lane): (Down, u8), body: Vec<u8>) -> Result<(), OriginError> {
+        self.edge_of(player)?;
+        if body.len() > BODY_MAX {
+            return Err(OriginError::TooLong(body.len()));
+        }
+        let seat = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX);
+        let talk = ToEdge { step: step as u8, session: player.session, lane, body };
+        seat.ok_or(OriginError::Full)?.waiting.push_back(talk);
+        Ok(())
+    }
+
+    /// An edge has gone, and its players with it.
+    fn end(&mut self, connection: ConnectionId) {
+        let Some(seat) = self.edges.remove(&connection.index) else { return };
+        let mut sessions: Vec<u32> = seat.players.into_keys().collect();
+        sessions.sort_unstable();
+        let left = sessions.into_iter().map(|session| OriginEvent::Left(PlayerId { edge: connection, session }));
+        self.events.extend(left);
+        self.events.push_back(OriginEvent::EdgeLeft(connection));
+    }
+
+    /// Takes a message of an edge. False if it makes no sense.
+    fn hear(&mut self, server: &mut Server, edge: ConnectionId, talk: ToOrigin) -> bool {
+        let player = PlayerId { edge, session: talk.session };
+        match Up::of(talk.step) {
+            Some(Up::Join) => self.join(player, &talk),
+            Some(Up::Leave) => self.leave(player),
+            Some(Up::Inputs) => self.take_inputs(edge, talk.number, &talk.body),
+            Some(Up::Say) => {
+                let is_known = self.edge_of(player).is_ok();
+                if is_known {
+                    let (lane, message) = (talk.lane, server.received(talk.body));
+                    self.push(OriginEvent::Message { player, lane, message });
+                }
+                is_known
+            }
+            Some(Up::Look) => self.look_at(server, edge, &talk.body),
+            None => false,
+        }
+    }
+
+    fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
+        let Ok(user_data) = <[u8; USER_DATA_LEN]>::try_from(&talk.body[..]) else { return false };
+        let players_max = self.options.players_max;
+        let Some(seat) = self.seat(player.edge).filter(|seat| !seat.players.contains_key(&player.session)) else {
+            return false;
+        };
+        if seat.players.len() >= players_max {
+            self.counters.players_refused += 1;
+            return true;
+        }
+        seat.players.insert(player.session, ());
+        let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
+        // As many as there can be players.
+        self.events.push_back(joined);
+        true
+    }
+
+    fn leave(&mut self, player: PlayerId) -> bool {
+        let was_there = self.seat(player.edge).is_some_and(|seat| seat.players.remove(&player.session).is_some());
+        if was_there {
+            self.events.push_back(OriginEvent::Left(player));
+        }
+        was_there
+    }
+
+    fn take_inputs(&mut self, edge: ConnectionId, batch: u64, body: &[u8]) -> bool {
+        let (Ok(batch), Some(inputs)) = (u32::try_from(batch), read_inputs(body)) else { return false };
+        let Some(seat) = self.seat(edge) else { return false };
+        seat.batch = Some(batch);
+        let mut is_sound = true;
+        for input in inputs {
+            let player = PlayerId { edge, session: input.session };
+            match self.edge_of(player) {
+                Ok(_) => {
+                    let (number, bytes) = (input.number, input.bytes.to_vec());
+                    self.push(OriginEvent::Input { player, number, bytes });
+                }
+                Err(_) => is_sound = false,
+            }
+        }
+        is_sound
+    }
+
+    fn look_at(&mut self, server: &mut Server, edge: ConnectionId, body: &[u8]) -> bool {
+        let Some(looks) = read_looks(body) else { return false };
+        for (channel, interval_ticks) in looks {
+            match interval_ticks {
+                0 => server.unsubscribe(edge, channel),
+                _ => {
+                    let refused = server.subscribe(edge, channel, interval_ticks).is_err();
+                    self.counters.looks_refused += u64::from(refused);
+                }
+            }
+        }
+        true
+    }
+
+    /// Queues an event that may be dropped.
+    fn push(&mut self, event: OriginEvent) {
+        if self.events.len() < self.options.events_max {
+            self.events.push_back(event);
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+}

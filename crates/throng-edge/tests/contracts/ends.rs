@@ -1,0 +1,51 @@
+//! Edges and origins that die.
+
+use crate::stage::Stage;
+use throng_edge::edge_user_data;
+
+#[test]
+fn the_players_of_an_edge_that_dies_leave_one_by_one() {
+    let mut stage = Stage::new("none", 6);
+    (0..2).for_each(|_| stage.add_edge());
+    (0..10).for_each(|number| stage.add_client(number % 2));
+    stage.ticks(60);
+    assert_eq!((stage.worlds[0].edges.len(), stage.worlds[0].heroes.len()), (2, 10));
+    stage.edges.pop();
+    stage.ticks(400);
+    let world = &stage.worlds[0];
+    assert_eq!((world.edges.len(), world.heroes.len(), world.left.len()), (1, 5, 5));
+    stage.settle();
+    for number in (0..10).step_by(2) {
+        stage.check(number).unwrap();
+    }
+}
+
+#[test]
+fn clients_stay_when_their_origin_dies_and_join_the_next_one() {
+    let mut stage = Stage::new("none", 7);
+    stage.add_edge();
+    (0..6).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    let former = stage.worlds.pop().unwrap();
+    drop(former);
+    stage.ticks(400);
+    assert!(stage.edges[0].origin_end(0).is_some());
+    assert_eq!((stage.edges[0].counters().objects, stage.edges[0].counters().origins_lost), (0, 1));
+    assert!(stage.ends.is_empty(), "no client has lost its connection");
+    assert!(stage.clients.iter().all(|client| client.ids().count() == 0), "nothing is told that nobody knows");
+
+    stage.revive(0);
+    let client = stage.connection_to_origin(0, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(0, client));
+    stage.ticks(60);
+    stage.settle();
+    for number in 0..6 {
+        stage.check(number).unwrap();
+    }
+    let inputs = stage.clients[2].send_input(&[9]).is_ok();
+    stage.ticks(20);
+    let acts = stage.truth().iter().find(|(_, id)| *id == 2).map(|(hero, _)| hero.acts);
+    assert_eq!((inputs, acts), (true, Some(9)));
+    let client = stage.connection_to_origin(0, &edge_user_data());
+    assert!(!stage.edges[0].replace_origin(1, client), "there is no second origin");
+}

@@ -1,0 +1,119 @@
+//! Messages that make no sense, from either side.
+
+use std::sync::Arc;
+
+use throng::prelude::*;
+use throng_edge::{Edge, EdgeError, EdgeOptions, ToEdge, ToOrigin, edge_user_data};
+use throng_seeds::for_seeds;
+
+use crate::stage::{PROTOCOL, Stage, schema, server_options};
+
+#[test]
+fn a_client_that_is_no_edge_cannot_speak_as_one() {
+    let mut stage = Stage::new("none", 1);
+    let mut stranger = stage.connection_to_origin(0, &[0; 256]);
+    for _ in 0..30 {
+        stage.tick();
+        stranger.update(stage.now).unwrap();
+    }
+    stranger.send(0, &ToOrigin { step: 0, session: 1, number: 7, lane: 0, body: vec![7; 256] }).unwrap();
+    for _ in 0..10 {
+        stranger.update(stage.now).unwrap();
+        stage.tick();
+    }
+    let world = &stage.worlds[0];
+    assert_eq!((world.heroes.len(), world.edges.len(), world.origin.counters().refused), (0, 0, 1));
+}
+
+#[test]
+fn any_messages_of_an_edge_are_refused_or_harmless() {
+    for_seeds(12, |seed| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut stage = Stage::new("none", seed);
+        stage.add_edge();
+        stage.add_client(0);
+        let mut hostile = stage.connection_to_origin(0, &edge_user_data());
+        for _ in 0..40 {
+            stage.tick();
+            hostile.update(stage.now).unwrap();
+        }
+        let mut said = 0;
+        for _ in 0..200 {
+            let body: Vec<u8> = (0..rng.usize(0..60)).map(|_| rng.u8(..)).collect();
+            // Never a message that the test's own game would take for a word, nor a join of full length.
+            let step = [0, 1, 2, 4, 5, 255][rng.usize(..6)];
+            let talk = ToOrigin { step, session: rng.u32(..3), number: rng.u64(..), lane: rng.u8(..), body };
+            said += u64::from(hostile.send(0, &talk).is_ok());
+            hostile.update(stage.now).unwrap();
+            stage.tick();
+        }
+        let counters = stage.worlds[0].origin.counters();
+        if said < 150 || counters.refused < said / 2 {
+            return Err(format!("{counters:?} of {said}"));
+        }
+        // The honest edge goes on as before.
+        stage.settle();
+        stage.check(0)
+    });
+}
+
+#[test]
+fn any_messages_of_an_origin_are_refused_or_harmless() {
+    for_seeds(12, |seed| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut stage = Stage::new("none", seed);
+        stage.add_edge();
+        stage.add_client(0);
+        stage.ticks(60);
+        for _ in 0..200 {
+            let body: Vec<u8> = (0..rng.usize(0..40)).map(|_| rng.u8(..)).collect();
+            // Never the end of a client.
+            let step = [0, 1, 4, 77][rng.usize(..4)];
+            let talk = ToEdge { step, session: rng.u32(..3), lane: rng.u8(..), body };
+            let edge = stage.worlds[0].edges[0];
+            stage.worlds[0].server.send(edge, 0, &talk).map_err(|error| error.to_string())?;
+            stage.tick();
+        }
+        let refused = stage.edges[0].counters().refused;
+        if refused < 80 {
+            return Err(format!("{refused} refused"));
+        }
+        stage.settle();
+        stage.check(0)
+    });
+}
+
+/// A kind with a field that its owner predicts.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Predicted {
+    #[replicate(position(step = 0.01), skip_owner)]
+    position: [f32; 3],
+}
+
+/// A kind with a secret from its owner.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Hidden {
+    #[replicate(integer, hide_from_owner)]
+    trap: u32,
+}
+
+#[test]
+fn a_schema_that_an_edge_cannot_pass_on_is_refused_at_the_start() {
+    let stage = Stage::new("none", 1);
+    let mut number = 100;
+    let mut error = |schema: Schema| {
+        number += 1;
+        let driver = Box::new(stage.network.endpoint(([10, 3, 0, number], 40_000).into()).unwrap());
+        let options = ServerOptions { ..server_options(&stage.key) };
+        assert_eq!(options.protocol_id, PROTOCOL);
+        let server = Server::new(driver, Arc::new(schema), options).unwrap();
+        Edge::new(server, Vec::new(), EdgeOptions::default()).err()
+    };
+    let talking = || Schema::builder().kind::<ToOrigin>().kind::<ToEdge>();
+    let predicted = error(talking().kind::<Predicted>().build().unwrap()).unwrap();
+    assert_eq!(predicted, EdgeError::Kind { kind: "Predicted", words: "skip_owner" });
+    let hidden = error(talking().kind::<Hidden>().build().unwrap()).unwrap();
+    assert_eq!((hidden.tag(), hidden.to_string().contains("hide_from_owner")), ("kind", true));
+    assert_eq!(error(Schema::builder().kind::<ToEdge>().build().unwrap()), Some(EdgeError::Schema("ToOrigin")));
+    assert_eq!(error(Arc::try_unwrap(schema()).unwrap_or_else(|_| unreachable!())), None);
+}

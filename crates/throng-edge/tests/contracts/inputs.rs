@@ -1,0 +1,127 @@
+//! Inputs and messages go up, and answers come down.
+
+use throng_seeds::for_seeds;
+
+use crate::stage::{Hero, Stage, Word, World};
+
+#[test]
+fn the_state_of_own_objects_is_that_after_exactly_the_acknowledged_inputs() {
+    for_seeds(6, |seed| {
+        let mut stage = Stage::new("wifi", seed);
+        stage.add_edge();
+        (0..3).for_each(|_| stage.add_client(0));
+        stage.ticks(80);
+        stage.network.set_condition("bad".parse().unwrap()).unwrap();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        // The sum of all inputs up to a number, by client.
+        let mut sums: Vec<Vec<(u32, u32)>> = vec![vec![]; 3];
+        let (mut checked, mut last) = (0, vec![0; 3]);
+        for _ in 0..250 {
+            for (number, client) in stage.clients.iter_mut().enumerate() {
+                let worth = rng.u8(1..50);
+                if let Ok(input) = client.send_input(&[worth]) {
+                    let sum = sums[number].last().map_or(0, |(_, sum)| *sum) + u32::from(worth);
+                    sums[number].push((input, sum));
+                }
+            }
+            stage.tick();
+            for (number, client) in stage.clients.iter().enumerate() {
+                let Some((_, hero)) = client.owned_objects::<Hero>().next() else { continue };
+                let acked = client.input_acked();
+                let sum = acked.and_then(|acked| sums[number].iter().find(|(input, _)| *input == acked));
+                let expected = sum.map_or(0, |(_, sum)| *sum);
+                // Lost inputs are missing in the sum.
+                if hero.acts > expected || acked.is_none() && hero.acts > 0 {
+                    return Err(format!("client {number} has {} of {expected} after {acked:?}", hero.acts));
+                }
+                if hero.secret != hero.acts * 7 {
+                    return Err(format!("client {number}: {hero:?}"));
+                }
+                checked += u32::from(acked.is_some());
+                last[number] = hero.acts;
+            }
+        }
+        match checked > 200 && last.iter().all(|acts| *acts > 500) {
+            true => Ok(()),
+            false => Err(format!("{checked} states, {last:?}")),
+        }
+    });
+}
+
+/// Without loss nothing is missing: the state is that after exactly the acknowledged inputs.
+#[test]
+fn without_loss_no_input_is_missing() {
+    let mut stage = Stage::new("none", 4);
+    stage.add_edge();
+    stage.add_client(0);
+    stage.ticks(60);
+    let (mut checked, mut first) = (0, None);
+    for _ in 0..200 {
+        // Each counts one.
+        let number = stage.clients[0].send_input(&[1]).unwrap();
+        let first = *first.get_or_insert(number);
+        stage.tick();
+        let client = &stage.clients[0];
+        if let (Some(acked), Some((_, hero))) = (client.input_acked(), client.owned_objects::<Hero>().next()) {
+            assert_eq!(hero.acts, acked - first + 1);
+            checked += 1;
+        }
+    }
+    assert!(checked > 150, "{checked}");
+}
+
+#[test]
+fn an_object_that_is_given_to_somebody_else_is_nobody_elses_any_more() {
+    let mut stage = Stage::new("wifi", 12);
+    (0..2).for_each(|_| stage.add_edge());
+    (0..3).for_each(|number| stage.add_client(usize::from(number == 2)));
+    stage.ticks(80);
+    stage.worlds[0].is_frozen = true;
+    let world = &mut stage.worlds[0];
+    let of = |id: u64| *world.heroes.iter().find(|(_, (_, known))| *known == id).unwrap().0;
+    let (first, second, third) = (of(0), of(1), of(2));
+    let hero = world.heroes[&first].0;
+    world.server.get_mut::<Hero>(hero).unwrap().secret = 77;
+    stage.ticks(40);
+    let owners = |stage: &Stage| {
+        let secret = |client: &throng::Client| {
+            let mine = client.owned_objects::<Hero>().find(|(_, hero)| hero.name == 0);
+            let shown = client.objects::<Hero>().find(|(_, hero)| hero.name == 0);
+            (mine.is_some(), shown.map_or(0, |(_, hero)| hero.secret))
+        };
+        stage.clients.iter().map(secret).collect::<Vec<_>>()
+    };
+    let (mine, other) = ((true, 77), (false, 0));
+    assert_eq!(owners(&stage), [mine, other, other]);
+    // To another client of the same edge, to one of another edge, and to nobody.
+    for (owner, expected) in [(second, [other, mine, other]), (third, [other, other, mine])] {
+        let World { server, origin, .. } = &mut stage.worlds[0];
+        origin.give(server, owner, hero).unwrap();
+        stage.ticks(60);
+        assert_eq!(owners(&stage), expected);
+    }
+    stage.worlds[0].server.set_owner(hero, None).unwrap();
+    stage.ticks(60);
+    assert_eq!(owners(&stage), [other, other, other]);
+}
+
+#[test]
+fn messages_go_both_ways_and_the_origin_can_end_a_client() {
+    let mut stage = Stage::new("wifi", 8);
+    stage.add_edge();
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    for (number, text) in [(0, "one"), (1, "two"), (0, "three")] {
+        stage.clients[number].send(0, &Word { text: text.to_owned() }).unwrap();
+    }
+    stage.ticks(40);
+    let mut heard = stage.heard.clone();
+    heard.sort();
+    assert_eq!(heard, [(0, "one!".to_owned()), (0, "three!".to_owned()), (1, "two!".to_owned())]);
+    stage.clients[1].send(0, &Word { text: "bye".to_owned() }).unwrap();
+    stage.ticks(60);
+    assert!(stage.ends[&1].to_string().contains("you said bye"), "{}", stage.ends[&1]);
+    assert_eq!((stage.worlds[0].left.len(), stage.edges[0].counters().players), (1, 1));
+    stage.settle();
+    stage.check(0).unwrap();
+}

@@ -1,0 +1,8 @@
+//! What edges promise, on a network in memory and in virtual time.
+
+mod converge;
+mod ends;
+mod hostile;
+mod inputs;
+mod readers;
+mod stage;

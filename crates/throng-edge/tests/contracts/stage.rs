@@ -1,0 +1,350 @@
+//! A world with origins, edges and clients.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use throng::net::{Condition, MemoryNetwork};
+use throng::prelude::*;
+use throng::{ConnectionId, Decode, EndReason};
+use throng_edge::{Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin, edge_user_data};
+
+pub(crate) const PROTOCOL: u64 = 0x6564_6765;
+pub(crate) const TICK: Duration = Duration::from_millis(33);
+/// The error of predicted positions, and the step of their quantiser.
+pub(crate) const ERROR_M: f32 = 0.03;
+pub(crate) const STEP_M: f32 = 0.01;
+/// Everything within this distance is sent.
+pub(crate) const SIGHT_M: f32 = 40.0;
+
+/// A character. `name` is the same at every process.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Hero {
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
+    pub(crate) position: [f32; 3],
+    #[replicate(fixed(min = -8.0, max = 8.0, step = 0.05))]
+    pub(crate) velocity: [f32; 3],
+    #[replicate(integer)]
+    pub(crate) name: u32,
+    /// Inputs that were applied.
+    #[replicate(integer)]
+    pub(crate) acts: u32,
+    #[replicate(text(max_bytes = 20))]
+    pub(crate) mood: String,
+    #[replicate(integer, owner_only)]
+    pub(crate) secret: u32,
+}
+
+/// Words from a client, and the answer.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Word {
+    #[replicate(text(max_bytes = 80))]
+    pub(crate) text: String,
+}
+
+pub(crate) fn schema() -> Arc<Schema> {
+    let kinds = Schema::builder().kind::<Hero>().kind::<Word>().kind::<ToOrigin>().kind::<ToEdge>();
+    Arc::new(kinds.build().unwrap())
+}
+
+pub(crate) fn server_options(key: &throng::Key) -> ServerOptions {
+    let mut grid = GridOptions::new(Up::Z);
+    let ring = |radius_m: f32, interval_ticks| Ring { radius_m: radius_m.into(), interval_ticks };
+    grid.rings = vec![ring(15.0, 1), ring(SIGHT_M, 3)];
+    ServerOptions {
+        grids: vec![grid],
+        tick_interval: TICK,
+        client_bytes_per_s: 200_000,
+        ..ServerOptions::new(PROTOCOL, key.clone())
+    }
+}
+
+/// An origin with its game.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) origin: Origin,
+    /// By player, with the client's id.
+    pub(crate) heroes: BTreeMap<PlayerId, (ObjectId, u64)>,
+    pub(crate) edges: Vec<ConnectionId>,
+    pub(crate) left: Vec<PlayerId>,
+    pub(crate) words: Vec<String>,
+    pub(crate) is_frozen: bool,
+    /// A count changes in each tick.
+    pub(crate) is_restless: bool,
+    /// Those from the third on walk straight on from their first places, for so many ticks.
+    walks_on: Option<u32>,
+    rng: fastrand::Rng,
+}
+
+impl World {
+    fn new(network: &MemoryNetwork, address: SocketAddr, key: &throng::Key, seed: u64) -> World {
+        let driver = Box::new(network.endpoint(address).unwrap());
+        World {
+            server: Server::new(driver, schema(), server_options(key)).unwrap(),
+            origin: Origin::new(OriginOptions::default()),
+            heroes: BTreeMap::new(),
+            edges: Vec::new(),
+            left: Vec::new(),
+            words: Vec::new(),
+            is_frozen: false,
+            is_restless: false,
+            walks_on: None,
+            rng: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: Time) {
+        self.server.receive(now).unwrap();
+        while let Some(event) = self.server.poll_event() {
+            self.origin.take(&mut self.server, event, now);
+        }
+        while let Some(event) = self.origin.poll_event() {
+            self.take(event);
+        }
+        self.walk();
+        self.origin.before_tick(&mut self.server);
+        self.server.tick(now);
+    }
+
+    fn take(&mut self, event: OriginEvent) {
+        match event {
+            OriginEvent::EdgeJoined(edge) => self.edges.push(edge),
+            OriginEvent::EdgeLeft(edge) => self.edges.retain(|known| *known != edge),
+            OriginEvent::Joined { player, client_id, user_data } => {
+                assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
+                let hero = Hero { position: place_of(client_id), name: client_id as u32, ..Hero::default() };
+                let hero = self.server.spawn(hero, Placement::Cell(0)).unwrap();
+                self.origin.give(&mut self.server, player, hero).unwrap();
+                self.heroes.insert(player, (hero, client_id));
+            }
+            OriginEvent::Left(player) => {
+                self.left.push(player);
+                if let Some((hero, _)) = self.heroes.remove(&player) {
+                    self.server.despawn(hero);
+                }
+            }
+            OriginEvent::Input { player, bytes, .. } => {
+                let hero = self.server.get_mut::<Hero>(self.heroes[&player].0).unwrap();
+                hero.acts += u32::from(bytes[0]);
+                hero.secret = hero.acts * 7;
+            }
+            OriginEvent::Message { player, lane, message } => {
+                let word = message.get::<Word>().unwrap();
+                self.words.push(word.text.clone());
+                match word.text.as_str() {
+                    "bye" => self.origin.disconnect(player, "you said bye").unwrap(),
+                    text => {
+                        let answer = Word { text: format!("{text}!") };
+                        self.origin.send(&self.server, player, lane, &answer).unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    /// In the next tick everybody from the third on has walked straight on for so many ticks.
+    pub(crate) fn walk_on(&mut self, ticks: u32) {
+        self.walks_on = Some(ticks);
+    }
+
+    /// Everybody stands where it stood at first, and its turns are those of this seed.
+    pub(crate) fn begin_anew(&mut self, seed: u64) {
+        self.rng = fastrand::Rng::with_seed(seed);
+        for (hero, id) in self.heroes.values() {
+            let hero = self.server.get_mut::<Hero>(*hero).unwrap();
+            *hero = Hero { position: place_of(*id), name: hero.name, ..Hero::default() };
+        }
+    }
+
+    /// Everybody walks straight on, and turns now and then.
+    fn walk(&mut self) {
+        let (seconds, walks_on) = (TICK.as_secs_f32(), self.walks_on.take());
+        for (hero, id) in self.heroes.values() {
+            let hero = self.server.get_mut::<Hero>(*hero).unwrap();
+            hero.acts += u32::from(self.is_restless);
+            if let Some(ticks) = walks_on.filter(|_| *id >= 2) {
+                hero.velocity = [2.0, 0.0, 0.0];
+                hero.position = place_of(*id);
+                hero.position[0] += 2.0 * seconds * ticks as f32;
+                continue;
+            }
+            if self.is_frozen {
+                hero.velocity = [0.0; 3];
+                continue;
+            }
+            if self.rng.u8(..) < 12 {
+                hero.velocity = [self.rng.f32() * 8.0 - 4.0, self.rng.f32() * 8.0 - 4.0, 0.0];
+                hero.mood = ["calm", "glad", ""][self.rng.usize(..3)].to_owned();
+            }
+            for (axis, speed) in hero.velocity.into_iter().enumerate() {
+                hero.position[axis] += speed * seconds;
+            }
+        }
+    }
+}
+
+/// Clients stand in a row of pairs, some of them out of each other's sight.
+pub(crate) fn place_of(client_id: u64) -> [f32; 3] {
+    [(client_id % 12) as f32 * 9.0 - 50.0, (client_id / 12) as f32 * 5.0, 1.0]
+}
+
+pub(crate) struct Stage {
+    pub(crate) network: MemoryNetwork,
+    pub(crate) key: throng::Key,
+    pub(crate) worlds: Vec<World>,
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) clients: Vec<Client>,
+    /// The last connection of each client has ended for this reason.
+    pub(crate) ends: HashMap<usize, EndReason>,
+    pub(crate) heard: Vec<(usize, String)>,
+    pub(crate) now: Time,
+    edge_options: EdgeOptions,
+    addresses: u16,
+}
+
+impl Stage {
+    pub(crate) fn new(condition: &str, seed: u64) -> Stage {
+        Stage::with_origins(condition, seed, 1, EdgeOptions::default())
+    }
+
+    pub(crate) fn with_origins(condition: &str, seed: u64, origins: u8, edge_options: EdgeOptions) -> Stage {
+        let network = MemoryNetwork::new(condition.parse::<Condition>().unwrap(), seed).unwrap();
+        let key = random_key();
+        let world = |number: u8| World::new(&network, origin_address(number), &key, seed + u64::from(number));
+        let worlds = (0..origins).map(world).collect();
+        Stage {
+            network,
+            key,
+            worlds,
+            edges: Vec::new(),
+            clients: Vec::new(),
+            ends: HashMap::new(),
+            heard: Vec::new(),
+            now: Time(1_000_000),
+            edge_options,
+            addresses: 0,
+        }
+    }
+
+    /// A new process with an empty world at the address of one that is gone.
+    pub(crate) fn revive(&mut self, number: u8) {
+        let world = World::new(&self.network, origin_address(number), &self.key, u64::from(number) + 99);
+        self.worlds.insert(usize::from(number), world);
+    }
+
+    fn next_address(&mut self) -> SocketAddr {
+        self.addresses += 1;
+        ([10, 9, (self.addresses >> 8) as u8, self.addresses as u8], 50_000).into()
+    }
+
+    /// A connection of an edge to an origin.
+    pub(crate) fn connection_to_origin(&mut self, number: u8, user_data: &[u8; 256]) -> Client {
+        let address = self.next_address();
+        let driver = Box::new(self.network.endpoint(address).unwrap());
+        let issuer = server_options(&self.key).token_issuer();
+        let id = 1_000_000 + u64::from(self.addresses);
+        let token = issuer.issue_with(id, &[origin_address(number)], user_data).unwrap();
+        let options = ClientOptions { bytes_per_s: 1_000_000, decode: Decode::Objects, ..ClientOptions::default() };
+        Client::new(driver, token, schema(), options, self.now).unwrap()
+    }
+
+    pub(crate) fn add_edge(&mut self) {
+        let origins = (0..self.worlds.len() as u8).map(|number| self.connection_to_origin(number, &edge_user_data()));
+        let origins = origins.collect();
+        let driver = Box::new(self.network.endpoint(edge_address(self.edges.len())).unwrap());
+        let server = Server::new(driver, schema(), server_options(&self.key)).unwrap();
+        self.edges.push(Edge::new(server, origins, self.edge_options.clone()).unwrap());
+    }
+
+    pub(crate) fn add_client(&mut self, edge: usize) {
+        let id = self.clients.len() as u64;
+        let address = self.next_address();
+        let driver = Box::new(self.network.endpoint(address).unwrap());
+        let mut user_data = [0; 256];
+        user_data[0] = id as u8;
+        let issuer = server_options(&self.key).token_issuer();
+        let token = issuer.issue_with(id, &[edge_address(edge)], &user_data).unwrap();
+        let client = Client::new(driver, token, schema(), ClientOptions::default(), self.now).unwrap();
+        self.clients.push(client);
+    }
+
+    pub(crate) fn tick(&mut self) {
+        let at = |ms: u64| self.now.after(Duration::from_millis(ms));
+        self.worlds.iter_mut().for_each(|world| world.tick(at(0)));
+        self.edges.iter_mut().for_each(|edge| edge.step(at(12)).unwrap());
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client.update(at(24)).unwrap();
+            while let Some(event) = client.poll_event() {
+                match event {
+                    ClientEvent::Ended(reason) => drop(self.ends.insert(number, reason)),
+                    ClientEvent::Message { message, .. } => {
+                        self.heard.push((number, message.get::<Word>().unwrap().text));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.now = self.now.after(TICK);
+    }
+
+    pub(crate) fn ticks(&mut self, count: u32) {
+        (0..count).for_each(|_| self.tick());
+    }
+
+    /// Nothing moves any more, and everything arrives.
+    pub(crate) fn settle(&mut self) {
+        self.network.set_condition("none".parse().unwrap()).unwrap();
+        self.worlds.iter_mut().for_each(|world| world.is_frozen = true);
+        self.ticks(150);
+    }
+
+    /// All characters of all origins as the game has them: with the client's id of their owner.
+    pub(crate) fn truth(&self) -> Vec<(Hero, u64)> {
+        let of = |world: &World| {
+            let heroes = world.heroes.values();
+            heroes.map(|&(hero, id)| (world.server.get::<Hero>(hero).unwrap().clone(), id)).collect::<Vec<_>>()
+        };
+        self.worlds.iter().flat_map(of).collect()
+    }
+
+    /// Whether a client has the truth, as far as it may know it. It is told after everything has come to rest.
+    pub(crate) fn check(&self, number: usize) -> Result<(), String> {
+        let (client, truth) = (&self.clients[number], self.truth());
+        let own = truth.iter().find(|(_, id)| *id == number as u64).ok_or(format!("{number} has no character"))?;
+        let shown: Vec<Hero> = client.objects::<Hero>().map(|(_, hero)| hero).collect();
+        for (hero, id) in truth.iter().filter(|(hero, _)| distance(hero, &own.0) <= SIGHT_M) {
+            let copies: Vec<&Hero> = shown.iter().filter(|copy| copy.name == hero.name).collect();
+            let [copy] = copies[..] else {
+                return Err(format!("{number} sees {} of {}", copies.len(), hero.name));
+            };
+            let is_own = *id == number as u64;
+            let secret = if is_own { hero.secret } else { 0 };
+            let expected = Hero { position: copy.position, secret, velocity: copy.velocity, ..hero.clone() };
+            let error_m = distance(copy, hero);
+            // Each of the three axes is rounded twice.
+            let allowed_m = ERROR_M + 3.0 * STEP_M;
+            if *copy != expected || error_m > allowed_m || copy.velocity != [0.0; 3] {
+                return Err(format!("{number} sees {copy:?}, {error_m} m from {hero:?}"));
+            }
+        }
+        let strangers = shown.iter().filter(|copy| !truth.iter().any(|(hero, _)| hero.name == copy.name)).count();
+        let owned = client.owned().count();
+        match (strangers, owned) {
+            (0, 1) => Ok(()),
+            _ => Err(format!("{number} sees {strangers} who are not there, and owns {owned}")),
+        }
+    }
+}
+
+pub(crate) fn distance(a: &Hero, b: &Hero) -> f32 {
+    a.position.iter().zip(b.position).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
+}
+
+pub(crate) fn origin_address(number: u8) -> SocketAddr {
+    ([10, 0, 0, number + 1], 40_000).into()
+}
+
+pub(crate) fn edge_address(number: usize) -> SocketAddr {
+    ([10, 1, 0, number as u8 + 1], 40_000).into()
+}
