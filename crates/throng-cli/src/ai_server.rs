@@ -5,7 +5,6 @@ mod embree;
 mod figures;
 mod load;
 mod pace;
-mod search;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,16 +15,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use throng_agent::Rays;
+use throng_judge::{StepOptions, StepPressure};
 use throng_sight::{Map, bake, town};
 use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
 use crate::exit::{self, Failure, Outcome};
 use cores::Cores;
-use figures::{BOUNDS, Course, Figures, Workload};
+use figures::{Course, Figures, Workload};
 use load::{HOLD_S_MAX, Load, Work};
 use pace::{SAMPLES, Timing};
-use search::{StepSearch, Steps};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Find out how many matches of agents a core carries
@@ -129,18 +128,18 @@ impl AiServerArguments {
         Ok(Timing { tick_hz: self.rate, deadline, warm_up, hold, sample })
     }
 
-    fn steps(&self) -> Result<Steps> {
+    fn steps(&self, hold: Duration) -> Result<StepOptions> {
         let Self { start, step, most, .. } = *self;
         if start > most {
             return Err(anyhow!("--start {start} is above --most {most}"));
         }
-        Ok(Steps { start, step, most })
+        Ok(StepOptions { start, step, most, hold })
     }
 }
 
 pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let timing = arguments.timing().map_err(Failure::Usage)?;
-    let steps = arguments.steps().map_err(Failure::Usage)?;
+    let steps = arguments.steps(timing.hold).map_err(Failure::Usage)?;
     let cores = cores::choose(arguments.cores.as_ref()).map_err(Failure::Usage)?;
     let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
     let map = map(arguments)?;
@@ -192,20 +191,19 @@ struct Run {
 }
 
 impl Run {
-    fn new(name: &'static str, work: &Work, steps: Steps, cores: &[usize]) -> Result<Run> {
-        let search = StepSearch::new(steps, BOUNDS);
-        let course = Course { search, steps: Vec::new(), bytes_per_match: None };
+    fn new(name: &'static str, work: &Work, steps: StepOptions, cores: &[usize]) -> Result<Run> {
+        let course = Course { search: StepPressure::new(steps), steps: Vec::new(), bytes_per_match: None };
         Ok(Run { name, load: Load::start(work, cores)?, course })
     }
 
     /// Holds the next load. Says whether it was held to the end.
     fn hold(&mut self, shows: bool) -> Result<bool> {
-        let Some(matches) = self.course.search.poll_load() else { return Ok(true) };
-        let Some(step) = self.load.hold(matches as usize)? else { return Ok(false) };
+        let Some(order) = self.course.search.poll_trial() else { return Ok(true) };
+        let Some(step) = self.load.hold(order.amount as usize)? else { return Ok(false) };
         if shows {
             errln!("{}: {step}", self.name);
         }
-        self.course.search.handle_held(step.held());
+        self.course.search.handle_trial(step.trial(order));
         self.course.steps.push(step);
         Ok(true)
     }
@@ -219,7 +217,7 @@ impl Run {
 /// interrupted.
 fn play(runs: &mut [Run], shows: bool) -> Result<bool> {
     let mut is_backwards = false;
-    while runs.iter().any(|run| run.course.search.poll_load().is_some()) {
+    while runs.iter().any(|run| run.course.search.poll_trial().is_some()) {
         for index in 0..runs.len() {
             let index = if is_backwards { runs.len() - 1 - index } else { index };
             if !runs[index].hold(shows)? {

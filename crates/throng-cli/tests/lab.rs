@@ -201,6 +201,9 @@ fn two_sides_of_runs_are_compared_in_words_as_a_table_and_as_a_gate() {
     );
     assert_eq!(compare(&["before", "after", "--gate"]).0, Some(4));
     assert_eq!(compare(&["after", "before", "--gate"]).0, Some(0));
+    let (code, few) = compare(&["before/20260131-120000-crowd", "after/20260131-120000-crowd", "--gate"]);
+    assert!(code == Some(3) && few.contains("undecided: 4 more runs on each side"), "{few}");
+    assert!(few.contains("\nundecided: too few runs\n") && few.contains("4 more of A and 4 more of B"), "{few}");
     let (code, same) = compare(&["before", "before", "--gate"]);
     assert!(code == Some(0) && same.contains("nothing became worse"), "{same}");
     let (_, markdown) = compare(&["before", "after", "--markdown"]);

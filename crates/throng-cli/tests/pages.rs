@@ -47,17 +47,21 @@ fn the_pages_of_a_folder_and_their_index_are_made_again_and_a_damaged_run_is_a_n
 fn two_sides_are_kept_with_a_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().join("runs");
-    let run = |side: &str, ms: f64| {
-        let curve: Vec<f64> = (0..600).map(|frame| ms + f64::from(frame % 3) * 0.01).collect();
+    let run = |side: &str, number: u32, ms: f64| {
+        let ms = ms + 0.01 * f64::from(number);
+        let curve: Vec<f64> = (0..60).map(|frame| ms + f64::from(frame % 3) * 0.01).collect();
         let json = serde_json::json!({
             "scenario": "crowd", "players": 20, "valid": true, "revision": side, "environment": { "cpu": "c" },
             "server": { "us_per_connection": { "send": ms, "total": ms }, "frame_ms": { "p50": ms } },
             "series": { "frames": { "time_s": curve, "total": curve, "send": curve } },
         });
-        stored(folder.path(), side, "summary.json", &json.to_string());
-        folder.path().join(side).to_str().expect("a path").to_owned()
+        let sides = folder.path().join(side);
+        fs::create_dir_all(&sides).expect("a folder");
+        stored(&sides, &number.to_string(), "summary.json", &json.to_string());
+        sides.to_str().expect("a path").to_owned()
     };
-    let (before, after) = (run("before", 5.0), run("after", 8.0));
+    let side = |name: &str, ms: f64| (0..5).map(|number| run(name, number, ms)).last().expect("runs");
+    let (before, after) = (side("before", 5.0), side("after", 8.0));
     let output = throng(&["lab", "compare", &before, &after, "--runs", runs.to_str().expect("a path")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let kept =

@@ -4,21 +4,16 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Change, ChangeKind, ChangeOptions, have_moved_together, mean};
+use throng_judge::{Change, ChangeKind, ChangeOptions, VALUES_MIN, have_moved_together, mean};
 
 use throng_telemetry::WHOLE_FRAME;
 
 use super::{HistoryError, Part, StoredRun};
 
-/// So many valid runs on a side show how much runs differ from each other.
-const RUNS_MIN: usize = 5;
 /// Seconds of fewer runs are joined to so many values: neighbouring seconds are alike.
 const VALUES: usize = 20;
 /// Subsystems that take a smaller share of all are left alone.
 const SMALL: f64 = 0.01;
-/// Nothing is known of the difference between runs of the same program if there are few of them: smaller changes than this are
-/// then called none.
-const LEAST_FEW: f64 = 0.05;
 
 /// A comparison of two sides.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -31,10 +26,13 @@ pub struct Comparison {
     pub second: Vec<String>,
     /// Valid runs on each side.
     pub runs: (usize, usize),
-    /// `runs`: each value is a run. `seconds`: each value is some seconds of few runs.
+    /// `runs`: each value is a run. `seconds`: there are too few runs to decide anything, and each value is some seconds of them.
     pub values: String,
     /// Smaller changes are called none, as a share.
     pub least: f64,
+    /// So many more runs each side needs, before anything can be decided.
+    #[serde(default)]
+    pub missing: (usize, usize),
     /// Whether most parts changed alike: then the machine has changed, and not the code.
     pub moved_together: bool,
     /// The parts, the largest first.
@@ -62,19 +60,26 @@ pub struct PartChange {
     pub ratio: Option<f64>,
     /// Its interval of 95 %.
     pub interval: Option<(f64, f64)>,
-    /// The probability of such a difference without a cause.
+    /// The probability of such a difference without a cause; 1 if it is not known.
     pub p: f64,
+    /// Of an undecided part: about so many more runs on each side decide it; `null` if that is not known.
+    pub more: Option<usize>,
 }
 
 impl Comparison {
+    /// Whether there are too few runs for any verdict.
+    pub fn has_too_few_runs(&self) -> bool {
+        self.missing != (0, 0)
+    }
+
     /// The parts that became worse.
     pub fn worse(&self) -> impl Iterator<Item = &PartChange> {
         self.parts.iter().filter(|part| ["slower", "worse"].contains(&part.verdict.as_str()))
     }
 }
 
-/// Compares the valid runs of two sides. With five runs or more on each side, each run is a value. With fewer, seconds of
-/// them are, in pairs of the same second; then smaller changes than 5 % are called none.
+/// Compares the valid runs of two sides, with five runs or more on each. With fewer, nothing tells how much runs of one program
+/// differ, so every part is undecided. What their seconds say is shown all the same: in pairs of the same second.
 ///
 /// # Errors
 /// A side has no valid run, or the workloads differ.
@@ -90,8 +95,8 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         );
         return Err(HistoryError::Nothing(words));
     }
-    let by_runs = before.len().min(after.len()) >= RUNS_MIN;
-    let least = if by_runs { least } else { least.max(LEAST_FEW) };
+    let missing = (VALUES_MIN.saturating_sub(before.len()), VALUES_MIN.saturating_sub(after.len()));
+    let by_runs = missing == (0, 0);
     let mut parts: Vec<(PartChange, Change)> = Vec::new();
     let mut only_once: Vec<PartChange> = Vec::new();
     let parts_of = |runs: &[&StoredRun]| runs.iter().flat_map(|run| run.parts.clone()).collect::<BTreeMap<_, _>>();
@@ -123,6 +128,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
                 ratio: None,
                 interval: None,
                 p: 1.0,
+                more: None,
             };
             only_once.push(change);
             continue;
@@ -134,7 +140,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         let options = ChangeOptions { least, ..ChangeOptions::default() };
         let change = match () {
             () if by_runs => throng_judge::compare(&values_before, &values_after, &options),
-            () => throng_judge::compare_pairs(&joined(&values_before, &values_after), &options),
+            () => by_seconds(&joined(&values_before, &values_after), missing.0.max(missing.1)),
         };
         let ratio = change.ratio.value;
         let is_small = is_small(name, part, (&before, &after));
@@ -148,6 +154,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
             ratio: ratio.is_finite().then_some(ratio),
             interval: change.ratio.low.is_finite().then_some((change.ratio.low, change.ratio.high)),
             p: change.p,
+            more: change.more,
         };
         parts.push((change_of, change));
     }
@@ -167,9 +174,10 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         runs: (before.len(), after.len()),
         values: if by_runs { "runs" } else { "seconds" }.to_owned(),
         least,
+        missing,
         moved_together,
         parts: parts.into_iter().map(|(part, _)| part).chain(only_once).collect(),
-        notes: notes((&before, &after), by_runs, moved_together),
+        notes: notes((&before, &after), missing, moved_together),
     })
 }
 
@@ -208,6 +216,12 @@ fn joined(before: &[f64], after: &[f64]) -> Vec<(f64, f64)> {
     pairs.filter_map(|(before, after)| mean(before).zip(mean(after))).collect()
 }
 
+/// What the seconds of few runs say: how much these runs differ, and nothing about others of the same programs.
+fn by_seconds(pairs: &[(f64, f64)], missing: usize) -> Change {
+    let change = throng_judge::compare_pairs(pairs, &ChangeOptions::default());
+    Change { kind: ChangeKind::Undecided, p: 1.0, more: Some(missing), ..change }
+}
+
 fn verdict(kind: ChangeKind, is_more_better: bool, unit: &str) -> &'static str {
     let is_time = ["ms", "µs", "s", ""].contains(&unit) || unit.contains(" per ");
     match (kind, is_more_better, is_time) {
@@ -220,12 +234,17 @@ fn verdict(kind: ChangeKind, is_more_better: bool, unit: &str) -> &'static str {
     }
 }
 
-fn notes((before, after): (&[&StoredRun], &[&StoredRun]), by_runs: bool, moved_together: bool) -> Vec<String> {
+fn notes(
+    (before, after): (&[&StoredRun], &[&StoredRun]),
+    missing: (usize, usize),
+    moved_together: bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
-    if !by_runs {
+    if missing != (0, 0) {
         notes.push(format!(
-            "fewer than {RUNS_MIN} runs on a side: how much runs of one program differ is not known; changes below {:.0} % are called none",
-            LEAST_FEW * 100.0
+            "fewer than {VALUES_MIN} runs on a side do not show how much runs of one program differ, so nothing is decided: {} more \
+             of A and {} more of B are needed. Intervals are those of the seconds of these runs alone",
+            missing.0, missing.1
         ));
     }
     if moved_together {

@@ -69,7 +69,7 @@ fn a_against_a_says_no_change_and_a_planted_slowdown_is_named() {
 }
 
 #[test]
-fn two_single_runs_are_compared_by_their_seconds() {
+fn few_runs_decide_nothing_and_their_seconds_show_how_much_they_differ() {
     let folder = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(1);
     let mut write_run = |name: &str, send: f64| {
@@ -84,13 +84,19 @@ fn two_single_runs_are_compared_by_their_seconds() {
         fs::write(path.join("summary.json"), summary.to_string()).unwrap();
         runs(&path).unwrap().runs
     };
-    let (first, again, slow) = (write_run("a", 2.0), write_run("b", 2.0), write_run("c", 2.3));
-    let same = compare(&first, &again, 0.03).unwrap();
-    assert_eq!((same.values.as_str(), same.least), ("seconds", 0.05));
-    assert!(["send", "encode", "frame"].iter().all(|part| verdict(&same, part) == "no change"), "{same:?}");
-    let slower = compare(&first, &slow, 0.03).unwrap();
-    assert_eq!((verdict(&slower, "send"), verdict(&slower, "encode")), ("slower", "no change"));
-    assert!(slower.notes.iter().any(|note| note.contains("fewer than 5 runs")), "{:?}", slower.notes);
+    // Two runs of one program differ by 15 %: their seconds are certain of it, and it means nothing.
+    let (first, slow) = (write_run("a", 2.0), write_run("c", 2.3));
+    let few = compare(&first, &slow, 0.03).unwrap();
+    assert_eq!((few.values.as_str(), few.missing, few.worse().count()), ("seconds", (4, 4), 0));
+    assert!(few.parts.iter().all(|part| part.verdict == "undecided" && part.more == Some(4)), "{few:?}");
+    let send = few.parts.iter().find(|part| part.name == "send").unwrap();
+    assert!(send.interval.is_some_and(|(low, high)| low < 1.15 && 1.15 < high && low > 1.1 && high < 1.2), "{send:?}");
+    assert!(send.words.starts_with("undecided: 4 more runs on each side (+1"), "{}", send.words);
+    assert!(few.notes.iter().any(|note| note.contains("4 more of A and 4 more of B")), "{:?}", few.notes);
+    // Enough runs on one side do not make up for few on the other.
+    let many: Vec<StoredRun> = (0..6).map(|index| write_run(&format!("m{index}"), 2.0).remove(0)).collect();
+    assert_eq!(compare(&many, &slow, 0.03).unwrap().missing, (0, 4));
+    assert!(!compare(&many, &many, 0.03).unwrap().has_too_few_runs());
 }
 
 #[test]

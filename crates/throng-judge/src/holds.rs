@@ -111,7 +111,7 @@ impl Holds {
         // Of the rejected loads the smallest, whenever it was held.
         let rejected = valid().filter(|trial| trial.verdict() == Verdict::Rejected).min_by_key(|trial| trial.amount);
         let open = valid().find(|trial| trial.verdict() == Verdict::Undecided);
-        let limit = rejected.and_then(Trial::binding).map(|judged| judged.criterion.name.clone());
+        let limit = rejected.and_then(|trial| trial.limit(|judged| judged.verdict == Verdict::Rejected));
         let (verdict, why) = match (rejected, open) {
             (Some(trial), _) => {
                 (Verdict::Rejected, format!("{} exceeds {}", trial.amount, limit.as_deref().unwrap_or("a limit")))

@@ -40,6 +40,7 @@ mod change;
 mod curve;
 mod drift;
 mod holds;
+mod ranks;
 mod search;
 mod stats;
 mod steady;
@@ -47,7 +48,7 @@ mod steps;
 mod trend;
 mod trial;
 
-pub use change::{Change, ChangeKind, ChangeOptions, compare, compare_pairs, have_moved_together};
+pub use change::{Change, ChangeKind, ChangeOptions, VALUES_MIN, compare, compare_pairs, have_moved_together};
 pub use curve::{Curve, Point};
 pub use drift::Drift;
 pub use holds::{Growth, HoldOptions, Holds};

@@ -16,7 +16,7 @@
 
 use std::time::Duration;
 
-use crate::trial::{Judged, Samples, Trial, Verdict};
+use crate::trial::{Trial, Verdict};
 
 /// A trial is at most so many times as large as the largest that was accepted.
 const RAISE_MAX: f64 = 8.0;
@@ -250,7 +250,7 @@ impl CapacitySearch {
     pub fn outcome(&self) -> Outcome {
         let kept = self.accepted.last().map(|trial| trial.amount);
         let beyond = self.beyond.as_ref().map(|trial| trial.amount);
-        let limit = self.beyond.as_ref().and_then(binding);
+        let limit = self.beyond.as_ref().and_then(|trial| trial.limit(|judged| judged.verdict != Verdict::Accepted));
         let is_over = self.phase == Phase::Over;
         let generators = self.beyond.as_ref().and_then(|trial| trial.fault.as_deref());
         let verdict = match kept {
@@ -426,16 +426,4 @@ impl CapacitySearch {
             Some(_) => Phase::Confirm,
         }
     }
-}
-
-/// The criterion that was not accepted and is farthest beyond its limit: a level before a share, because shares of events
-/// follow from levels.
-fn binding(trial: &Trial) -> Option<String> {
-    let beyond = |judged: &&Judged| judged.verdict != Verdict::Accepted;
-    let of = |is_level: bool| {
-        let all = trial.judged.iter().filter(beyond);
-        let all = all.filter(|judged| matches!(judged.samples, Samples::Level(_)) == is_level);
-        all.max_by(|a, b| a.used().unwrap_or(f64::MAX).total_cmp(&b.used().unwrap_or(f64::MAX)))
-    };
-    of(true).or_else(|| of(false)).map(|judged| judged.criterion.name.clone())
 }

@@ -119,7 +119,7 @@ impl StepPressure {
             Some(_) => Verdict::Accepted,
             None => Verdict::Rejected,
         };
-        let limit = self.beyond.as_ref().and_then(Trial::binding).map(|judged| judged.criterion.name.clone());
+        let limit = self.beyond.as_ref().and_then(|trial| trial.limit(|judged| !judged.keeps_by_value()));
         let why = match (verdict, kept, &limit) {
             (Verdict::Undecided, _, _) if self.repeats > 0 => {
                 format!("the trials tell nothing: {}", self.fault.as_deref().unwrap_or("not said why"))

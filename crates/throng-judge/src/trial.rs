@@ -148,6 +148,11 @@ impl Judged {
         (self.criterion.limit > 0.0 && self.estimate.value.is_finite())
             .then(|| self.estimate.value / self.criterion.limit)
     }
+
+    /// Whether the measured value keeps the limit, without regard to its bounds.
+    pub(crate) fn keeps_by_value(&self) -> bool {
+        self.estimate.value <= self.criterion.limit
+    }
 }
 
 /// One held load.
@@ -226,15 +231,18 @@ impl Trial {
 
     /// Whether the measured values keep all limits, without regard to their bounds.
     pub fn keeps_by_value(&self) -> bool {
-        self.fault.is_none()
-            && !self.judged.is_empty()
-            && self.judged.iter().all(|judged| judged.estimate.value <= judged.criterion.limit)
+        self.fault.is_none() && !self.judged.is_empty() && self.judged.iter().all(Judged::keeps_by_value)
     }
 
-    /// The criterion that binds: the one that is nearest to its limit, or farthest beyond it.
-    pub fn binding(&self) -> Option<&Judged> {
-        let used = |judged: &&Judged| judged.used().unwrap_or(f64::INFINITY);
-        self.judged.iter().max_by(|a, b| used(a).total_cmp(&used(b)))
+    /// The name of the criterion that is beyond its limit, and the farthest: a level before a share, because shares of events
+    /// follow from levels.
+    pub(crate) fn limit(&self, is_beyond: impl Fn(&Judged) -> bool) -> Option<String> {
+        let farthest = |is_level: bool| {
+            let all = self.judged.iter().filter(|judged| is_beyond(judged));
+            let all = all.filter(|judged| matches!(judged.samples, Samples::Level(_)) == is_level);
+            all.max_by(|a, b| a.used().unwrap_or(f64::MAX).total_cmp(&b.used().unwrap_or(f64::MAX)))
+        };
+        farthest(true).or_else(|| farthest(false)).map(|judged| judged.criterion.name.clone())
     }
 
     /// The largest share of a limit that a level uses. Levels grow about evenly with the load, other than shares of events,

@@ -159,7 +159,7 @@ fn a_search_keeps_no_samples_of_settled_trials() {
     };
     let kept: usize = search.trials().iter().flat_map(|trial| &trial.judged).map(samples).sum();
     assert_eq!(kept, 0);
-    assert!(search.trials().iter().all(|trial| trial.judged.len() == 2 && trial.binding().is_some()));
+    assert!(search.trials().iter().all(|trial| trial.judged.len() == 2 && trial.judged[0].used().is_some()));
 }
 
 #[test]
@@ -303,10 +303,57 @@ fn steps_are_raised_by_fifty_and_taken_back() {
         let judged = Criterion::new("processor", 0.85).judge(Samples::Level(vec![level; 600]));
         steps.handle_trial(Trial::new(order.amount, order.hold, vec![judged]));
     }
-    assert_eq!(loads, [100, 150, 200, 250, 225, 237, 231, 228, 229]);
+    assert_eq!(loads, [100, 150, 200, 250, 225, 237, 231, 228, 229], "the loads of the published method");
     let outcome = steps.outcome();
     assert_eq!((outcome.kept, outcome.limit.as_deref()), (Some(229), Some("processor")));
     assert_eq!(outcome.spent, Duration::from_secs(9 * 600));
+}
+
+#[test]
+fn steps_find_every_limit_within_one_per_cent_wherever_they_start() {
+    for knee in 1..2_000 {
+        for start in [1, 100, 700] {
+            let mut steps =
+                StepPressure::new(StepOptions { start, step: 50, most: 5_000, hold: Duration::from_secs(9) });
+            while let Some(order) = steps.poll_trial() {
+                let level = 0.85 * f64::from(order.amount) / (f64::from(knee) + 0.5);
+                let judged = Criterion::new("processor", 0.85).judge(Samples::Level(vec![level; 9]));
+                steps.handle_trial(Trial::new(order.amount, order.hold, vec![judged]));
+            }
+            let kept = steps.outcome().kept.unwrap_or(0);
+            assert!(kept <= knee && knee - kept <= knee / 99, "{kept} of {knee}, from {start}");
+        }
+    }
+}
+
+#[test]
+fn steps_that_never_keep_their_limits_end_at_one_without_an_answer() {
+    let mut steps = StepPressure::new(StepOptions { start: 100, step: 50, most: 1_000, hold: Duration::from_secs(9) });
+    let mut last = 0;
+    while let Some(order) = steps.poll_trial() {
+        last = order.amount;
+        // With everything late, the processor is idle.
+        let idle = Criterion::new("processor", 0.85).judge(Samples::Level(vec![0.1; 9]));
+        let late = Criterion::new("late", 0.02).judge(Samples::Share(vec![Block { over: 50, of: 100 }; 9]));
+        steps.handle_trial(Trial::new(order.amount, order.hold, vec![idle, late]));
+    }
+    let Outcome { verdict, kept, limit, .. } = steps.outcome();
+    assert_eq!((last, verdict, kept, limit.as_deref()), (1, Verdict::Rejected, None, Some("late")));
+}
+
+#[test]
+fn a_full_processor_is_named_before_the_decisions_that_it_makes_late() {
+    let full = |order: Order| {
+        let processor = Criterion::new("processor", 0.85).judge(Samples::Level(vec![0.99; 30]));
+        let late = Criterion::new("late", 0.02).judge(Samples::Share(vec![Block { over: 99, of: 100 }; 30]));
+        Trial::new(order.amount, order.hold, vec![processor, late])
+    };
+    let mut steps = StepPressure::new(StepOptions { start: 1, step: 1, most: 9, hold: Duration::from_secs(30) });
+    steps.handle_trial(full(steps.poll_trial().expect("it has begun")));
+    assert_eq!(steps.outcome().limit.as_deref(), Some("processor"));
+    let mut search = CapacitySearch::new(SearchOptions { start: 1, ..from_50() });
+    search.handle_trial(full(search.poll_trial().expect("it has begun")));
+    assert_eq!(search.outcome().limit.as_deref(), Some("processor"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Curve, Point};
+use throng_judge::{Curve, Point, median};
 
 use crate::summary::{Step, digits};
 
@@ -51,16 +51,14 @@ pub struct Growth {
 
 /// The growth of the steps, smallest first; `None` of fewer than two.
 pub(crate) fn of(steps: &[Step], root: &Path) -> Option<Growth> {
-    let point = |step: &Step| Point { load: f64::from(step.matches), value: step.frame_ms.mean };
-    let points: Vec<Point> = steps.iter().filter(|step| step.is_valid).map(point).collect();
+    let (points, waits) = points(steps);
     let curve = Curve::fit(&points)?;
     let (last, before) = points.split_last()?;
     let forecast = (points.len() >= STEPS_MIN).then(|| Curve::fit(before)).flatten().map(|of| of.forecast(last.load));
-    let valid = || steps.iter().filter(|step| step.is_valid);
-    let (small, large) = (valid().next()?, valid().next_back()?);
-    let grown = large.frame_ms.mean - small.frame_ms.mean;
-    let waiting = (large.not_running_ms - small.not_running_ms).clamp(0.0, grown.max(0.0));
-    let has_grown = grown > GROWTH_MIN * small.frame_ms.mean;
+    let small = points.first()?.value;
+    let grown = last.value - small;
+    let waiting = (waits.last()? - waits.first()?).clamp(0.0, grown.max(0.0));
+    let has_grown = grown > GROWTH_MIN * small;
     Some(Growth {
         base_ms: digits(curve.base),
         slope_ms: digits(curve.slope),
@@ -72,6 +70,17 @@ pub(crate) fn of(steps: &[Step], root: &Path) -> Option<Growth> {
         running_share: has_grown.then(|| digits(1.0 - waiting / grown)),
         counters: counters(root),
     })
+}
+
+/// The mean frame of each number of matches, and the part of it in which threads did not run: medians of its valid steps.
+fn points(steps: &[Step]) -> (Vec<Point>, Vec<f64>) {
+    let valid: Vec<&Step> = steps.iter().filter(|step| step.is_valid).collect();
+    let of = |alike: &[&Step]| {
+        let median = |value: fn(&Step) -> f64| median(&alike.iter().map(|step| value(step)).collect::<Vec<f64>>());
+        let point = Point { load: f64::from(alike.first()?.matches), value: median(|step| step.frame_ms.mean)? };
+        Some((point, median(|step| step.not_running_ms)?))
+    };
+    valid.chunk_by(|a, b| a.matches == b.matches).filter_map(of).unzip()
 }
 
 /// Why this program does not count misses of caches.
@@ -130,6 +139,8 @@ mod tests {
         assert!((growth.slope_ms - 0.04).abs() < 1e-6 && growth.largest_error < 1e-6, "{growth:?}");
         assert!(growth.forecast_ms.is_some_and(|ms| (ms - growth.measured_ms).abs() < 1e-6), "{growth:?}");
         assert_eq!((growth.scheduler_share, growth.running_share), (Some(0.75), Some(0.25)));
+        // A number of matches that was played again is one point, not two.
+        assert_eq!(super::of(&[1, 2, 2, 4, 4].map(of), Path::new("/nowhere")).unwrap(), growth);
         assert!(growth.counters.starts_with("cannot read: /sys/"), "{}", growth.counters);
         let words = growth.words(4).join("\n");
         assert!(words.contains("75 % is time in which threads did not run"), "{words}");
@@ -151,6 +162,7 @@ mod tests {
         assert_eq!((growth.scheduler_share, growth.forecast_ms, growth.measured_ms), (None, None, 0.2));
         assert!(growth.words(2)[1].contains("did not grow"));
         assert_eq!(super::of(&steps[..1], Path::new("/nowhere")), None);
+        assert_eq!(super::of(&[step(3, 0.2, 0.0), step(3, 0.3, 0.0)], Path::new("/nowhere")), None, "one load");
         assert_eq!(super::of(&[], Path::new("/nowhere")), None);
     }
 

@@ -327,17 +327,22 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
 }
 
 fn density(summary: &Summary) -> Table {
-    let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "verdict"];
+    let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "purpose", "verdict"];
     let mut table = Table::new("Steps of the search", &head);
     for step in &summary.density {
-        let is_within = step.is_within && step.is_valid;
+        let is_accepted = match step.verdict.as_str() {
+            "accepted" => Some(true),
+            "rejected" => Some(false),
+            _ => None,
+        };
         table.push([
             Cell::number(step.matches.to_string()),
             Cell::number(format!("{} ms", ms(step.frame_ms.p50))),
             Cell::number(format!("{} ms", ms(step.frame_ms.p99))),
             Cell::number(format!("{} µs", figure(step.lateness_p99_us))),
             Cell::number(step.missed_ticks.to_string()),
-            Cell::verdict(Verdict::of(Some(is_within)), if is_within { "✓ within" } else { "✗ beyond" }),
+            Cell::from(step.purpose.clone()),
+            Cell::verdict(Verdict::of(is_accepted), &step.verdict),
         ]);
     }
     table

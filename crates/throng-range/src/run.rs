@@ -276,6 +276,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         bot_players: players - options.matches * u32::from(options.agents),
         tick_hz: options.rules.tick_hz,
         is_by_processes: options.processes.is_some(),
+        is_budget_goal: options.budgets.is_none(),
         workers: if options.processes.is_some() { options.workers.min(cores.len().max(1)) } else { options.workers },
         sites: &reports,
         bots,

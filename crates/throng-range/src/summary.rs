@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
 
 use crate::bots::BotsReport;
@@ -92,6 +93,12 @@ pub struct Summary {
     /// How the mean frame grows over these steps; absent of fewer than two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub density_growth: Option<Growth>,
+    /// The answer of `throng density`; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub density_answer: Option<Answer>,
+    /// Frames beyond the goal, by second or by process: what a search judges.
+    #[serde(skip)]
+    pub(crate) goal: Vec<Block>,
 }
 
 /// Lists of the same length: a value for about each second.
@@ -274,11 +281,29 @@ pub struct Environment {
     pub triangles: u32,
 }
 
+/// The answer of a density search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// `accepted`, `rejected` or `undecided`.
+    pub verdict: String,
+    /// The reason in words.
+    pub why: String,
+    /// The largest number of matches that keeps the goal.
+    pub kept: Option<u32>,
+    /// The smallest number above it that does not, or is not sure to.
+    pub beyond: Option<u32>,
+    /// What exceeds its limit there: `frames` or `missed ticks`.
+    pub limited_by: Option<String>,
+}
+
 /// A step of a density search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Matches at once.
     pub matches: u32,
+    /// Why it was played: `raise`, `narrow`, `hold on`, `confirm` or `confirm beyond`.
+    #[serde(default)]
+    pub purpose: String,
     /// Wall time of frames.
     pub frame_ms: Percentiles,
     /// Part of a frame in which its thread did not run, mean.
@@ -296,6 +321,9 @@ pub struct Step {
     pub is_within: bool,
     /// Whether its figures are valid.
     pub is_valid: bool,
+    /// `accepted`, `rejected`, `undecided` or `invalid`.
+    #[serde(default)]
+    pub verdict: String,
 }
 
 /// The findings of a run, before they are a summary.
@@ -306,6 +334,8 @@ pub(crate) struct Found<'a> {
     pub(crate) bot_players: u32,
     pub(crate) tick_hz: u32,
     pub(crate) is_by_processes: bool,
+    /// Whether the budget of a frame, by which samples are counted, is the goal.
+    pub(crate) is_budget_goal: bool,
     pub(crate) workers: usize,
     pub(crate) sites: &'a [SiteReport],
     pub(crate) bots: BotsReport,
@@ -387,6 +417,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         ends: ends().map(|end| end.line.clone()).collect(),
         breaches: sites.iter().flat_map(|site| site.breaches.iter().cloned()).collect(),
         slow_files: sites.iter().map(|site| site.slow_files).sum(),
+        goal: goal(found),
         samples: found.samples.clone(),
         environment: environment(found),
         ..Summary::default()
@@ -400,6 +431,20 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let matches_per_core = digits(f64::from(found.matches) / found.workers.max(1) as f64);
     summary.matches_per_core = (summary.valid && is_within).then_some(matches_per_core);
     summary
+}
+
+/// Frames beyond the goal: by second where the budget of a frame is the goal, else by process.
+fn goal(found: &Found<'_>) -> Vec<Block> {
+    if found.is_budget_goal && !found.samples.frames.is_empty() {
+        let seconds = found.samples.frames.iter().zip(&found.samples.frames_over);
+        return seconds.map(|(of, over)| Block { over: *over, of: *of }).collect();
+    }
+    let is_over = |value: &&(u64, u64)| value.0 as f64 > FRAME_GOAL_MS * 1e6;
+    let of_site = |site: &SiteReport| Block {
+        over: site.frame.values.iter().filter(is_over).map(|value| value.1).sum(),
+        of: site.frame.count,
+    };
+    found.sites.iter().map(of_site).collect()
 }
 
 impl Summary {
@@ -437,15 +482,17 @@ impl Summary {
             ("matches per core", or_none(self.matches_per_core, " (shown by this run)")),
         ];
         for step in &self.density {
-            let verdict = if step.is_within && step.is_valid { "within" } else { "beyond" };
             let (frame, lateness) = (step.frame_ms, step.lateness_p99_us);
             rows.push((
                 "step",
                 format!(
-                    "{} matches: p50 {} ms, p99 {} ms, late p99 {lateness} µs, {} missed: {verdict}",
-                    step.matches, frame.p50, frame.p99, step.missed_ticks
+                    "{} matches: p50 {} ms, p99 {} ms, late p99 {lateness} µs, {} missed; {}: {}",
+                    step.matches, frame.p50, frame.p99, step.missed_ticks, step.purpose, step.verdict
                 ),
             ));
+        }
+        if let Some(answer) = &self.density_answer {
+            rows.push(("answer", format!("{}: {}", answer.verdict, answer.why)));
         }
         if let (Some(growth), Some(largest)) = (&self.density_growth, self.density.last()) {
             rows.extend(growth.words(largest.matches).into_iter().map(|line| ("growth", line)));

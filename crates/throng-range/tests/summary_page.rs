@@ -38,6 +38,7 @@ fn the_page_has_the_keys_of_the_summary() {
     summary.phases.insert("live".to_owned(), Default::default());
     summary.density.push(Default::default());
     summary.density_growth = Some(Default::default());
+    summary.density_answer = Some(Default::default());
     let mut written = BTreeSet::new();
     keys(&serde_json::to_value(&summary).expect("it is JSON"), "", &mut written);
     let documented = documented();

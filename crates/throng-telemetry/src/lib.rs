@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod budget_file;
+mod checksum;
 mod clock;
 mod exposition;
 mod figures;

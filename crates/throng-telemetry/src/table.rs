@@ -13,16 +13,18 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use crc32fast::Hasher;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData};
+use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, TypePtr};
 use throng_meter::{Budgets, MAX_SUBSYSTEMS, Subsystems};
 
+use crate::checksum;
 use crate::recorder::{FrameTimes, Phase};
 use crate::scopes::{END, OFFSET_BITS};
 
@@ -62,6 +64,8 @@ pub(crate) struct Table {
     groups: Vec<RowGroupMetaData>,
     /// The place behind them.
     groups_end: u64,
+    /// Of all bytes before that place.
+    groups_hash: Hasher,
     /// The rows behind them.
     rows: Rows,
     /// The beginning of the frame with which the newest rows were written last.
@@ -124,12 +128,15 @@ impl Table {
         }
         let mut file = File::create(path)?;
         file.write_all(MAGIC)?;
+        let mut groups_hash = Hasher::new();
+        groups_hash.update(MAGIC);
         let mut table = Table {
             file,
             columns,
             properties: Arc::new(properties),
             groups: Vec::new(),
             groups_end: MAGIC.len() as u64,
+            groups_hash,
             rows: Rows::with_room(),
             saved_ns: None,
             subsystems,
@@ -196,11 +203,15 @@ impl Table {
     fn save(&mut self) -> io::Result<()> {
         let (mut bytes, description, group) = self.encoded().map_err(as_io)?;
         let group_end = self.groups_end + bytes.len() as u64;
+        let mut group_hash = self.groups_hash.clone();
+        group_hash.update(&bytes);
         let rows = self.groups.iter().chain(&group).map(RowGroupMetaData::num_rows).sum();
         let columns = description.schema_descr_ptr();
         let created_by = description.created_by().map(str::to_owned);
-        let description = FileMetaData::new(description.version(), rows, created_by, None, columns, None);
         self.groups.extend(group);
+        let checksum = checksum::of(group_hash.clone(), &description, &self.groups);
+        let keys = Some(vec![KeyValue::new(checksum::KEY.to_owned(), checksum)]);
+        let description = FileMetaData::new(description.version(), rows, created_by, keys, columns, None);
         let end = ParquetMetaData::new(description, std::mem::take(&mut self.groups));
         ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
         self.groups = end.into_builder().take_row_groups();
@@ -209,7 +220,7 @@ impl Table {
         self.file.set_len(self.groups_end + bytes.len() as u64)?;
         if self.rows.tick.len() >= ROWS_PER_GROUP {
             self.rows.clear();
-            self.groups_end = group_end;
+            (self.groups_end, self.groups_hash) = (group_end, group_hash);
         } else if !self.rows.tick.is_empty() {
             self.groups.pop();
         }

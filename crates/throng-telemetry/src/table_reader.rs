@@ -8,7 +8,10 @@ use std::path::Path;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+
+use crate::checksum;
 
 /// The name of the whole frame among the subsystems.
 pub const WHOLE_FRAME: &str = "frame";
@@ -30,7 +33,7 @@ const SELF_NS: usize = 9;
 /// without a frame are left out. Reads about 10 million rows a second, and holds 65,536 of them at once.
 ///
 /// # Errors
-/// The file cannot be read, or is no file of frames.
+/// The file cannot be read, is no file of frames, or is damaged.
 pub fn read_seconds(path: &Path) -> io::Result<BTreeMap<String, Vec<f64>>> {
     // The reader of the format checks most of a file, but panics at some of the damage that it finds.
     let read = std::panic::catch_unwind(|| read_file(path));
@@ -41,6 +44,7 @@ fn read_file(path: &Path) -> io::Result<BTreeMap<String, Vec<f64>>> {
     let bytes = std::fs::metadata(path)?.len();
     let odd = |error: ParquetError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
     let reader = SerializedFileReader::new(File::open(path)?).map_err(odd)?;
+    check_sum(path, reader.metadata())?;
     let mut seconds = Seconds::default();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(odd)?;
@@ -78,6 +82,17 @@ fn read_group(group: &dyn RowGroupReader, seconds: &mut Seconds) -> io::Result<(
             seconds.add((tick[row], start[row]), &name[row], time[row])?;
         }
     }
+}
+
+/// Files of older programs have no checksum.
+fn check_sum(path: &Path, metadata: &ParquetMetaData) -> io::Result<()> {
+    let description = metadata.file_metadata();
+    let keys = description.key_value_metadata().into_iter().flatten();
+    let Some(written) = keys.filter(|pair| pair.key == checksum::KEY).find_map(|pair| pair.value.as_ref()) else {
+        return Ok(());
+    };
+    let found = checksum::of(checksum::of_data(&mut File::open(path)?)?, description, metadata.row_groups());
+    if found == *written { Ok(()) } else { Err(invalid("its checksum is another one: it is damaged")) }
 }
 
 /// The reader takes the places of columns as they are.

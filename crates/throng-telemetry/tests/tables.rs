@@ -151,7 +151,7 @@ fn a_file_can_be_read_while_it_grows_but_for_the_last_five_seconds() {
 }
 
 #[test]
-fn what_is_no_file_of_frames_is_refused() {
+fn what_is_no_file_of_frames_or_damaged_anywhere_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("frames.parquet");
     let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
@@ -160,16 +160,21 @@ fn what_is_no_file_of_frames_is_refused() {
     (0..100).for_each(|tick| drop(recorder.begin(tick, PHASES[0])));
     drop((recorder, telemetry));
     let whole = std::fs::read(&path).expect("it is there");
-    assert!(throng_telemetry::read_seconds(&path).is_ok());
-    // Cut short anywhere, and with one byte changed anywhere: an error, or other numbers, but no panic.
+    let seconds = throng_telemetry::read_seconds(&path).expect("it is whole");
+    // Cut short anywhere: an error. With one byte changed anywhere: an error, or the same numbers.
+    let mut same = 0;
     for at in 0..whole.len() {
         std::fs::write(&path, &whole[..at]).expect("written");
         assert!(throng_telemetry::read_seconds(&path).is_err(), "cut at {at}");
         let mut changed = whole.clone();
         changed[at] ^= 0x55;
         std::fs::write(&path, &changed).expect("written");
-        let _ = throng_telemetry::read_seconds(&path);
+        if let Ok(read) = throng_telemetry::read_seconds(&path) {
+            assert_eq!(read, seconds, "byte {at} is damaged");
+            same += 1;
+        }
     }
+    assert!(same < whole.len() / 3, "{same} of {} bytes may change without a word", whole.len());
 }
 
 #[test]

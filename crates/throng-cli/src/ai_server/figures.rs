@@ -4,14 +4,17 @@ use std::fmt;
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
+use throng_judge::{Block, Criterion, Order, Samples, StepPressure, Trial};
 use throng_telemetry::{Percentiles, Snapshot, Subsystem};
 
 use super::AGENTS;
 use super::pace::SAMPLES;
-use super::search::{Bounds, Held, Limit, StepSearch};
 
 /// The bounds of the published test.
-pub(super) const BOUNDS: Bounds = Bounds { cpu_share: 0.85, late_share: 0.02 };
+const CPU_SHARE_MAX: f64 = 0.85;
+const LATE_SHARE_MAX: f64 = 0.02;
+/// The name of the end of the search that no bound made: `--most` was reached.
+const MOST: &str = "matches";
 /// Other programs may use so many cores.
 const OTHERS_CORES_MAX: f64 = 0.1;
 /// Beyond this share a core has no time left, and its processor time says nothing about the work.
@@ -85,8 +88,15 @@ impl Step {
         Value::Object(figures.collect::<Map<String, Value>>())
     }
 
-    pub(super) fn held(&self) -> Held {
-        Held { cpu_share: self.cpu_share, late_share: self.late_share() }
+    /// This step as the search judges it.
+    pub(super) fn trial(&self, order: Order) -> Trial {
+        let levels = self.samples.iter().map(|of| of.cpu_share).collect();
+        let late = self.samples.iter().map(|of| Block { over: of.late, of: of.decisions }).collect();
+        let judged = vec![
+            Criterion::new("processor", CPU_SHARE_MAX).judge(Samples::Level(levels)),
+            Criterion::new("late", LATE_SHARE_MAX).judge(Samples::Share(late)),
+        ];
+        Trial::new(order.amount, order.hold, judged)
     }
 
     fn to_json(&self) -> Value {
@@ -127,7 +137,7 @@ impl fmt::Display for Step {
 /// The search with one engine for rays, and what it held.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
-    pub(super) search: StepSearch,
+    pub(super) search: StepPressure,
     pub(super) steps: Vec<Step>,
     /// Resident memory that each match added.
     pub(super) bytes_per_match: Option<u64>,
@@ -136,12 +146,17 @@ pub(super) struct Course {
 impl Course {
     /// The step that counts.
     fn kept(&self) -> Option<&Step> {
-        let kept = self.search.kept()? as usize;
+        let kept = self.search.outcome().kept? as usize;
         self.steps.iter().rfind(|step| step.matches == kept)
     }
 
-    fn limited_by(&self) -> Option<&'static str> {
-        self.search.limit().map(Limit::name)
+    /// The bound that the next larger load exceeded, or `matches` if there was none to try.
+    fn limited_by(&self) -> Option<String> {
+        self.search.outcome().limit.or_else(|| self.has_reached_most().then(|| MOST.to_owned()))
+    }
+
+    fn has_reached_most(&self) -> bool {
+        self.search.outcome().beyond.is_none() && self.search.poll_trial().is_none()
     }
 
     fn steps_json(&self) -> Vec<Value> {
@@ -196,7 +211,7 @@ impl Figures {
                     }
                 }
             }
-            if course.search.limit() == Some(Limit::Most) {
+            if course.has_reached_most() {
                 reasons.push(format!("{name}: the bounds were not reached: raise --most"));
             }
         }
@@ -213,7 +228,7 @@ impl Figures {
     }
 
     fn per_core(&self, course: &Course) -> Option<f64> {
-        Some(f64::from(course.search.kept()?) / self.workload.cores.len() as f64)
+        Some(f64::from(course.search.outcome().kept?) / self.workload.cores.len() as f64)
     }
 
     /// Our matches per core to Embree's.
@@ -298,7 +313,10 @@ impl Figures {
         };
         for (name, course) in self.courses() {
             let Some((step, per_core)) = course.kept().zip(self.per_core(course)) else { continue };
-            line(format!("{name}: {per_core:.1} matches per core, limited by: {}", course.limited_by().unwrap_or("-")));
+            line(format!(
+                "{name}: {per_core:.1} matches per core, limited by: {}",
+                course.limited_by().as_deref().unwrap_or("-")
+            ));
             line(format!("  {step}"));
             if let Some(bytes) = course.bytes_per_match {
                 line(format!("  {} KiB of memory for each match", bytes / 1_024));

@@ -120,7 +120,9 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::search::{Bounds, Held, Limit, StepSearch, Steps};
+    use throng_judge::{Outcome, StepOptions, StepPressure};
+
+    use super::super::figures::{CountedSample, Step};
     use super::*;
 
     const TIMING: Timing = Timing {
@@ -151,15 +153,17 @@ mod tests {
         (busy.as_secs_f64() / (to - from).as_secs_f64(), all)
     }
 
-    fn search(cost: impl Fn(Planned) -> Duration) -> StepSearch {
-        let bounds = Bounds { cpu_share: 0.85, late_share: 0.02 };
-        let mut search = StepSearch::new(Steps { start: 100, step: 50, most: 5_000 }, bounds);
-        while let Some(count) = search.poll_load() {
-            let (cpu_share, all) = play(Pace::new(TIMING, count as usize), &cost);
-            assert_eq!(all.ticks, 60 * u64::from(count), "3 s of 20 ticks per second and match");
-            search.handle_held(Held { cpu_share, late_share: all.late as f64 / all.ticks as f64 });
+    /// The search of `throng ai-server`, with the bounds that it has.
+    fn search(cost: impl Fn(Planned) -> Duration) -> Outcome {
+        let options = StepOptions { start: 100, step: 50, most: 5_000, hold: TIMING.hold };
+        let mut search = StepPressure::new(options);
+        while let Some(order) = search.poll_trial() {
+            let (cpu_share, all) = play(Pace::new(TIMING, order.amount as usize), &cost);
+            assert_eq!(all.ticks, 60 * u64::from(order.amount), "3 s of 20 ticks per second and match");
+            let samples = vec![CountedSample { cpu_share, decisions: all.ticks, late: all.late }];
+            search.handle_trial(Step { samples, ..Step::default() }.trial(order));
         }
-        search
+        search.outcome()
     }
 
     #[test]
@@ -168,9 +172,9 @@ mod tests {
             // A tick of 50 ms has room for so many within 85 %.
             let knee = 0.85 * 50_000.0 / cost_us as f64;
             let search = search(|_| Duration::from_micros(cost_us));
-            let kept = f64::from(search.kept().unwrap());
+            let kept = f64::from(search.kept.unwrap());
             assert!(kept <= knee && kept > 0.98 * knee - 1.0, "{kept} of {knee}");
-            assert_eq!(search.limit(), Some(Limit::Processor));
+            assert_eq!(search.limit.as_deref(), Some("processor"));
         }
     }
 
@@ -185,9 +189,9 @@ mod tests {
         // t = 5 ms / (1 - n / 500): n t / 50 ms of 20 n ticks, so 2 % at n = 500 * (1 - 5 / (50 * 20 * 0.02)).
         let knee = 500.0 * (1.0 - 5.0 / (50.0 * 20.0 * 0.02));
         let search = search(cost);
-        let kept = f64::from(search.kept().unwrap());
+        let kept = f64::from(search.kept.unwrap());
         assert!((kept / knee - 1.0).abs() < 0.02, "{kept} of {knee}");
-        assert_eq!(search.limit(), Some(Limit::Late));
+        assert_eq!(search.limit.as_deref(), Some("late"));
     }
 
     #[test]

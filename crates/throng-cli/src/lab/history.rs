@@ -17,11 +17,11 @@ use crate::{pages, store};
 pub(super) const COMPARE_LONG_ABOUT: &str = "\
 Is B slower than A, and in which subsystem?
 
-A and B are the folder of one run, or a folder with several runs. With five runs or more on each side, each run is a value.
-With fewer, the seconds of the runs are. A difference within the noise is called no change.
+A and B are folders with five runs or more. A difference within the noise is called no change. With fewer runs, nothing is
+decided; how much these runs differ is shown all the same.
 
   throng lab compare runs/20260131-120000-crowd runs/20260131-130000-crowd
-  throng lab compare before/ after/ --gate          exit code 4 if a part became slower
+  throng lab compare before/ after/ --gate          exit code 4 if a part became slower, 3 with too few runs
   throng lab compare before/ after/ --markdown      a table for a pull request
   throng lab compare before/ after/ --runs runs     also a page, runs/<stamp>-comparison/report.html";
 
@@ -52,7 +52,7 @@ pub(super) struct CompareArguments {
     /// Smaller changes do not matter, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     least: f64,
-    /// End with exit code 4 if a part became worse
+    /// End with exit code 4 if a part became worse, or 3 if there are too few runs to tell
     #[arg(long)]
     gate: bool,
     /// Also write a page and comparison.json to a new folder below this one
@@ -153,6 +153,9 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
         () if arguments.markdown => out!("{}", markdown(&comparison)),
         () => out!("{}", table(&comparison)),
     }
+    if arguments.gate && comparison.has_too_few_runs() {
+        return Ok(ExitCode::from(exit::INVALID_RUN));
+    }
     Ok(code(arguments.gate && comparison.worse().count() > 0))
 }
 
@@ -184,8 +187,11 @@ fn heading(comparison: &Comparison) -> String {
 
 fn verdict(comparison: &Comparison) -> String {
     let worse: Vec<&str> = comparison.worse().map(|part| part.name.as_str()).collect();
-    match worse.len() {
-        0 => "nothing became worse".to_owned(),
+    let undecided = comparison.parts.iter().filter(|part| part.verdict == "undecided").count();
+    match (worse.len(), undecided) {
+        _ if comparison.has_too_few_runs() => "undecided: too few runs".to_owned(),
+        (0, 0) => "nothing became worse".to_owned(),
+        (0, _) => format!("nothing is known to have become worse; {undecided} undecided"),
         _ => format!("worse: {}", worse.join(", ")),
     }
 }
