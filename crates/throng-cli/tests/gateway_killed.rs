@@ -4,7 +4,8 @@
 //! be killed; the players are threads with a connection each.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::outage::world::{self, ENTITIES, World};
 use crate::outage::{GatewayProcess, PLAYERS, Players, soon};
@@ -85,5 +86,52 @@ fn a_killed_gateway_is_replaced_and_everybody_resumes_with_what_the_servers_know
     for view in players.end() {
         assert_eq!(view.went_back, 0, "nothing old came after something new");
         assert_eq!(view.removed, 0, "nothing was taken away");
+    }
+}
+
+#[test]
+fn after_gateway_and_server_were_killed_everything_goes_on_from_the_snapshot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("state");
+    let snapshot = format!("-snapshot={}", file.display());
+    let more = ["-scr", "-limit=client_resume_ms=60000", &snapshot, "-snapshot-every=50ms"];
+    let mut gateway = GatewayProcess::start(&more);
+    let mut world = World::start(&gateway);
+    world.wait_for("begun", soon());
+    let players = Players::join(&gateway);
+    players.wait_until("everybody sees everything move", |view| view.sees_all_beyond(20));
+    let before = players.newest();
+    // One that was begun before may be complete only now.
+    (0..2).for_each(|_| wait_for_another(&file));
+    world.kill();
+    gateway.kill();
+
+    let killed_at = Instant::now();
+    gateway.restart();
+    let knows_all = |view: &crate::outage::player::View| {
+        view.connections == 2 && before.iter().all(|(entity, step)| view.since_login.get(entity) >= Some(step))
+    };
+    players.wait_until("who comes back finds the states while no server is there", knows_all);
+    let mut world = World::start(&gateway);
+    let recovered = world.wait_for("recovered", soon());
+    let ids: BTreeSet<u32> = recovered.entities.keys().copied().collect();
+    assert_eq!(ids, world::entities().collect(), "no entity is lost, and none is new");
+    assert_eq!(recovered.doubled, 0, "each channel is told once");
+    assert!(recovered.is_under_former_id, "the server has its connection id");
+    for (entity, step) in &recovered.entities {
+        assert!(step >= &before[entity], "{entity} is at {step}, and was at {} before the snapshot", before[entity]);
+    }
+    players.wait_until("everything moves on", |view| view.has_passed(&recovered.entities));
+    println!("gateway and server killed: {PLAYERS} players see everything move after {:?}", killed_at.elapsed());
+    assert!(players.end().iter().all(|view| view.owners_back > 0), "everybody is told that the owner is there again");
+}
+
+/// Waits until another snapshot has taken the place of the present one.
+fn wait_for_another(file: &Path) {
+    let written = || std::fs::metadata(file).and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let (present, deadline) = (written(), soon());
+    while written() == present {
+        assert!(Instant::now() < deadline, "no snapshot is written");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }

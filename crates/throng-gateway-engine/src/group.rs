@@ -125,6 +125,16 @@ impl EntityGroups {
         self.locked_by.contains_key(&entity)
     }
 
+    /// All handover groups: the members of each.
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
+        self.groups.iter().filter(|members| !members.is_empty()).cloned()
+    }
+
+    /// All locked entities, and through whose channel each was locked last.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.locked_by.iter().map(|(&entity, &by)| (entity, by))
+    }
+
     /// `ENTITY_GROUP_ADD` on the channel of `entity`. For a handover group `entity` itself belongs to it, named or not.
     /// A lock takes hold of those that are named.
     ///

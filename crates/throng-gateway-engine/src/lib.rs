@@ -67,6 +67,7 @@ pub mod histogram;
 pub mod limits;
 pub mod settings;
 pub mod shards;
+pub mod snapshot;
 pub mod spatial;
 
 pub use engine::*;

@@ -258,6 +258,9 @@ limits! {
     max_recording_bytes: u64 = 67_108_864, 1_024..=17_179_869_184;
     /// Sessions that are recorded at one time.
     max_recordings: u32 = 256, 1..=65_536;
+    /// Bytes of a snapshot of the gateway. A longer one is not written, and the one before it stays: the disk must not
+    /// fill up.
+    max_snapshot_bytes: u64 = 17_179_869_184, 65_536..=1_099_511_627_776;
     /// How long the session of a lost client is kept, in ms; 0: not at all. Off by default, because owners learn of a
     /// loss only after this time.
     client_resume_ms: u32 = 0, 0..=3_600_000;

@@ -41,6 +41,7 @@ pub mod protections;
 mod recent;
 pub mod serve;
 pub mod settings;
+mod snapshots;
 mod start;
 
 pub use start::StartError;

@@ -24,6 +24,9 @@
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_superseded_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
 //! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total`, `gateway_recordings_slow_total` | counter | | sessions that were recorded, that could not be, that a limit or a slow disk cut off |
+//! | `gateway_snapshots_total`, `gateway_snapshots_failed_total` | counter | | snapshots that were written, and that were not |
+//! | `gateway_snapshot_age_seconds`, `gateway_snapshot_bytes`, `gateway_snapshot_duration_seconds` | gauge | | the last snapshot: how old, how long, and how long it took |
+//! | `gateway_snapshot_part_seconds` | histogram | | how long an engine was held up by a part of a snapshot |
 //! | `gateway_queued_bytes` | gauge | | bytes that no kernel has taken yet |
 //! | `gateway_memory_bytes` | gauge | `part` | memory that peers make the gateway hold, by what it is for |
 //! | `gateway_memory_limit_bytes` | gauge | | what all of that may be |
@@ -44,7 +47,7 @@ use throng_channeld::proto::ChannelType;
 
 use crate::log;
 use crate::process;
-use crate::serve::{Memory, Part, Reason, Report, ShellCounters};
+use crate::serve::{Memory, Part, Reason, Report, ShellCounters, SnapshotCounters};
 use throng_gateway_engine::TypeMeters;
 use throng_gateway_engine::histogram::Histogram;
 use throng_gateway_engine::histogram::write_head;
@@ -62,12 +65,17 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     page.engine(report);
     page.doors(shell);
     page.recordings(shell);
+    page.snapshots(&shell.snapshots);
     page.log();
     let mut text = Vec::new();
     // Writing to memory does not fail, and names are fixed.
     let _ = TextEncoder::new().encode(&page.registry.gather(), &mut text);
     let mut text = String::from_utf8(text).unwrap_or_default();
     shell.step.write("gateway_step_seconds", "How long a step of the engine took.", &mut text);
+    if shell.snapshots.age().is_some() {
+        let help = "How long an engine was held up by a part of a snapshot.";
+        shell.snapshots.part.write("gateway_snapshot_part_seconds", help, &mut text);
+    }
     report.counters.lag.write(
         "gateway_turn_lag_seconds",
         "How much later than due a subscriber was served.",
@@ -232,6 +240,22 @@ impl Page {
         for (name, help, count) in totals {
             self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
         }
+    }
+
+    /// Nothing if no snapshots are made.
+    fn snapshots(&self, snapshots: &SnapshotCounters) {
+        let Some(age) = snapshots.age() else { return };
+        let totals = [
+            ("gateway_snapshots_total", "Snapshots that were written.", &snapshots.written),
+            ("gateway_snapshots_failed_total", "Snapshots that were not written.", &snapshots.failed),
+        ];
+        for (name, help, count) in totals {
+            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
+        }
+        let took_s = load(&snapshots.took_ms) as f64 / 1_000.0;
+        self.gauge("gateway_snapshot_age_seconds", "Time since the last snapshot, or the start.", age.as_secs_f64());
+        self.gauge("gateway_snapshot_bytes", "Length of the last snapshot.", load(&snapshots.bytes) as f64);
+        self.gauge("gateway_snapshot_duration_seconds", "How long it took to make the last snapshot.", took_s);
     }
 
     fn log(&self) {

@@ -44,6 +44,8 @@ pub enum Answer {
     Banned,
     /// The least important, or the oldest, is forgotten.
     Forgotten,
+    /// It is not done, and what was done before it stays.
+    GivenUp,
 }
 
 impl fmt::Display for Answer {
@@ -58,6 +60,7 @@ impl fmt::Display for Answer {
             Answer::Closed => "the connection is closed",
             Answer::Banned => "the connection is closed, its name or address banned",
             Answer::Forgotten => "the oldest or least important is forgotten",
+            Answer::GivenUp => "it is given up, the last one stays",
         })
     }
 }
@@ -171,6 +174,7 @@ pub const PROTECTIONS: &[Protection] = &[
     row("max_inbound_events", Later, Metric("gateway_memory_bytes"), ["throng-gateway/src/serve/event.rs", "what_waits_for_all_engines_together_is_bounded_and_who_has_no_room_waits"]),
     row("max_recording_bytes", Cut, Metric("gateway_recordings_limited_total"), ["throng-gateway/src/serve/record.rs", "a_recording_reads_as_it_was_written_and_is_bounded"]),
     row("max_recordings", Cut, Metric("gateway_recordings_limited_total"), ["throng-gateway/src/serve/record.rs", "a_recording_reads_as_it_was_written_and_is_bounded"]),
+    row("max_snapshot_bytes", GivenUp, Metric("gateway_snapshots_failed_total"), ["throng-gateway/src/serve/snapshots.rs", "a_snapshot_that_grows_beyond_its_limit_is_given_up_and_the_last_one_stays"]),
     row("client_resume_ms", Forgotten, Metric("gateway_awaited"), ["throng-gateway-engine/src/engine/recovery.rs", "a_client_whose_network_broke_goes_on_where_it_was"]),
     row("max_recoverable", Forgotten, Drops("recoverable"), ["throng-gateway-engine/src/engine/recovery.rs", "names_that_own_nothing_do_not_push_a_world_server_out_of_its_place"]),
     row("max_list_bytes", Cut, Drops("list_bytes"), ["throng-gateway-engine/src/engine/lifecycle.rs", "a_list_ends_at_its_limit_and_what_is_left_out_is_counted"]),

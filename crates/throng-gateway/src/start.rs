@@ -11,7 +11,9 @@ use crate::auth::{self, DeskLimits, ProviderError};
 use crate::metrics;
 use crate::serve::{Gateway, Parts, ServeError, ServeOptions, helpers};
 use crate::settings::Settings;
+use crate::snapshots;
 use throng_gateway_engine::shards::Shards;
+use throng_gateway_engine::snapshot::{SnapshotError, Survey};
 use throng_gateway_engine::{Engine, Stopwatch};
 use throng_protostate::{SchemaError, Schemas};
 
@@ -43,6 +45,14 @@ pub enum StartError {
         /// The error.
         error: SchemaError,
     },
+    /// The file of `-snapshot` cannot be used.
+    #[error("-snapshot: {file}: {error}; to start without it, move it away, or add -snapshot-discard")]
+    Snapshot {
+        /// Its name.
+        file: String,
+        /// The error.
+        error: SnapshotError,
+    },
     /// The provider of authentication cannot be used.
     #[error(transparent)]
     Provider(#[from] ProviderError),
@@ -58,6 +68,7 @@ impl StartError {
             StartError::Read { .. } => "descriptors_read",
             StartError::Proto { .. } => "proto",
             StartError::Schema { error, .. } => error.tag(),
+            StartError::Snapshot { error, .. } => error.tag(),
             StartError::Provider(error) => error.tag(),
             StartError::Serve(error) => error.tag(),
         }
@@ -74,20 +85,7 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
-        let shards = Shards::new(settings.engine_threads, settings.engine.spatial_channel_start);
-        // Several engines are enough threads, unless somebody wants more.
-        let threads = if shards.count() > 1 && settings.threads == 0 { 1 } else { settings.threads };
-        let (engine_settings, schemas, begin) = (Arc::new(settings.engine), Arc::new(schemas), Instant::now());
-        let mut engines = Vec::new();
-        for number in 0..shards.count() {
-            let helpers = helpers(threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?;
-            let settings = Arc::clone(&engine_settings);
-            let mut engine = Engine::new(settings, Arc::clone(&schemas), seed, (Time(0), unix_ns));
-            engine.set_share(number, shards.clone());
-            engine.set_helpers(helpers);
-            engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
-            engines.push(engine);
-        }
+        let engines = engines_of_settings(settings, Arc::new(schemas), seed, unix_ns)?;
         Ok(Gateway::start(&options, Parts { engines, provider, desk, render: Arc::new(metrics::render) })?)
     }
 
@@ -101,6 +99,47 @@ impl Gateway {
         let provider = auth::from_settings(&settings)?;
         Ok(self.take_over(settings, provider)?)
     }
+}
+
+/// The engines, as they were in the snapshot if there is one.
+fn engines_of_settings(
+    settings: Settings,
+    schemas: Arc<Schemas>,
+    seed: u64,
+    unix_ns: i64,
+) -> Result<Vec<Engine>, StartError> {
+    let shards = Shards::new(settings.engine_threads, settings.engine.spatial_channel_start);
+    // Several engines are enough threads, unless somebody wants more.
+    let threads = if shards.count() > 1 && settings.threads == 0 { 1 } else { settings.threads };
+    let (file, discards) = (settings.snapshot_file, settings.snapshot_discard);
+    let engine_settings = Arc::new(settings.engine);
+    let new_engines = |survey: Option<&Survey>| {
+        let engine = |number| {
+            let (settings, schemas, times) = (Arc::clone(&engine_settings), Arc::clone(&schemas), (Time(0), unix_ns));
+            let mut engine = match survey {
+                Some(survey) => Engine::restored(settings, schemas, seed, times, survey),
+                None => Engine::new(settings, schemas, seed, times),
+            };
+            engine.set_share(number, shards.clone());
+            engine
+        };
+        (0..shards.count()).map(engine).collect::<Vec<Engine>>()
+    };
+    let mut engines = match file.map(|file| (snapshots::read(Path::new(&file), new_engines), file)) {
+        None => new_engines(None),
+        Some((Ok(engines), _)) => engines,
+        Some((Err(error), file)) if discards => {
+            snapshots::put_aside(Path::new(&file), &error);
+            new_engines(None)
+        }
+        Some((Err(error), file)) => return Err(StartError::Snapshot { file, error }),
+    };
+    let begin = Instant::now();
+    for engine in &mut engines {
+        engine.set_helpers(helpers(threads).map_err(|error| ServeError::Threads(std::io::Error::other(error)))?);
+        engine.set_stopwatch(Stopwatch::new(move || begin.elapsed().as_nanos() as u64));
+    }
+    Ok(engines)
 }
 
 /// The types of the protocol itself, and those of the files that the operator names: `.proto`, or a descriptor set.

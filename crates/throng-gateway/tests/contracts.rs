@@ -22,6 +22,7 @@ mod settings_files;
 mod settings_flags;
 mod side_by_side;
 mod slow_readers;
+mod snapshots;
 #[path = "../../throng-gateway-engine/tests/contracts/stage/mod.rs"]
 mod stage;
 mod transports;

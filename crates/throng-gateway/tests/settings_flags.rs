@@ -177,3 +177,19 @@ fn the_help_has_a_line_for_each_flag_and_limit() {
         assert!(text.contains(flag), "{flag}");
     }
 }
+
+#[test]
+fn snapshots_have_a_file_and_a_time_between_them_as_go_writes_it() {
+    let settings = load("").unwrap();
+    assert_eq!((settings.snapshot_file, settings.snapshot_every.as_secs()), (None, 30));
+    assert!(!settings.snapshot_discard);
+    for (text, ms) in [("0", 0), ("500ms", 500), ("2s", 2_000), ("5m", 300_000), ("24h", 86_400_000)] {
+        let settings = load(&format!("-snapshot state -snapshot-every {text} -snapshot-discard")).unwrap();
+        assert_eq!(settings.snapshot_every.as_millis(), ms, "{text}");
+        assert!(settings.snapshot_discard && settings.snapshot_file.as_deref() == Some("state"));
+    }
+    for text in ["", "5", "s", "1.5s", "-1s", "25h", "1d", "99999999999999999999h"] {
+        let told = refused(&format!("-snapshot-every={text}"));
+        assert_eq!(told, format!("-snapshot-every={text}: expected a time such as 500ms, 30s, 5m or 1h, up to 24h"));
+    }
+}

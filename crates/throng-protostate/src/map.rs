@@ -321,6 +321,11 @@ impl Map {
         self.entries.len() - self.free.len() - self.tombstones
     }
 
+    /// Number of entries that are removed and still remembered.
+    pub(super) fn tombstone_count(&self) -> usize {
+        self.tombstones
+    }
+
     /// All entries, tombstones included, newest change first.
     #[inline]
     pub(super) fn walk(&self) -> impl Iterator<Item = (u32, &Entry)> + '_ {
@@ -328,6 +333,16 @@ impl Map {
         std::iter::from_fn(move || {
             let entry = self.entries.get(next as usize)?;
             Some((std::mem::replace(&mut next, entry.older), entry))
+        })
+    }
+
+    /// The same, oldest change first.
+    pub(super) fn walk_from_oldest(&self) -> impl Iterator<Item = &Entry> + '_ {
+        let mut next = self.oldest;
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            next = entry.newer;
+            Some(entry)
         })
     }
 

@@ -97,6 +97,22 @@ impl Schema {
         &self.name
     }
 
+    /// A number of all that decides how states of this type are kept; another one for another definition, and never 0.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hash = Fnv::new();
+        for shape in &self.shapes {
+            hash.add(shape.fields.len() as u64);
+            hash.add(shape.removed_tag.into());
+            for field in &shape.fields {
+                hash.add(field.tag.into());
+                hash.add(u64::from(field.wire) << 16 | (field.kind as u64) << 8 | field.number_kind as u64);
+                hash.add(field.shape.into());
+                hash.add(u64::from(field.oneof) << 1 | u64::from(field.merges_entries));
+            }
+        }
+        hash.0.max(1)
+    }
+
     pub(super) fn root(&self) -> &Shape {
         &self.shapes[0]
     }
@@ -117,6 +133,21 @@ impl Schema {
     pub(super) fn first_of_type(&self, type_name: &str) -> Option<u32> {
         let is_it = |field: &&FieldShape| field.kind == Kind::Message && &*self.shape(field.shape).name == type_name;
         self.root().fields.iter().find(is_it).map(FieldShape::number)
+    }
+}
+
+/// FNV-1a with 64 bits: the same in every build, as a number in a file has to be.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xCBF2_9CE4_8422_2325)
+    }
+
+    fn add(&mut self, number: u64) {
+        for byte in number.to_le_bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
     }
 }
 

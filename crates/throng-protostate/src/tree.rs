@@ -19,6 +19,9 @@ const MERGE_MASK: u64 = (1 << MERGE_BITS) - 1;
 /// The last tick that has stamps of its own, and one.
 const TICK_MAX: u64 = (1 << (64 - MERGE_BITS)) - 2;
 
+/// Stamps in files are below: 278 years of milliseconds, and as much is left.
+const STAMP_MAX_SAVED: u64 = 1 << 63;
+
 impl Stamp {
     pub(super) const NEVER: Stamp = Stamp(0);
     pub(super) const FOREVER: Stamp = Stamp(u64::MAX);
@@ -36,6 +39,16 @@ impl Stamp {
     /// The tick of a stamp.
     pub(super) fn tick(self) -> Tick {
         Tick((self.0 >> MERGE_BITS).saturating_sub(1))
+    }
+
+    /// For a file.
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// From a file, if there are stamps enough after it.
+    pub(super) fn from_bits(bits: u64) -> Option<Stamp> {
+        (bits < STAMP_MAX_SAVED).then_some(Stamp(bits))
     }
 
     /// The stamp of the next merge, at tick `now`, given that `self` is the newest stamp.

@@ -17,6 +17,8 @@ use super::{come_in, world};
 pub(crate) struct View {
     /// The newest step of each entity.
     pub(crate) steps: BTreeMap<u32, u32>,
+    /// The same, of what it was told since it logged in last.
+    pub(crate) since_login: BTreeMap<u32, u32>,
     /// How often it logged in.
     pub(crate) connections: u32,
     /// Steps that were older than one seen before.
@@ -45,6 +47,7 @@ impl View {
                 let state = TransformState::decode(update.data.expect("with data").value).expect("a transform");
                 // Entities that have not moved since the last line are left out.
                 let Some(step) = state.position.map(|position| position.y as u32) else { return };
+                self.since_login.insert(message.channel_id, step);
                 let known = self.steps.entry(message.channel_id).or_insert(step);
                 self.went_back += u32::from(step < *known);
                 *known = step.max(*known);
@@ -61,7 +64,11 @@ impl View {
 pub(crate) fn play(address: SocketAddr, name: &str, view: &Mutex<View>, stop: &AtomicBool) {
     while let Some((mut client, _)) = come_in(address, name, stop) {
         let view = || view.lock().expect("whoever looks does not fail");
-        view().connections += 1;
+        {
+            let mut view = view();
+            view.connections += 1;
+            view.since_login.clear();
+        }
         while !stop.load(Ordering::Relaxed) {
             match client.poll(Instant::now() + Duration::from_millis(20)) {
                 Ok(Some(message)) => view().take(&message),

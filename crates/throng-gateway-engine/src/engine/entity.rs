@@ -14,6 +14,7 @@ use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::group::GroupKind;
+use crate::snapshot::EntityData;
 use crate::spatial::Position;
 
 /// The engine's data about an entity, beside its channel.
@@ -25,6 +26,13 @@ pub(super) struct Entity {
     pub(super) object: bytes::Bytes,
     pub(super) pace: EntityPace,
     is_well_known: bool,
+}
+
+impl Entity {
+    /// For a snapshot.
+    pub(super) fn to_record(&self) -> EntityData {
+        EntityData { cell: self.cell, object: self.object.clone(), is_well_known: self.is_well_known }
+    }
 }
 
 /// One entity, as an operator sees it.
@@ -155,7 +163,7 @@ impl Engine {
     }
 
     /// All clients see it, those to come as well.
-    fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
+    pub(super) fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
         self.entity_mut(id).is_well_known = true;
         self.well_known.push(channel);
         let clients: Vec<Place> = self

@@ -52,7 +52,7 @@ impl Engine {
 
     /// When a tick begins.
     pub(super) fn time_of(&self, tick: Tick) -> Time {
-        Time(self.start.0.saturating_add(tick.0.saturating_mul(1_000)))
+        Time(self.start.0.saturating_add(tick.0.saturating_sub(self.first_tick.0).saturating_mul(1_000)))
     }
 
     pub(super) fn fan_out(&mut self) {

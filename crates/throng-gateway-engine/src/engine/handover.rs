@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// An entity is listed in another cell now, or in none.
-    fn note_cell(&mut self, entity: u32, (former, present): (Option<u32>, Option<u32>)) {
+    pub(super) fn note_cell(&mut self, entity: u32, (former, present): (Option<u32>, Option<u32>)) {
         if let Some(former) = former
             && let Some(there) = self.by_cell.get_mut(&former)
         {

@@ -190,6 +190,9 @@ impl Engine {
     /// Tells all subscribers, and forgets the channel.
     pub(super) fn remove_channel(&mut self, index: ChannelIndex) {
         let Some(mut channel) = self.channels.take(index) else { return };
+        if let Some(taking) = &mut self.taking {
+            taking.note_gone(channel.id);
+        }
         let header = Header::new(channel.id, message_type::REMOVE_CHANNEL);
         for (connection, subscriber) in channel.subscribers.drain() {
             let hub = self.hub_id(connection);
@@ -343,6 +346,12 @@ impl ChannelIds {
             }
         }
         None
+    }
+
+    /// After a restart: these are taken, and `is_free` says which of the others below them may be given out here.
+    pub(super) fn restore(&mut self, taken: impl Iterator<Item = u32>, is_free: impl Fn(u32) -> bool) {
+        self.next = taken.max().map_or(1, |last| last + 1);
+        self.free = (1..self.next).filter(|&id| is_free(id)).collect();
     }
 
     fn give_back(&mut self, id: u32) {

@@ -208,6 +208,12 @@ impl ChannelLog {
         self.data = None;
     }
 
+    /// The state after a restart: whoever comes now knows nothing of it, and what is changed from now on is newer.
+    pub(super) fn set_data(&mut self, data: Option<DataState>) {
+        self.data = data.map(Box::new);
+        self.seal();
+    }
+
     /// Begins with the empty state of a type, unless there is a state.
     pub(super) fn begin_empty(
         &mut self,

@@ -144,6 +144,17 @@ impl LostOnes {
         self.take(&key).map(|lost| (key, lost))
     }
 
+    /// The names of all of them, in no particular order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &LostKey> {
+        self.by_name.keys()
+    }
+
+    /// The connection id of the lost owner of a channel.
+    pub(super) fn owner_of(&self, channel: u32) -> Option<u32> {
+        let key = self.by_age.get(self.owners.get(&channel)?)?;
+        self.get(key).map(|lost| lost.connection_id)
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &Lost> {
         self.by_name.values().map(|loss| &loss.lost)
     }

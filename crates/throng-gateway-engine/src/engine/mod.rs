@@ -42,8 +42,10 @@ pub mod port;
 mod position;
 mod recovery;
 mod refusal;
+mod restore;
 mod session;
 mod share;
+mod snapshot;
 mod spatial;
 mod state_memory;
 mod subscribe;
@@ -89,8 +91,11 @@ use place::Table;
 use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
 use position::Positions;
 pub use refusal::Refusal;
+pub use restore::Restored;
+use restore::Restoring;
 use share::Share;
 pub use share::{Ban, Member, Misrouted};
+use snapshot::Taking;
 pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
@@ -119,6 +124,8 @@ pub struct Engine {
     settings: Arc<EngineSettings>,
     schemas: Arc<Schemas>,
     start: Time,
+    /// The tick at the start.
+    first_tick: Tick,
     unix_start_ns: i64,
     now: Time,
     hub: Hub<ChannelLog, Stream>,
@@ -185,6 +192,10 @@ pub struct Engine {
     groups: EntityGroups,
     /// Lost connections that may come back.
     lost: LostOnes,
+    /// A snapshot that is being made.
+    taking: Option<Box<Taking>>,
+    /// A snapshot that is being read.
+    restoring: Option<Box<Restoring>>,
     counters: Counters,
     /// The type of the channel that the present message is about.
     concerned: ChannelType,
@@ -199,16 +210,28 @@ pub struct Engine {
 impl Engine {
     /// A gateway with the global channel and nothing else. `seed` decides the numbers that connections get;
     /// `unix_ns` is what the calendar says at `now`, in ns since 1970.
-    pub fn new(settings: Arc<EngineSettings>, schemas: Arc<Schemas>, seed: u64, (now, unix_ns): (Time, i64)) -> Engine {
+    pub fn new(settings: Arc<EngineSettings>, schemas: Arc<Schemas>, seed: u64, times: (Time, i64)) -> Engine {
+        Engine::beginning_at(settings, schemas, seed, times, Tick(0))
+    }
+
+    /// The same, with another number for the first tick.
+    fn beginning_at(
+        settings: Arc<EngineSettings>,
+        schemas: Arc<Schemas>,
+        seed: u64,
+        (now, unix_ns): (Time, i64),
+        first_tick: Tick,
+    ) -> Engine {
         // The limits of the settings are looked at here, because they may change; these are what none of them exceeds.
         let limits = HubLimits { channels: HUB_MAX, connections: HUB_MAX, subscriptions_per_connection: HUB_MAX };
         let mut engine = Engine {
-            hub: Hub::new(limits, Tick(0)),
+            hub: Hub::new(limits, first_tick),
             forms: Forms::default(),
             threads: Threads::new(Box::new(Alone)),
             buffers: Buffers::default(),
             schemas,
             start: now,
+            first_tick,
             unix_start_ns: unix_ns,
             now,
             connections: Table::default(),
@@ -248,6 +271,8 @@ impl Engine {
             well_known: Vec::new(),
             groups: EntityGroups::new(group_limits(&settings.limits)),
             lost: LostOnes::default(),
+            taking: None,
+            restoring: None,
             counters: Counters::default(),
             concerned: ChannelType::Unknown,
             random: fastrand::Rng::with_seed(seed),
@@ -658,7 +683,7 @@ impl Engine {
     }
 
     fn tick(&self) -> Tick {
-        Tick(self.now.micros_since(self.start) / 1_000)
+        Tick(self.first_tick.0 + self.now.micros_since(self.start) / 1_000)
     }
 
     /// The tick that changes made now belong to: later than all that was sent.

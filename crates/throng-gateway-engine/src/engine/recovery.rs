@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// How long a lost connection is waited for; the inner `None`: for ever, the outer one: not at all.
-    fn patience(&self, side: Side) -> Option<Option<Duration>> {
+    pub(super) fn patience(&self, side: Side) -> Option<Option<Duration>> {
         let limits = &self.settings.limits;
         let (is_on, ms, zero_is_forever) = match side {
             Side::Server => (self.settings.server_recovery, self.settings.server_recovery_ms.unwrap_or(0), true),
@@ -118,12 +118,12 @@ impl Engine {
     /// The messages to a connection that has come back.
     pub(super) fn welcome(&mut self, index: Place, recovers: bool) {
         if recovers {
-            self.restore(index);
+            self.give_back_all(index);
         }
         self.subscribe_to_well_known(index);
     }
 
-    fn restore(&mut self, index: Place) {
+    fn give_back_all(&mut self, index: Place) {
         let key = (self.connection(index).side, self.connection(index).identifier.clone());
         let Some(lost) = self.lost.take(&key) else { return };
         let owned = self.return_channels(index, &lost);
@@ -201,7 +201,7 @@ impl Engine {
     }
 
     /// A lost connection's subscribed channel, if it still exists.
-    fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
+    pub(super) fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
         let channel = *self.by_channel_id.get(&id)?;
         (self.channel(channel).birth == birth).then_some(channel)
     }
@@ -288,7 +288,8 @@ impl Engine {
     }
 
     fn unix_ns_at(&self, tick: Tick) -> i64 {
-        self.unix_start_ns.saturating_add((tick.0 as i64).saturating_mul(1_000_000))
+        let since_start = tick.0.wrapping_sub(self.first_tick.0) as i64;
+        self.unix_start_ns.saturating_add(since_start.saturating_mul(1_000_000))
     }
 
     /// Gives up lost connections that have not come back in time.

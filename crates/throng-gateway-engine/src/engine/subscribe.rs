@@ -237,7 +237,7 @@ impl Engine {
     }
 
     /// The form of frames that these field masks ask for, within the limits.
-    fn form_of(&mut self, index: ChannelIndex, masks: &[String]) -> Result<Variant, Refusal> {
+    pub(super) fn form_of(&mut self, index: ChannelIndex, masks: &[String]) -> Result<Variant, Refusal> {
         let limits = &self.settings.limits;
         if masks.len() > limits.max_field_masks as usize {
             return Err(Refusal::Limit("field_masks"));
@@ -392,7 +392,7 @@ impl Engine {
     }
 
     /// Intervals and delays within what the gateway serves.
-    fn bounded(&self, wanted: Wanted) -> Wanted {
+    pub(super) fn bounded(&self, wanted: Wanted) -> Wanted {
         let limits = &self.settings.limits;
         let interval_ms = wanted.interval_ms.clamp(limits.min_interval_ms, limits.max_interval_ms);
         let delay_ms = wanted.delay_ms.clamp(limits.min_delay_ms, limits.max_delay_ms);

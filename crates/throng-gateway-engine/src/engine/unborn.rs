@@ -29,6 +29,11 @@ impl Unborn {
         self.ends.contains_key(&id)
     }
 
+    /// All of them, in no particular order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ends.keys().copied()
+    }
+
     /// Waits for the channel of an object until `end`.
     pub(super) fn insert(&mut self, id: u32, end: Time) {
         self.remove(id);

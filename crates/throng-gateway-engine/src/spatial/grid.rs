@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use prost::Message as _;
 use thiserror::Error;
 use throng_channeld::proto::{SpatialInfo, SpatialRegion};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Most cells of a grid: as many as there are spatial channel ids, 0x10000 to 0x7FFFF.
 pub const MAX_CELLS: u32 = 0x8_0000 - 0x1_0000;
@@ -278,6 +280,15 @@ impl Grid {
             let server_index = self.server_of(channel_id)?;
             Some(SpatialRegion { min: Some(min.into()), max: Some(max.into()), channel_id, server_index })
         })
+    }
+
+    /// A number of how the world is cut: where each cell is, and whose. Another cut has another one.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        for region in self.regions() {
+            hash.update(&region.encode_to_vec());
+        }
+        hash.digest()
     }
 
     /// The channels around one, itself not included, in ascending order: up to 8, with layers up to 26. None for a

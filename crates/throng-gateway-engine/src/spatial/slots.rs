@@ -68,6 +68,23 @@ impl<C: Copy + PartialEq> Slots<C> {
         Some(server)
     }
 
+    /// After a restart: the connection that has a slot, unless another one was said to have it.
+    pub(crate) fn restore(&mut self, server: u32, connection: C) {
+        if let Some(place) = self.places.get_mut(server as usize).filter(|place| place.is_none()) {
+            *place = Some(connection);
+        }
+    }
+
+    /// After a restart: if all slots are taken, the servers know it.
+    pub(crate) fn set_ready(&mut self) {
+        self.is_ready = self.is_complete();
+    }
+
+    /// Whether the servers were told that all slots are taken.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
     /// Another connection takes a slot over: a server that has come back.
     pub fn replace(&mut self, old: C, new: C) -> Option<u32> {
         let server = self.server_of(old)?;

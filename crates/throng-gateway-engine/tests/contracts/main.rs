@@ -4,6 +4,8 @@ mod access;
 mod bounds;
 mod budgets;
 mod channel_meters;
+#[path = "../../../../fuzz/bodies/choices.rs"]
+mod choices;
 mod conformance_l1;
 mod conformance_l2;
 mod conformance_l3;
@@ -30,6 +32,9 @@ mod owner_notices;
 mod pressure;
 mod shards;
 mod slow_logins;
+#[path = "../../../../fuzz/bodies/snapshot.rs"]
+mod snapshot_body;
+mod snapshots;
 mod spatial_grid;
 mod spatial_handover;
 mod spatial_interest;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::error::ServeError;
 use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 use super::record::RecordingOptions;
+use super::snapshots::SnapshotOptions;
 use crate::auth::DeskLimits;
 use crate::settings::{Listener, Network, Settings};
 use throng_gateway_engine::limits::Limits;
@@ -43,6 +44,11 @@ impl ServeOptions {
                 folder: PathBuf::from(settings.recording_folder.as_deref().unwrap_or(".")),
                 session_bytes: settings.engine.limits.max_recording_bytes,
                 sessions: settings.engine.limits.max_recordings as usize,
+            }),
+            snapshots: settings.snapshot_file.as_ref().map(|file| SnapshotOptions {
+                file: PathBuf::from(file),
+                every: (!settings.snapshot_every.is_zero()).then_some(settings.snapshot_every),
+                max_bytes: settings.engine.limits.max_snapshot_bytes,
             }),
             ..ServeOptions::new()
         })

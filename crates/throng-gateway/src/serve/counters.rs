@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use throng_link::netcode::NetcodeCounters;
 
 use super::memory::Memory;
+use super::snapshots::SnapshotCounters;
 use throng_gateway_engine::histogram::Histogram;
 use throng_gateway_engine::port::Side;
 
@@ -225,6 +226,8 @@ pub struct ShellCounters {
     pub recordings_limited: AtomicU64,
     /// Recordings that ended early because the disk did not keep up.
     pub recordings_slow: AtomicU64,
+    /// Snapshots of the engines.
+    pub snapshots: SnapshotCounters,
     /// The budget of memory.
     pub memory: Arc<Memory>,
     servers: SideCounters,

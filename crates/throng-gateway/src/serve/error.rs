@@ -41,6 +41,9 @@ pub enum ServeError {
     /// The folder for recordings cannot be made.
     #[error("cannot create the folder for recordings: {0}")]
     Recordings(io::Error),
+    /// Snapshots cannot be written.
+    #[error("-snapshot: the file, or FILE.new beside it, cannot be written: {0}")]
+    Snapshots(io::Error),
     /// The engine's thread has panicked. Ours, always: nothing that a peer does may bring that about.
     #[error("the engine has failed: {0}")]
     Engine(String),
@@ -71,6 +74,7 @@ impl ServeError {
             ServeError::Address(_) => "address",
             ServeError::Key(_) => "key",
             ServeError::Recordings(_) => "recordings",
+            ServeError::Snapshots(_) => "snapshots",
             ServeError::Engine(_) => "engine",
             ServeError::Signals(_) => "signals",
             ServeError::Chance(_) => "chance",

@@ -21,6 +21,7 @@ use throng_gateway_engine::{Ban, BlockedName, Counters, Member, Occupancy, Refus
 
 use super::memory::{Memory, Part};
 use super::outbox::Queue;
+use super::snapshots::{self, LastParts};
 
 const UNIT_BYTES: usize = 1 << 10;
 
@@ -67,10 +68,12 @@ pub(crate) enum Event {
     Reload(Box<Reload>),
     /// To the others: the same.
     Settings(Arc<Settings>),
-    /// Close all connections and accept no more.
-    ShutDown,
-    /// To the others, before that: send everybody the newest state.
-    LastFanOut(oneshot::Sender<()>),
+    /// A part of a snapshot is wanted.
+    Snapshot(snapshots::Ask),
+    /// Close all connections and accept no more; then write down what there is.
+    ShutDown(Option<LastParts>),
+    /// To the others, before that: send everybody the newest state, and write down what there is.
+    LastFanOut(oneshot::Sender<()>, Option<LastParts>),
     /// The engine's thread is to end.
     End,
 }

@@ -34,6 +34,7 @@ use super::others::Other;
 use super::rate::Throttle;
 use super::ration::Ration;
 use super::record::Recorder;
+use super::snapshots::{LastParts, Snapshots};
 use super::tcp::{self, Above};
 use super::tls::Tls;
 use super::turn::Turn;
@@ -56,6 +57,7 @@ pub struct Gateway {
     events: Events,
     closing: watch::Sender<bool>,
     recorder: Option<Arc<Recorder>>,
+    snapshots: Option<Snapshots>,
     /// Becomes true a while before: no client should be sent here any more.
     pub(super) leaving: watch::Sender<bool>,
     pub(super) lame_duck: Duration,
@@ -134,6 +136,7 @@ impl Gateway {
             events: events.clone(),
             closing,
             recorder,
+            snapshots: None,
             leaving: leaving.clone(),
             lame_duck: options.lame_duck,
             is_open: Some(alive_sender),
@@ -222,6 +225,10 @@ impl Gateway {
             gateway.run_engine(format!("engine-{number}"), move || other.run())?;
         }
         gateway.runtime = Some(runtime);
+        if let Some(options) = options.snapshots.clone() {
+            let (events, counters) = (gateway.events.clone(), Arc::clone(&gateway.counters));
+            gateway.snapshots = Some(Snapshots::start(options, events, counters).map_err(ServeError::Snapshots)?);
+        }
         Ok(gateway)
     }
 
@@ -291,11 +298,14 @@ impl Gateway {
         let _ = self.closing.send(true);
         self.is_open = None;
         let Some(runtime) = self.runtime.take() else { return true };
-        self.fan_out_for_the_last_time(&runtime);
-        let is_alive = self.events.send(Event::ShutDown).is_ok();
+        let (last_parts, last_snapshot) = self.begin_last_snapshot();
+        self.fan_out_for_the_last_time(&runtime, last_parts.as_ref());
+        let is_alive = self.events.send(Event::ShutDown(last_parts)).is_ok();
         if !is_alive {
             // No task is left that could send anything.
             runtime.shutdown_timeout(RUNTIME_END);
+            self.end_engine();
+            end_snapshot(last_snapshot);
             self.end_recordings();
             return false;
         }
@@ -303,15 +313,28 @@ impl Gateway {
         let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
         self.end_engine();
+        end_snapshot(last_snapshot);
         self.end_recordings();
         is_drained && !self.has_cut_off.load(Ordering::Relaxed)
     }
 
+    /// Where engines send what they are at the end, and the thread that writes it, if somebody wants it.
+    fn begin_last_snapshot(&mut self) -> (Option<LastParts>, Option<thread::JoinHandle<()>>) {
+        match self.snapshots.take().map(Snapshots::begin_last) {
+            Some(Ok((parts, thread))) => (Some(parts), Some(thread)),
+            Some(Err(cause)) => {
+                error!("the last snapshot was not written: {cause}");
+                (None, None)
+            }
+            None => (None, None),
+        }
+    }
+
     /// Lets all engines but the first send the newest state. Then the first one ends the connections.
-    fn fan_out_for_the_last_time(&self, runtime: &Runtime) {
+    fn fan_out_for_the_last_time(&self, runtime: &Runtime, last_parts: Option<&LastParts>) {
         let answers = (1..self.events.engine_count()).filter_map(|engine| {
             let (reply, answer) = oneshot::channel();
-            self.events.send_to(engine, Event::LastFanOut(reply)).ok().map(|()| answer)
+            self.events.send_to(engine, Event::LastFanOut(reply, last_parts.cloned())).ok().map(|()| answer)
         });
         let answers: Vec<_> = answers.collect();
         let all = async {
@@ -388,6 +411,9 @@ impl Drop for Gateway {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(RUNTIME_END);
         }
+        if let Some(snapshots) = self.snapshots.take() {
+            snapshots.end();
+        }
         self.end_engine();
         self.end_recordings();
     }
@@ -397,6 +423,13 @@ impl Drop for Gateway {
 const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
+
+/// What the engines have sent is on the disk then.
+fn end_snapshot(writer: Option<thread::JoinHandle<()>>) {
+    if let Some(writer) = writer {
+        let _ = writer.join();
+    }
+}
 
 /// 0 is what is usual.
 fn budget_bytes(memory_bytes: u64) -> u64 {

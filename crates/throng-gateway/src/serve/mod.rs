@@ -14,6 +14,8 @@
 //! There may be several engines with a thread and a queue each, which share the channels out: tasks sort what their peers
 //! say, and all engines write to the same queues of what is to be written.
 //!
+//! One more thread writes [snapshots](SnapshotOptions) of the engines, if they are wanted.
+//!
 //! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
 //! connection that is silent costs memory and nothing else.
 
@@ -50,6 +52,7 @@ mod rate;
 mod ration;
 mod record;
 mod signals;
+mod snapshots;
 mod stream;
 mod tcp;
 mod tls;
@@ -70,5 +73,6 @@ pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, 
 pub use proxy::{ProxyError, ProxyHeader};
 pub use record::RecordingOptions;
 pub use signals::Signals;
+pub use snapshots::{SnapshotCounters, SnapshotOptions};
 pub use throng_channeld::link::session_options as link_session_options;
 pub use tls::TlsError;

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::health::STUCK_AFTER;
 use super::record::RecordingOptions;
+use super::snapshots::SnapshotOptions;
 use throng_gateway_engine::port::Side;
 
 /// How bytes travel through a door.
@@ -234,6 +235,8 @@ pub struct ServeOptions {
     pub waits_for_master: bool,
     /// Records what clients say. `None`: nothing.
     pub recordings: Option<RecordingOptions>,
+    /// Snapshots of the engines. `None`: none.
+    pub snapshots: Option<SnapshotOptions>,
 }
 
 impl ServeOptions {
@@ -255,6 +258,7 @@ impl ServeOptions {
             io_threads: 0,
             waits_for_master: false,
             recordings: None,
+            snapshots: None,
         }
     }
 }

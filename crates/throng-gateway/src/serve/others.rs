@@ -124,14 +124,18 @@ impl Other {
             Event::Admin(Ask::Slice { subject, from, rows, reply }) => {
                 let _ = reply.send(self.engine.slice(subject, from, rows));
             }
-            Event::LastFanOut(reply) => {
+            Event::Snapshot(ask) => ask.answer(&mut self.engine, self.clock, &self.counters),
+            Event::LastFanOut(reply, last_parts) => {
                 self.engine.shut_down(now);
                 let _ = reply.send(());
+                if let Some(last_parts) = last_parts {
+                    last_parts.send_all(&mut self.engine);
+                }
             }
             Event::End => return Err(Gone),
             // These are for the first engine.
             Event::Open { .. } | Event::Fence { .. } | Event::Violated { .. } | Event::Ban(_) => {}
-            Event::Settled { .. } | Event::Answer(_) | Event::Admin(_) | Event::Reload(_) | Event::ShutDown => {}
+            Event::Settled { .. } | Event::Answer(_) | Event::Admin(_) | Event::Reload(_) | Event::ShutDown(_) => {}
         }
         Ok(())
     }

@@ -220,14 +220,18 @@ impl Turn {
                 self.events.send_to_others(|| Event::Settings(Arc::clone(&reload.settings)));
                 self.desk.take_over(reload.provider, &reload.desk);
             }
-            Event::ShutDown => {
+            Event::Snapshot(ask) => ask.answer(&mut self.engine, self.clock, &self.counters),
+            Event::ShutDown(last_parts) => {
                 self.is_closing = true;
                 self.engine.shut_down(now);
+                if let Some(last_parts) = last_parts {
+                    last_parts.send_all(&mut self.engine);
+                }
             }
             Event::End => return Err(Gone),
             // These are for the others.
             Event::Join { .. } | Event::Misrouted { .. } | Event::Master(_) => {}
-            Event::Settings(_) | Event::LastFanOut(_) => {}
+            Event::Settings(_) | Event::LastFanOut(..) => {}
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 //! not a flag, and ignores all following flags; this one returns an error.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use throng_channeld::proto::ChannelType;
@@ -224,6 +225,24 @@ const FLAGS: &[Flag] = &[
         Kind::Number(1, 64, |s, n| s.engine_threads = n as u32),
         "engines with a thread each, which share the channels out (1); not with -scc, -scr, -unreal, movement over throng",
     ),
+    flag(
+        "snapshot",
+        keep!(some snapshot_file),
+        "file to which the gateway writes its channels and sessions, and from which it starts; empty for none (none)",
+    ),
+    flag(
+        "snapshot-every",
+        Kind::Text(|s, v| {
+            s.snapshot_every = duration(v)?;
+            Ok(())
+        }),
+        "time between two snapshots, such as 500ms, 30s, 5m; 0 for one at the end only (30s)",
+    ),
+    flag(
+        "snapshot-discard",
+        Kind::Switch(|s, on| s.snapshot_discard = on),
+        "start empty if the file of -snapshot cannot be used; it is renamed to FILE.unusable",
+    ),
     flag("limits", keep!(some limits_file), "file of limits"),
     flag("limit", Kind::Text(set_limit), "one limit, for example max_radius=500; may be repeated"),
 ];
@@ -337,6 +356,23 @@ fn go_int(text: &str) -> Option<i64> {
         return None;
     }
     i64::from_str_radix(&digits, base).ok().map(|number| sign * number)
+}
+
+/// A whole number with a unit, as Go writes durations; 0 needs none. Up to a day.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "" if number == "0" => 1,
+        _ => 0,
+    };
+    let ms = number.parse::<u64>().ok().filter(|_| unit_ms > 0).and_then(|number| number.checked_mul(unit_ms));
+    let ms = ms.filter(|&ms| ms <= 86_400_000);
+    ms.map(Duration::from_millis).ok_or_else(|| "a time such as 500ms, 30s, 5m or 1h, up to 24h".into())
 }
 
 fn network(text: &str) -> Result<Network, String> {

@@ -21,6 +21,7 @@ mod options;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng_gateway_engine::channel_types::ChannelTypes;
 use throng_gateway_engine::config_file::{MAX_FILE_BYTES, Note};
@@ -98,6 +99,12 @@ pub struct Settings {
     pub threads: u32,
     /// `-engine-threads`: engines with a thread each, which share the channels out.
     pub engine_threads: u32,
+    /// `-snapshot`: the file that the gateway writes itself to, and starts from.
+    pub snapshot_file: Option<String>,
+    /// `-snapshot-every`: the time between two snapshots; zero for one at the end only.
+    pub snapshot_every: Duration,
+    /// `-snapshot-discard`: a file that cannot be used is put aside.
+    pub snapshot_discard: bool,
     /// `-limits`
     pub limits_file: Option<String>,
 
@@ -140,6 +147,9 @@ impl Default for Settings {
             descriptor_files: Vec::new(),
             threads: 0,
             engine_threads: 1,
+            snapshot_file: None,
+            snapshot_every: Duration::from_secs(30),
+            snapshot_discard: false,
             limits_file: None,
             notes: Vec::new(),
             limit_flags: Vec::new(),

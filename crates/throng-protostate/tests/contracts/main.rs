@@ -7,5 +7,8 @@ mod behaviour;
 mod choices;
 mod counting;
 mod properties;
+mod saved;
+#[path = "../../../../fuzz/bodies/state_saved.rs"]
+mod state_saved;
 mod support;
 mod work;

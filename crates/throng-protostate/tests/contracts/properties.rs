@@ -8,14 +8,14 @@ use throng_wire::Tick;
 
 /// The content of a run's updates.
 #[derive(Clone, Copy)]
-struct Mix {
+pub struct Mix {
     removals: bool,
     oneofs: bool,
     /// The ambiguities of a state without a schema: lists of one and single values, maps within single messages.
     ambiguous: bool,
 }
 
-const ALL: Mix = Mix { removals: true, oneofs: true, ambiguous: true };
+pub const ALL: Mix = Mix { removals: true, oneofs: true, ambiguous: true };
 
 fn float(rng: &mut Rng) -> f32 {
     rng.i32(1..1_000) as f32 / 8.0
@@ -72,7 +72,7 @@ fn without_repetition(name: &str, wire: &Wire) -> Wire {
     Wire(parse(name, &wire.0).encode_to_vec())
 }
 
-fn some_update(rng: &mut Rng, mix: Mix) -> Wire {
+pub fn some_update(rng: &mut Rng, mix: Mix) -> Wire {
     let mut wire = message();
     let mut keys: Vec<u32> = (1..7).collect();
     rng.shuffle(&mut keys);

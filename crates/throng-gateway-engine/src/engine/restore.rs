@@ -1,0 +1,325 @@
+//! An engine from the records of a snapshot.
+//!
+//! It is as if every connection had been lost at the moment of the snapshot: who may come back is waited for, from now
+//! on and as long as the settings say, and the channels of all others are given up as they are after a loss.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use throng_channeld::proto::{ChannelDataAccess, ChannelDataMergeOptions, ChannelType};
+use throng_protostate::{DataState, Schemas};
+use throng_replica::{ChannelIndex, Variant};
+use throng_wire::{Tick, Time};
+
+use super::Engine;
+use super::channel::{Access, Creator, Wanted};
+use super::lost::{Kept, Lost};
+use super::port::{Key, Side};
+use super::unborn::UNBORN_MAX;
+use crate::group::GroupKind;
+use crate::settings::EngineSettings;
+use crate::snapshot::{self, Kind, Record, SnapshotError, Survey};
+
+/// What has been read, and can be decided only at the end.
+#[derive(Debug, Default)]
+pub(super) struct Restoring {
+    sessions: Vec<snapshot::Session>,
+    /// The connection ids of the owners, by channel.
+    owners: FxHashMap<u32, u32>,
+    /// The servers of the world knew that all were there.
+    is_ready: bool,
+}
+
+/// What an engine has begun with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Channels, GLOBAL included.
+    pub channels: usize,
+    /// Connections that may come back.
+    pub sessions: usize,
+    /// Channels whose owners cannot come back, and that are removed as after a loss.
+    pub given_up: usize,
+}
+
+/// The creator of a channel that was made before the restart: no connection has this key.
+const FORMER: Key = Key { index: u32::MAX, generation: u32::MAX };
+
+impl Engine {
+    /// As [`Engine::new`], for the records of a snapshot: to be [given](Self::restore) all of them in their order, and
+    /// then to be [finished](Self::finish_restore).
+    pub fn restored(
+        settings: Arc<EngineSettings>,
+        schemas: Arc<Schemas>,
+        seed: u64,
+        (now, unix_ns): (Time, i64),
+        survey: &Survey,
+    ) -> Engine {
+        let first_tick = Tick(survey.next_tick(unix_ns));
+        let mut engine = Engine::beginning_at(settings, schemas, seed, (now, unix_ns), first_tick);
+        engine.next_writer = survey.writers;
+        engine.next_connection_id = survey.next_connection_id;
+        engine.restoring = Some(Box::default());
+        engine
+    }
+
+    /// One record. With several engines each of them is given all, and takes those that concern it.
+    ///
+    /// # Errors
+    /// It does not fit. The engine is of no use then.
+    pub fn restore(&mut self, record: &Record) -> Result<(), SnapshotError> {
+        let is_first = self.share.is_first();
+        match record.kind {
+            Kind::Head => self.check_head(&record.decode()?),
+            Kind::Channel => self.restore_channel(record),
+            Kind::Gone => {
+                let gone: snapshot::Mark = record.decode()?;
+                self.forget_restored(gone.id);
+                Ok(())
+            }
+            Kind::World if is_first => self.check_world(&record.decode()?),
+            Kind::Session if is_first => self.note_session(record.decode()?),
+            Kind::Group if is_first => {
+                let snapshot::Group { members } = record.decode()?;
+                let Some((&first, others)) = members.split_first() else { return Ok(()) };
+                let added = self.groups.add(first, GroupKind::Handover, others);
+                added.map_err(|_| SnapshotError::Misfit("it has more groups of entities than the limits allow"))
+            }
+            Kind::Lock if is_first => {
+                let snapshot::Lock { entity, by } = record.decode()?;
+                let added = self.groups.add(by, GroupKind::Lock, &[entity]);
+                added.map_err(|_| SnapshotError::Misfit("it has more locked entities than the limits allow"))
+            }
+            Kind::Unborn if is_first => {
+                let snapshot::Unborn { id, entity } = record.decode()?;
+                if !self.by_channel_id.contains_key(&id) {
+                    self.unborn.insert(id, self.now.after(UNBORN_MAX));
+                    self.restore_entity(id, entity.unwrap_or_default());
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After the last record. Returns what there is.
+    pub fn finish_restore(&mut self) -> Restored {
+        let Some(restoring) = self.restoring.take() else { return Restored::default() };
+        let Restoring { sessions, owners, is_ready } = *restoring;
+        self.put_cells_right();
+        let mut owned: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for (&channel, &owner) in &owners {
+            owned.entry(owner).or_default().push(channel);
+        }
+        for session in sessions {
+            self.await_session(session, &mut owned);
+        }
+        if let Some(world) = self.world.as_mut().filter(|_| is_ready) {
+            world.slots.set_ready();
+        }
+        let given_up = self.give_up_the_rest(&owners);
+        self.forget_the_least();
+        let (by_id, share) = (&self.by_channel_id, &self.share);
+        let end = self.settings.spatial_channel_start;
+        let is_free = |id: u32| share.is_home_of(id) && !by_id.contains_key(&id);
+        self.channel_ids.restore(by_id.keys().copied().filter(|&id| id < end), is_free);
+        Restored { channels: self.by_channel_id.len(), sessions: self.lost.len(), given_up }
+    }
+
+    fn check_head(&self, head: &snapshot::Head) -> Result<(), SnapshotError> {
+        let (scs, ecs) = (self.settings.spatial_channel_start, self.settings.entity_channel_start);
+        if (head.spatial_channel_start, head.entity_channel_start) != (scs, ecs) {
+            return Err(SnapshotError::Misfit("-scs and -ecs number channels otherwise than when it was written"));
+        }
+        Ok(())
+    }
+
+    fn check_world(&mut self, world: &snapshot::World) -> Result<(), SnapshotError> {
+        let cut = self.world.as_ref().map(|world| world.grid.fingerprint());
+        match cut {
+            None => Err(SnapshotError::Misfit("it has a world of cells, and there is no -scc")),
+            Some(cut) if cut != world.cut => Err(SnapshotError::Misfit("the file of -scc cuts the world otherwise")),
+            Some(_) => {
+                if let Some(restoring) = &mut self.restoring {
+                    restoring.is_ready = world.is_ready;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn restore_channel(&mut self, record: &Record) -> Result<(), SnapshotError> {
+        let id = record.decode::<snapshot::Mark>()?.id;
+        if !self.share.is_home_of(id) {
+            return Ok(());
+        }
+        let saved: snapshot::Channel = record.decode()?;
+        let damaged = |what| SnapshotError::Damaged { record: record.number(), what };
+        let kind = ChannelType::try_from(saved.kind).map_err(|_| damaged("the type of a channel is not known"))?;
+        if (kind == ChannelType::Global) != (id == throng_channeld::GLOBAL_CHANNEL) {
+            return Err(damaged("the type of a channel does not fit its number"));
+        }
+        let metadata = saved.metadata;
+        let index = match self.by_channel_id.get(&id).copied().filter(|_| kind == ChannelType::Global) {
+            Some(global) => {
+                self.set_metadata(global, metadata);
+                global
+            }
+            None => self.add_channel(id, kind, metadata).map_err(|refusal| match refusal {
+                super::Refusal::ChannelExists => damaged("a channel comes twice"),
+                _ => SnapshotError::TooManyChannels,
+            })?,
+        };
+        self.set_creator(index, saved.created_by);
+        self.channel_mut(index).merge =
+            saved.merge.map_or_else(ChannelDataMergeOptions::default, |merge| merge.to_wire());
+        self.restore_state(index, saved.state.as_deref())?;
+        if kind == ChannelType::Entity {
+            self.restore_entity(id, saved.entity.unwrap_or_default());
+        }
+        if let Some(restoring) = self.restoring.as_mut().filter(|_| saved.owner != 0) {
+            restoring.owners.insert(id, saved.owner);
+        }
+        Ok(())
+    }
+
+    fn set_creator(&mut self, index: ChannelIndex, created_by: u32) {
+        let side = match created_by {
+            1 => Side::Server,
+            2 => Side::Client,
+            _ => return,
+        };
+        let bytes = self.channel(index).beside_bytes();
+        self.memory_was_changed(index, bytes, 0);
+        self.channel_mut(index).creator = Some(Creator { key: FORMER, side });
+        self.memory_was_changed(index, 0, bytes);
+    }
+
+    fn restore_state(&mut self, index: ChannelIndex, saved: Option<&[u8]>) -> Result<(), SnapshotError> {
+        let channel = self.channel(index).id;
+        let (options, limits) = (self.merge_options(index), self.state_limits());
+        let load = |saved| DataState::load(saved, &self.schemas, options, limits);
+        let data = saved.map(load).transpose().map_err(|error| SnapshotError::State { channel, error })?;
+        let before = self.hub.state(index).size_bytes() as u64;
+        let is_untold = data.is_none();
+        self.hub.state_mut(index).set_data(data);
+        self.state_was_changed(index, before);
+        match is_untold {
+            // The settings may name a type for it by now.
+            true => self.begin_empty(index),
+            false => self.learn_position(index),
+        }
+        Ok(())
+    }
+
+    fn restore_entity(&mut self, id: u32, saved: snapshot::EntityData) {
+        self.entity_mut(id).cell = saved.cell;
+        if !saved.object.is_empty() {
+            self.keep_object(id, &saved.object);
+        }
+        self.note_cell(id, (None, saved.cell));
+        if let Some(&channel) = self.by_channel_id.get(&id).filter(|_| saved.is_well_known) {
+            self.make_well_known(channel, id);
+        }
+    }
+
+    /// A channel was removed after its record was written.
+    fn forget_restored(&mut self, id: u32) {
+        if let Some(&channel) = self.by_channel_id.get(&id).filter(|_| id != throng_channeld::GLOBAL_CHANNEL) {
+            self.remove_channel(channel);
+            if let Some(restoring) = &mut self.restoring {
+                restoring.owners.remove(&id);
+            }
+        }
+    }
+
+    fn note_session(&mut self, session: snapshot::Session) -> Result<(), SnapshotError> {
+        if session.connection_id > self.connection_id_mask() {
+            return Err(SnapshotError::Misfit("-mcb allows fewer connection ids than when it was written"));
+        }
+        if let Some(restoring) = &mut self.restoring {
+            restoring.sessions.push(session);
+        }
+        Ok(())
+    }
+
+    /// Cells list the entities that say that they are there, and no others.
+    fn put_cells_right(&mut self) {
+        let mut cells: Vec<u32> = self.cells().map(|cell| cell.channel).collect();
+        cells.sort_unstable();
+        for cell in cells {
+            let listed = self.listed_in(cell);
+            let here: Vec<u32> = self.by_cell.get(&cell).into_iter().flatten().copied().collect();
+            for entity in listed.iter().filter(|entity| here.binary_search(entity).is_err()) {
+                self.unlist(cell, *entity);
+            }
+            for entity in here.iter().filter(|entity| listed.binary_search(entity).is_err()) {
+                self.list(cell, *entity);
+            }
+        }
+    }
+
+    /// Waits for a connection that there was, if it may come back.
+    fn await_session(&mut self, session: snapshot::Session, owned: &mut FxHashMap<u32, Vec<u32>>) {
+        let snapshot::Session { is_server, name, connection_id, slot, subscriptions } = session;
+        let side = if is_server { Side::Server } else { Side::Client };
+        let Some(patience) = self.patience(side) else { return };
+        if name.is_empty() || connection_id == 0 || self.lost.has_connection_id(connection_id) {
+            return;
+        }
+        let owned = owned.remove(&connection_id).unwrap_or_default();
+        for id in &owned {
+            if let Some(&channel) = self.by_channel_id.get(id) {
+                self.channel_mut(channel).is_awaited = true;
+            }
+        }
+        if let (Some(slot), Some(world)) = (slot, &mut self.world) {
+            world.slots.restore(slot, connection_id);
+        }
+        let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
+        let until = patience.map(|patience| self.now.after(patience));
+        let lost = Lost { connection_id, owned: owned.into_iter().collect(), subscriptions, until };
+        if let Some(former) = self.lost.insert((side, name), lost) {
+            self.give_up(former);
+        }
+    }
+
+    fn restore_subscription(&mut self, saved: &snapshot::Subscription) -> Option<(u32, Kept)> {
+        let index = *self.by_channel_id.get(&saved.channel)?;
+        let variant = match saved.masks.is_empty() {
+            true => Variant::default(),
+            false => match self.form_of(index, &saved.masks) {
+                Ok(variant) => variant,
+                Err(refusal) => {
+                    self.count(refusal);
+                    return None;
+                }
+            },
+        };
+        let access = ChannelDataAccess::try_from(saved.access).unwrap_or_default();
+        let wanted = Wanted {
+            interval_ms: saved.interval_ms,
+            delay_ms: saved.delay_ms,
+            variant,
+            access: Access::from_wire(access),
+            skip_self: saved.skip_self,
+            skip_first: saved.skip_first,
+            reliable: saved.reliable,
+        };
+        let (birth, since) = (self.channel(index).birth, Tick(saved.since.min(self.tick().0)));
+        Some((saved.channel, Kept { birth, wanted: self.bounded(wanted), since }))
+    }
+
+    /// Gives up the channels whose owners are not waited for; how many of them are gone.
+    fn give_up_the_rest(&mut self, owners: &FxHashMap<u32, u32>) -> usize {
+        let before = self.by_channel_id.len();
+        let mut orphans: Vec<u32> = owners.keys().copied().collect();
+        orphans.sort_unstable();
+        for id in orphans {
+            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
+            if !self.channel(channel).is_awaited {
+                self.give_up_channel(channel);
+            }
+        }
+        before - self.by_channel_id.len()
+    }
+}

@@ -1,0 +1,214 @@
+//! The engine as records, a few at a time, between its steps.
+//!
+//! What is to be written is noted at the beginning, by number only, and looked up when its turn comes: what has gone by
+//! then is left out, and what has come since is newer than the snapshot.
+
+use throng_channeld::proto::ChannelDataMergeOptions;
+use throng_replica::ChannelIndex;
+
+use super::Engine;
+use super::channel::Wanted;
+use super::entity::Entity;
+use super::lost::LostKey;
+use super::port::{Key, Side};
+use crate::snapshot::{self, Kind, Part};
+
+/// Records of one part, however short they are: what there is to say about a channel has to be looked up.
+const PART_RECORDS_MAX: usize = 256;
+
+/// What is left to write.
+#[derive(Debug)]
+pub(super) struct Taking {
+    has_begun: bool,
+    channels: std::vec::IntoIter<ChannelIndex>,
+    sessions: std::vec::IntoIter<Bearer>,
+    groups: std::vec::IntoIter<Vec<u32>>,
+    locks: std::vec::IntoIter<(u32, u32)>,
+    unborn: std::vec::IntoIter<u32>,
+    /// Channels that were removed since the last part.
+    gone: Vec<u32>,
+    scratch: Vec<u8>,
+}
+
+/// A name whose bearer may come back.
+#[derive(Debug)]
+enum Bearer {
+    Present(Key),
+    Lost(LostKey),
+}
+
+impl Taking {
+    pub(super) fn note_gone(&mut self, channel: u32) {
+        self.gone.push(channel);
+    }
+}
+
+impl Engine {
+    /// Begins a snapshot, in place of one that has not ended.
+    pub fn begin_snapshot(&mut self) {
+        let is_first = self.share.is_first();
+        let present = self.bearers.values().copied().filter(|_| is_first).map(Bearer::Present);
+        let lost = self.lost.names().filter(|_| is_first).cloned().map(Bearer::Lost);
+        let sessions: Vec<Bearer> = present.chain(lost).collect();
+        let mut channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
+        channels.sort_unstable_by_key(|channel| channel.number());
+        let (groups, locks): (Vec<_>, Vec<_>) = (self.groups.groups().collect(), self.groups.locks().collect());
+        self.taking = Some(Box::new(Taking {
+            has_begun: false,
+            channels: channels.into_iter(),
+            sessions: sessions.into_iter(),
+            groups: groups.into_iter(),
+            locks: locks.into_iter(),
+            unborn: self.unborn.ids().collect::<Vec<_>>().into_iter(),
+            gone: Vec::new(),
+            scratch: Vec::new(),
+        }));
+    }
+
+    /// The next records of the snapshot: about `budget_bytes` of them, or one that is longer. Without a snapshot, nothing
+    /// and the end.
+    pub fn snapshot_part(&mut self, budget_bytes: usize) -> Part {
+        let mut part = Part::default();
+        let Some(mut taking) = self.taking.take() else {
+            part.is_last = true;
+            return part;
+        };
+        if !std::mem::replace(&mut taking.has_begun, true) {
+            self.put_heads(&mut part);
+        }
+        for id in taking.gone.drain(..) {
+            part.put(Kind::Gone, &snapshot::Mark { id });
+        }
+        while part.len_bytes() < budget_bytes.max(1) && part.record_count() < PART_RECORDS_MAX {
+            if !self.put_next(&mut taking, &mut part) {
+                // What was written last is newer than the first head.
+                part.put(Kind::Head, &self.head());
+                part.is_last = true;
+                return part;
+            }
+        }
+        self.taking = Some(taking);
+        part
+    }
+
+    /// Whether there was something more to look at.
+    fn put_next(&self, taking: &mut Taking, part: &mut Part) -> bool {
+        if let Some(channel) = taking.channels.next() {
+            self.put_channel(channel, &mut taking.scratch, part);
+        } else if let Some(bearer) = taking.sessions.next() {
+            if let Some(session) = self.session_of(&bearer) {
+                part.put(Kind::Session, &session);
+            }
+        } else if let Some(members) = taking.groups.next() {
+            part.put(Kind::Group, &snapshot::Group { members });
+        } else if let Some((entity, by)) = taking.locks.next() {
+            part.put(Kind::Lock, &snapshot::Lock { entity, by });
+        } else if let Some(id) = taking.unborn.next() {
+            if self.unborn.contains(id) {
+                let entity = self.entities.get(&id).map(Entity::to_record);
+                part.put(Kind::Unborn, &snapshot::Unborn { id, entity });
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn head(&self) -> snapshot::Head {
+        snapshot::Head {
+            tick: self.tick().0,
+            unix_ns: self.unix_ns(),
+            writers: self.next_writer,
+            next_connection_id: self.next_connection_id,
+            spatial_channel_start: self.settings.spatial_channel_start,
+            entity_channel_start: self.settings.entity_channel_start,
+        }
+    }
+
+    fn put_heads(&self, part: &mut Part) {
+        part.put(Kind::Head, &self.head());
+        if let Some(world) = &self.world {
+            let is_ready = world.slots.is_ready();
+            part.put(Kind::World, &snapshot::World { cut: world.grid.fingerprint(), is_ready });
+        }
+    }
+
+    fn put_channel(&self, index: ChannelIndex, scratch: &mut Vec<u8>, part: &mut Part) {
+        let Some(channel) = self.channels.get(index).filter(|channel| self.share.is_home_of(channel.id)) else {
+            return;
+        };
+        let state = self.hub.state(index).data().map(|data| {
+            scratch.clear();
+            data.save(scratch);
+            std::mem::take(scratch)
+        });
+        let present = channel.owner.map(|owner| self.connection(owner).id);
+        let owner = present.or_else(|| self.lost.owner_of(channel.id)).unwrap_or_default();
+        let is_usual = channel.merge == ChannelDataMergeOptions::default();
+        let record = snapshot::Channel {
+            id: channel.id,
+            kind: channel.kind.into(),
+            metadata: channel.metadata.clone(),
+            owner,
+            merge: (!is_usual).then(|| snapshot::Merging::of(&channel.merge)),
+            created_by: match channel.creator.map(|creator| creator.side) {
+                None => 0,
+                Some(Side::Server) => 1,
+                Some(Side::Client) => 2,
+            },
+            state,
+            entity: self.entities.get(&channel.id).map(Entity::to_record),
+        };
+        part.put(Kind::Channel, &record);
+        if let Some(used) = record.state {
+            *scratch = used;
+        }
+    }
+
+    /// A name whose bearer may come back, now or if it were lost now.
+    fn session_of(&self, bearer: &Bearer) -> Option<snapshot::Session> {
+        let (key, connection_id, subscriptions) = match bearer {
+            Bearer::Present(key) => {
+                let place = self.place(*key)?;
+                let connection = self.connection(place);
+                self.patience(connection.side)?;
+                let name = (connection.side, connection.identifier.clone());
+                if !connection.is_member() || connection.is_ending || self.bearers.get(&name) != Some(key) {
+                    return None;
+                }
+                let channels = self.hub.channels_of(self.hub_id(place));
+                let subscription = |channel| {
+                    let channel = self.channel(channel);
+                    let subscriber = *channel.subscriber(place)?;
+                    Some(self.subscription_of(channel.id, self.granted(place, subscriber), subscriber.since.0))
+                };
+                (name, connection.id, channels.filter_map(subscription).collect())
+            }
+            Bearer::Lost(name) => {
+                let lost = self.lost.get(name)?;
+                self.patience(name.0)?;
+                let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.kept_channel(**id, kept.birth).is_some();
+                let there = lost.subscriptions.iter().filter(is_there);
+                let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
+                (name.clone(), lost.connection_id, subscriptions.collect())
+            }
+        };
+        let slot = self.world.as_ref().and_then(|world| world.slots.server_of(connection_id));
+        Some(snapshot::Session { is_server: key.0 == Side::Server, name: key.1, connection_id, slot, subscriptions })
+    }
+
+    fn subscription_of(&self, channel: u32, wanted: Wanted, since: u64) -> snapshot::Subscription {
+        let options = wanted.to_wire();
+        snapshot::Subscription {
+            channel,
+            since,
+            interval_ms: wanted.interval_ms,
+            delay_ms: wanted.delay_ms,
+            access: options.data_access.unwrap_or_default(),
+            skip_self: wanted.skip_self,
+            skip_first: wanted.skip_first,
+            reliable: wanted.reliable,
+            masks: self.forms.paths(wanted.variant).to_vec(),
+        }
+    }
+}

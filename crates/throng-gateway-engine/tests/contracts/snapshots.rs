@@ -1,0 +1,494 @@
+//! A gateway that starts from a snapshot: it is as if everybody had been lost at that moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use throng_channeld::proto::unrealpb::SpatialChannelData;
+use throng_channeld::proto::{
+    AddEntityGroupMessage, Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType,
+    CreateChannelMessage, CreateChannelResultMessage, EntityGroupType, RemoveChannelMessage, TransformState, Vector3f,
+};
+use throng_channeld::{Header, Message, message_type};
+use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
+use throng_gateway_engine::settings::EngineSettings;
+use throng_gateway_engine::shards::Shards;
+use throng_gateway_engine::snapshot::{Framing, Records, SnapshotError, Survey};
+use throng_gateway_engine::{Engine, Restored, Row, Subject};
+use throng_protostate::Schemas;
+use throng_wire::Time;
+
+use crate::stage::world::{Cut, ENTITY, FIRST, middle, sphere, standing, world_settings};
+use crate::stage::{Peer, Stage, every, settings};
+
+const TWO: Cut = Cut { cells: [4, 1, 0], servers: [2, 1, 0], border: 1 };
+
+/// How long the gateway is away.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// Everybody may come back.
+const RETURNS: [&str; 3] = ["-scr", "-scrt=10000", "-limit=client_resume_ms=10000"];
+
+fn schemas() -> Arc<Schemas> {
+    Arc::new(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound"))
+}
+
+/// A whole snapshot in parts of about this many bytes, and how many parts it took.
+fn snapshot(engines: &mut [Engine], budget_bytes: usize) -> (Vec<u8>, usize) {
+    let (mut file, mut parts) = (Vec::new(), 0);
+    let mut framing = Framing::begin(&mut file);
+    for engine in engines {
+        engine.begin_snapshot();
+        loop {
+            let part = engine.snapshot_part(budget_bytes);
+            framing.put(&part, &mut file);
+            parts += 1;
+            if part.is_last() {
+                break;
+            }
+        }
+    }
+    framing.end(&mut file);
+    (file, parts)
+}
+
+/// Engines that start from a snapshot, as the shell makes them.
+fn start(
+    file: &[u8],
+    settings: EngineSettings,
+    (now, unix_ns): (Time, i64),
+    count: u32,
+) -> Result<Vec<(Engine, Restored)>, SnapshotError> {
+    let survey = Survey::of(file)?;
+    let (settings, schemas) = (Arc::new(settings), schemas());
+    let shards = Shards::new(count, settings.spatial_channel_start);
+    let engine = |number| {
+        let (settings, schemas) = (Arc::clone(&settings), Arc::clone(&schemas));
+        let mut engine = Engine::restored(settings, schemas, 7, (now, unix_ns), &survey);
+        engine.set_share(number, shards.clone());
+        engine
+    };
+    let mut engines: Vec<Engine> = (0..count).map(engine).collect();
+    let mut records = Records::new(file);
+    while let Some(record) = records.read_next()? {
+        for engine in &mut engines {
+            engine.restore(&record)?;
+        }
+    }
+    let mut started = Vec::new();
+    for mut engine in engines {
+        let restored = engine.finish_restore();
+        started.push((engine, restored));
+    }
+    Ok(started)
+}
+
+/// One engine that starts from a snapshot `AWAY` after it was made, as a stage.
+fn restart(stage: &Stage, file: &[u8], settings: EngineSettings) -> (Stage, Restored) {
+    let survey = Survey::of(file).expect("it is whole");
+    let times = (stage.now.after(AWAY), survey.unix_ns() + AWAY.as_nanos() as i64);
+    let mut engines = start(file, settings, times, 1).expect("it is sound");
+    let (engine, restored) = engines.remove(0);
+    (Stage { engine, now: times.0, verdict: AuthVerdict::Accepted }, restored)
+}
+
+/// What is there, for comparison: rows of all channels and entities, without what restarts on purpose.
+fn facts(engine: &Engine) -> BTreeMap<(u8, u32), String> {
+    let mut facts = BTreeMap::new();
+    for (number, subject) in [(0, Subject::Channels), (1, Subject::Cells), (2, Subject::Entities)] {
+        for row in engine.slice(subject, 0, 10_000).rows {
+            let (id, fact) = match row {
+                // Memory depends on how a state has come to be.
+                Row::Channel(mut row) => {
+                    row.state_bytes = 0;
+                    (row.channel, format!("{row:?}"))
+                }
+                Row::Cell(row) => (row.channel, format!("{row:?}")),
+                Row::Entity(row) => (row.channel, format!("{row:?}")),
+                Row::Connection(_) => continue,
+            };
+            facts.insert((number, id), fact);
+        }
+    }
+    facts
+}
+
+/// A state with its entries in order.
+fn readable(data: Option<Any>) -> String {
+    let Some(Any { type_url, value }) = data else { return String::new() };
+    match type_url.ends_with("SpatialChannelData") {
+        true => {
+            let cell = SpatialChannelData::decode(value).expect("the state of a cell");
+            let entities: BTreeMap<_, _> = cell.entities.into_iter().collect();
+            format!("{entities:?}")
+        }
+        false => format!("{type_url} {value:?}"),
+    }
+}
+
+/// Comes back under a name; what it was told of each channel: owner, options, time, state.
+fn come_back(stage: &mut Stage, side: Side, name: &str) -> (Peer, BTreeMap<u32, String>) {
+    let mut peer = stage.connect(side);
+    let auth = throng_channeld::proto::AuthMessage {
+        player_identifier_token: name.into(),
+        login_token: "new".into(),
+        ..Default::default()
+    };
+    stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
+    stage.pass(200);
+    let mut told: BTreeMap<u32, String> = BTreeMap::new();
+    for message in stage.read(&peer) {
+        let Message { channel_id, msg_type, .. } = message;
+        let text = match msg_type {
+            message_type::AUTH => {
+                peer.id = message.decode::<throng_channeld::proto::AuthResultMessage>().expect("a result").conn_id;
+                continue;
+            }
+            message_type::RECOVERY_CHANNEL_DATA => {
+                let mut told: ChannelDataRecoveryMessage = message.decode().expect("a channel");
+                let state = readable(told.channel_data.take());
+                format!("{told:?} {state}")
+            }
+            message_type::CHANNEL_DATA_UPDATE => {
+                let update: throng_channeld::proto::ChannelDataUpdateMessage = message.decode().expect("an update");
+                readable(update.data)
+            }
+            _ => format!("{:?}", message.body),
+        };
+        told.entry(channel_id).or_default().push_str(&format!("{msg_type}: {text}\n"));
+    }
+    (peer, told)
+}
+
+/// A world with rooms, in which anything happens.
+struct Busy {
+    stage: Stage,
+    servers: Vec<Peer>,
+    clients: Vec<Peer>,
+    rooms: Vec<(usize, u32)>,
+    entities: Vec<u32>,
+    next_entity: u32,
+    random: fastrand::Rng,
+}
+
+impl Busy {
+    fn new(seed: u64) -> Busy {
+        let mut stage = Stage::world(TWO, &RETURNS);
+        stage.join_as(Side::Server, "master");
+        let servers = stage.spatial_servers(TWO);
+        let clients = (0..4).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
+        let (rooms, entities) = (Vec::new(), Vec::new());
+        let random = fastrand::Rng::with_seed(seed);
+        Busy { stage, servers, clients, rooms, entities, next_entity: ENTITY, random }
+    }
+
+    /// The server that owns an entity, if there is one.
+    fn owner(&self, entity: u32) -> Option<Peer> {
+        let (owner, _) = self.stage.place_of(entity)?;
+        self.servers.iter().find(|server| Some(server.id) == owner).cloned()
+    }
+
+    fn some_entity(&mut self) -> Option<(u32, Peer)> {
+        let entity = *self.entities.get(self.random.usize(0..self.entities.len().max(1)))?;
+        self.owner(entity).map(|owner| (entity, owner))
+    }
+
+    fn step(&mut self) {
+        let client = self.clients[self.random.usize(0..4)].clone();
+        let place = [self.random.f32() * 38.0 + 1.0, 1.0, 5.0];
+        match self.random.u32(0..12) {
+            0..=2 => {
+                let id = self.next_entity;
+                self.next_entity += 1;
+                let server = self.servers[self.random.usize(0..2)].clone();
+                self.stage.create_entity(&server, 0, id, Some(standing(place)));
+                self.entities.push(id);
+            }
+            3 | 4 => {
+                if let Some((entity, owner)) = self.some_entity() {
+                    self.stage.walk(&owner, entity, place);
+                }
+            }
+            5 => {
+                if let Some((entity, owner)) = self.some_entity() {
+                    let options = ChannelSubscriptionOptions { data_access: Some(2), ..every(50) };
+                    self.stage.subscribe(&owner, &client, entity, options);
+                }
+            }
+            6 => {
+                let server = self.servers[0].clone();
+                self.stage.set_interest(&server, &client, sphere(place, 12.0));
+            }
+            7 => self.make_room(),
+            8 => self.write_into_a_room(),
+            9 => self.remove_something(),
+            10 => {
+                if let (Some((one, owner)), Some((other, _))) = (self.some_entity(), self.some_entity()) {
+                    let kind = if self.random.bool() { EntityGroupType::Handover } else { EntityGroupType::Lock };
+                    let add = AddEntityGroupMessage { r#type: kind.into(), entities_to_add: vec![one, other] };
+                    self.stage.say(&owner, Header::new(one, message_type::ENTITY_GROUP_ADD), &add);
+                }
+            }
+            _ => self.stage.pass(self.random.u64(1..100)),
+        }
+    }
+
+    fn make_room(&mut self) {
+        let number = self.random.usize(0..4);
+        let client = self.clients[number].clone();
+        let create = CreateChannelMessage {
+            channel_type: ChannelType::Subworld.into(),
+            metadata: format!("room {}", self.random.u32(..)),
+            data: self.random.bool().then(|| standing([self.random.f32() + 1.0, 2.0, 3.0])),
+            ..Default::default()
+        };
+        let header = Header::new(0, message_type::CREATE_CHANNEL);
+        if let Some(made) = self.stage.answer::<CreateChannelResultMessage>(&client, header, &create) {
+            self.rooms.push((number, made.channel_id));
+        }
+    }
+
+    fn write_into_a_room(&mut self) {
+        let some = self.random.usize(0..self.rooms.len().max(1));
+        let Some(&(owner, room)) = self.rooms.get(some) else { return };
+        let client = self.clients[owner].clone();
+        let velocity = Some(Vector3f { x: self.random.f32() + 1.0, ..Default::default() });
+        self.stage.update(&client, room, Any::pack(&TransformState { scale: velocity, ..Default::default() }));
+        let reader = self.clients[self.random.usize(0..4)].clone();
+        let masks = if self.random.bool() { vec!["scale".to_owned()] } else { Vec::new() };
+        let options = ChannelSubscriptionOptions { data_field_masks: masks, ..every(100) };
+        self.stage.subscribe(&client, &reader, room, options);
+    }
+
+    fn remove_something(&mut self) {
+        let header = Header::new(0, message_type::REMOVE_CHANNEL);
+        if self.random.bool() && !self.rooms.is_empty() {
+            let (owner, room) = self.rooms.swap_remove(self.random.usize(0..self.rooms.len()));
+            let client = self.clients[owner].clone();
+            self.stage.say(&client, header, &RemoveChannelMessage { channel_id: room });
+        } else if let Some((entity, owner)) = self.some_entity() {
+            self.stage.say(&owner, header, &RemoveChannelMessage { channel_id: entity });
+            self.entities.retain(|&known| known != entity);
+        }
+    }
+
+    /// Everybody is lost, as when the gateway dies.
+    fn lose_everybody(&mut self) {
+        let peers: Vec<Peer> = self.servers.iter().chain(&self.clients).cloned().collect();
+        for peer in peers {
+            self.stage.engine.closed(self.stage.now, peer.key, EndCause::Lost);
+        }
+        self.stage.settle();
+    }
+}
+
+#[test]
+fn a_gateway_that_starts_from_its_snapshot_is_one_that_has_lost_everybody() {
+    let mut rooms = 0;
+    throng_seeds::for_seeds(40, |seed| {
+        let mut busy = Busy::new(seed);
+        (0..busy.random.usize(5..120)).for_each(|_| busy.step());
+        rooms += busy.rooms.len();
+        let budget_bytes = busy.random.usize(1..4_000);
+        let (file, _) = snapshot(std::slice::from_mut(&mut busy.stage.engine), budget_bytes);
+        let (mut other, restored) = restart(&busy.stage, &file, world_settings(TWO, &RETURNS));
+        busy.lose_everybody();
+        busy.stage.pass(AWAY.as_millis() as u64);
+        assert_eq!(facts(&other.engine), facts(&busy.stage.engine), "seed {seed}");
+        assert_eq!(restored.sessions, 7, "seed {seed}: master, two servers, four clients");
+        assert_eq!(other.engine.counters().refused, BTreeMap::new(), "seed {seed}");
+        for name in ["w1", "w0", "c0", "c1", "c2", "c3"] {
+            let side = if name.starts_with('w') { Side::Server } else { Side::Client };
+            let (is, told) = come_back(&mut other, side, name);
+            let (should, before) = come_back(&mut busy.stage, side, name);
+            assert_eq!(is.id, should.id, "seed {seed}: {name}");
+            assert!(told.keys().eq(before.keys()), "seed {seed}: {name} is told of the same channels");
+            for (channel, text) in &told {
+                assert_eq!(text, &before[channel], "seed {seed}: {name} in {channel}");
+            }
+        }
+        assert_eq!(facts(&other.engine), facts(&busy.stage.engine), "seed {seed}: when everybody is back");
+        assert_eq!(other.audit(), busy.entities.len(), "seed {seed}");
+    });
+    assert!(rooms > 40 || throng_seeds::is_partial(), "only {rooms} rooms");
+}
+
+#[test]
+fn what_happens_while_a_snapshot_is_made_leaves_a_world_that_fits_together() {
+    let mut moved = 0;
+    throng_seeds::for_seeds(40, |seed| {
+        let mut busy = Busy::new(seed);
+        (0..100).for_each(|_| busy.step());
+        let before = busy.entities.clone();
+        let mut file = Vec::new();
+        let mut framing = Framing::begin(&mut file);
+        busy.stage.engine.begin_snapshot();
+        let handovers = busy.stage.engine.counters().handovers;
+        loop {
+            let part = busy.stage.engine.snapshot_part(1);
+            assert!(part.record_count() <= 256 && part.len_bytes() < 8_192, "a part is small");
+            framing.put(&part, &mut file);
+            if part.is_last() {
+                break;
+            }
+            busy.step();
+        }
+        framing.end(&mut file);
+        moved += busy.stage.engine.counters().handovers - handovers;
+        let (mut other, _) = restart(&busy.stage, &file, world_settings(TWO, &RETURNS));
+        for name in ["w0", "w1", "c0", "c1", "c2", "c3"] {
+            let side = if name.starts_with('w') { Side::Server } else { Side::Client };
+            come_back(&mut other, side, name);
+        }
+        other.audit();
+        let there: Vec<u32> = other.engine.entities().map(|entity| entity.channel).collect();
+        for entity in before.iter().filter(|entity| busy.entities.contains(entity)) {
+            assert!(there.contains(entity), "seed {seed}: {entity} was there all the time");
+        }
+        assert_eq!(other.refused("not_there"), 0, "seed {seed}");
+    });
+    assert!(moved > 20 || throng_seeds::is_partial(), "only {moved} entities moved meanwhile");
+}
+
+#[test]
+fn a_room_keeps_its_number_and_no_other_gets_it() {
+    let flags = ["-dev", "-cfsm=client_authoratative_fsm.json", "-scr"];
+    let mut stage = Stage::new(settings(&flags));
+    let server = stage.join_as(Side::Server, "world");
+    let rooms: Vec<u32> = (0..4).map(|_| stage.create(&server, ChannelType::Subworld, None)).collect();
+    let header = Header::new(0, message_type::REMOVE_CHANNEL);
+    stage.say(&server, header, &RemoveChannelMessage { channel_id: rooms[1] });
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    let (mut other, restored) = restart(&stage, &file, settings(&flags));
+    assert_eq!((restored.channels, restored.given_up), (4, 0), "GLOBAL and three rooms");
+    let stranger = other.join_as(Side::Server, "stranger");
+    assert_ne!(stranger.id, server.id, "that number is kept for its bearer");
+    let made: Vec<u32> = (0..2).map(|_| other.create(&stranger, ChannelType::Subworld, None)).collect();
+    assert_eq!(made, [rooms[1], rooms[3] + 1]);
+}
+
+#[test]
+fn who_cannot_come_back_leaves_what_a_lost_connection_leaves() {
+    let file = r#"{"100": {"RemoveChannelAfterOwnerRemoved": true}}"#;
+    let words = ["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=types.json"];
+    let settings = || crate::stage::settings_with(&words, &[("types.json", file)]);
+    let mut stage = Stage::new(settings());
+    let server = stage.join_as(Side::Server, "world");
+    let kept = stage.create(&server, ChannelType::Subworld, Some(standing([1.0, 2.0, 3.0])));
+    stage.create(&server, ChannelType::Test, None);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    let (mut other, restored) = restart(&stage, &file, settings());
+    assert_eq!(restored, Restored { channels: 2, sessions: 0, given_up: 1 });
+    let reader = other.join_as(Side::Client, "reader");
+    other.subscribe(&reader, &reader, kept, every(50));
+    other.pass(100);
+    let state: TransformState = other.updates(&reader, kept).pop().expect("its state is there");
+    assert_eq!(state.position.expect("it").y, 2.0);
+}
+
+#[test]
+fn channels_of_several_engines_are_found_by_any_other_number_of_engines() {
+    let words = ["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=types.json"];
+    let settings = || crate::stage::settings_with(&words, &[("types.json", "{}")]);
+    let cells_begin = settings().spatial_channel_start;
+    let mut stage = Stage::new(settings());
+    let server = stage.join_as(Side::Server, "world");
+    let rooms: Vec<u32> = (0..30).map(|_| stage.create(&server, ChannelType::Subworld, None)).collect();
+    for &room in &rooms {
+        stage.update(&server, room, standing([room as f32, 1.0, 1.0]));
+    }
+    let (whole, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    let times = (Time::from_secs(2_000), 0);
+    let mut three: Vec<Engine> =
+        start(&whole, settings(), times, 3).expect("it is sound").into_iter().map(|(engine, _)| engine).collect();
+    let spread: Vec<usize> = three.iter().map(|engine| engine.occupancy().channels.values().sum()).collect();
+    assert_eq!(spread, [11, 10, 10], "GLOBAL is in the first");
+    let (parts, _) = snapshot(&mut three, 700);
+    let two = start(&parts, settings(), times, 2).expect("it is sound");
+    let found: usize = two.iter().map(|(engine, _)| engine.occupancy().channels.values().sum::<usize>()).sum();
+    assert_eq!(found, 31);
+    for (number, (engine, _)) in (0..).zip(&two) {
+        let home = Shards::new(2, cells_begin);
+        for row in engine.slice(Subject::Channels, 0, 100).rows {
+            let Row::Channel(row) = row else { panic!("channels were asked for") };
+            assert!(row.channel == 0 || home.home(row.channel) == number, "{row:?} in {number}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_whole_is_refused_wherever_it_ends_and_whatever_was_changed() {
+    let mut busy = Busy::new(3);
+    (0..60).for_each(|_| busy.step());
+    let (file, _) = snapshot(std::slice::from_mut(&mut busy.stage.engine), 2_000);
+    let refused = |bytes: &[u8]| Survey::of(bytes).expect_err("it is damaged").tag();
+    for length in 0..file.len() {
+        let expected = if length < 8 { "snapshot_foreign" } else { "snapshot_cut_off" };
+        assert_eq!(refused(&file[..length]), expected, "cut off after {length} bytes");
+    }
+    let mut random = fastrand::Rng::with_seed(5);
+    for _ in 0..2_000 {
+        let (place, bit) = (random.usize(0..file.len()), random.u32(0..8));
+        let mut bent = file.clone();
+        bent[place] ^= 1 << bit;
+        let tag = refused(&bent);
+        assert!(tag.starts_with("snapshot_"), "{tag}");
+    }
+    assert_eq!(refused(&[&file[..], &[0]].concat()), "snapshot_damaged", "something follows");
+    let mut newer = file.clone();
+    newer[8] = 2;
+    let error = Survey::of(&newer[..]).expect_err("it is of another version").to_string();
+    assert_eq!(error, "it has version 2 of the format, and this gateway reads version 1");
+}
+
+#[test]
+fn a_file_of_a_gateway_with_other_settings_is_refused_with_one_line() {
+    let mut busy = Busy::new(1);
+    (0..30).for_each(|_| busy.step());
+    let (file, _) = snapshot(std::slice::from_mut(&mut busy.stage.engine), 2_000);
+    let refused = |settings: EngineSettings| match start(&file, settings, (Time(0), 0), 1) {
+        Ok(_) => panic!("it does not fit"),
+        Err(error) => error.to_string(),
+    };
+    let other_cut = Cut { cells: [5, 1, 0], ..TWO };
+    assert!(refused(world_settings(other_cut, &RETURNS)).ends_with("the file of -scc cuts the world otherwise"));
+    assert!(refused(settings(&["-dev", "-scr"])).ends_with("it has a world of cells, and there is no -scc"));
+    let moved = [&RETURNS[..], &["-scs=0x20000"]].concat();
+    assert!(refused(world_settings(TWO, &moved)).contains("-scs and -ecs"));
+    let few = [&RETURNS[..], &["-limit=max_channels=3"]].concat();
+    assert_eq!(refused(world_settings(TWO, &few)), "it has more channels than max_channels allows");
+}
+
+#[test]
+fn states_go_on_in_ticks_later_than_all_before_and_times_stay_what_they_were() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&servers[0], FIRST, ENTITY, Some(standing(middle(0, 0))));
+    stage.pass(60_000);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    // The calendar was put back meanwhile.
+    let mut engines = start(&file, world_settings(TWO, &RETURNS), (Time(0), -77), 1).expect("it is sound");
+    let (engine, _) = engines.remove(0);
+    let mut other = Stage { engine, now: Time(0), verdict: AuthVerdict::Accepted };
+    let (back, _) = come_back(&mut other, Side::Server, "w0");
+    let reader = other.join_as(Side::Client, "reader");
+    other.subscribe(&back, &reader, ENTITY, every(50));
+    other.pass(100);
+    assert_eq!(other.updates::<TransformState>(&reader, ENTITY).len(), 1, "the state");
+    other.walk(&back, ENTITY, [7.0, 1.0, 5.0]);
+    other.pass(100);
+    let changes = other.updates::<TransformState>(&reader, ENTITY);
+    assert_eq!(changes.len(), 1, "and what is changed");
+    assert_eq!(changes[0].position.expect("it").x, 7.0);
+}
+
+#[test]
+fn any_bytes_are_no_snapshot_or_one_that_a_gateway_can_start_from() {
+    throng_seeds::for_seeds(150, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let length = random.usize(0..400);
+        let input: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
+        crate::snapshot_body::run(&input);
+    });
+}
