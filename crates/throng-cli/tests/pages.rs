@@ -60,7 +60,8 @@ fn two_sides_are_kept_with_a_page() {
         stored(&sides, &number.to_string(), "summary.json", &json.to_string());
         sides.to_str().expect("a path").to_owned()
     };
-    let side = |name: &str, ms: f64| (0..5).map(|number| run(name, number, ms)).last().expect("runs");
+    let side =
+        |name: &str, ms: f64| (0..5).map(|number| run(name, number, ms)).collect::<Vec<_>>().pop().expect("runs");
     let (before, after) = (side("before", 5.0), side("after", 8.0));
     let output = throng(&["lab", "compare", &before, &after, "--runs", runs.to_str().expect("a path")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

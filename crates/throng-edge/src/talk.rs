@@ -30,7 +30,7 @@ pub fn is_edge(user_data: &[u8; USER_DATA_LEN]) -> bool {
 /// From an edge to its origin.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ToOrigin {
-    /// [`Up`], as a number.
+    /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
     /// The player at the edge.
@@ -50,7 +50,7 @@ pub struct ToOrigin {
 /// From an origin to an edge.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ToEdge {
-    /// [`Down`], as a number.
+    /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
     /// The player at the edge.

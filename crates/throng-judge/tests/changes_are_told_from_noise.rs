@@ -4,8 +4,11 @@ fn values(random: &mut fastrand::Rng, middle: f64, spread: f64, count: usize) ->
     (0..count).map(|_| middle * (1.0 + spread * (random.f64() + random.f64() + random.f64() - 1.5))).collect()
 }
 
-/// Distributions of the figures of runs: one value of each, by a random number.
-const SHAPES: [(&str, fn(&mut fastrand::Rng) -> f64); 5] = [
+/// A distribution: its name, and one value by a random number.
+type Shape = (&'static str, fn(&mut fastrand::Rng) -> f64);
+
+/// Distributions of the figures of runs.
+const SHAPES: [Shape; 5] = [
     ("even", |random| 1.0 + 0.05 * random.f64()),
     ("a sum of many", |random| 1.0 + 0.02 * (0..12).map(|_| random.f64() - 0.5).sum::<f64>()),
     ("two speeds of the machine", |random| if random.u8(..4) == 0 { 1.5 } else { 1.0 } + 0.01 * random.f64()),

@@ -8,14 +8,14 @@ use throng_wire::Tick;
 
 /// The content of a run's updates.
 #[derive(Clone, Copy)]
-pub struct Mix {
+pub(crate) struct Mix {
     removals: bool,
     oneofs: bool,
     /// The ambiguities of a state without a schema: lists of one and single values, maps within single messages.
     ambiguous: bool,
 }
 
-pub const ALL: Mix = Mix { removals: true, oneofs: true, ambiguous: true };
+pub(crate) const ALL: Mix = Mix { removals: true, oneofs: true, ambiguous: true };
 
 fn float(rng: &mut Rng) -> f32 {
     rng.i32(1..1_000) as f32 / 8.0
@@ -72,7 +72,7 @@ fn without_repetition(name: &str, wire: &Wire) -> Wire {
     Wire(parse(name, &wire.0).encode_to_vec())
 }
 
-pub fn some_update(rng: &mut Rng, mix: Mix) -> Wire {
+pub(crate) fn some_update(rng: &mut Rng, mix: Mix) -> Wire {
     let mut wire = message();
     let mut keys: Vec<u32> = (1..7).collect();
     rng.shuffle(&mut keys);
