@@ -68,7 +68,7 @@ impl EdgeError {
     }
 }
 
-/// What an edge did, since the start.
+/// Counters of an edge, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EdgeCounters {
     /// Objects that are held now.
@@ -98,7 +98,7 @@ struct Player {
     client_id: u64,
     user_data: Box<[u8; USER_DATA_LEN]>,
     origin: usize,
-    /// What belongs to it, by the origin's id: the client looks from the first.
+    /// Objects that belong to it, by the origin's id: the client looks from the first.
     own: Vec<ObjectId>,
     /// Inputs that went to the origin: batch, number.
     sent: VecDeque<(u32, u32)>,
@@ -190,7 +190,7 @@ impl Edge {
         true
     }
 
-    /// What it did.
+    /// Its counters.
     pub fn counters(&self) -> EdgeCounters {
         let sum = |of: fn(&Link) -> u64| self.links.iter().map(of).sum::<u64>();
         EdgeCounters {

@@ -37,7 +37,7 @@ pub(crate) struct Mirror {
     pub(crate) counters: MirrorCounters,
 }
 
-/// What a mirror did, since the start.
+/// Counters of a mirror, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MirrorCounters {
     /// Objects that found no room.

@@ -38,7 +38,7 @@ pub enum OriginEvent {
     },
     /// A player has left.
     Left(PlayerId),
-    /// An input of a player. What it changes is part of this tick.
+    /// An input of a player. Changes that the world makes for it are part of this tick.
     Input {
         /// The player.
         player: PlayerId,
@@ -64,7 +64,7 @@ pub struct OriginOptions {
     /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
     /// reliable, ordered one that the game uses for nothing else.
     pub lane: u8,
-    /// What an edge may be sent, in bytes per second.
+    /// The rate limit of one edge, in bytes per second.
     pub edge_bytes_per_s: u32,
     /// Players of one edge.
     pub players_max: usize,
@@ -113,7 +113,7 @@ impl OriginError {
     }
 }
 
-/// What was refused, since the start.
+/// Counters of refused messages, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginCounters {
     /// Messages that are malformed, of a step or a player that is not known, or of a connection that is no edge.
@@ -303,7 +303,7 @@ impl Origin {
             .flat_map(move |seat| seat.players.keys().map(move |&session| PlayerId { edge: of(seat), session }))
     }
 
-    /// What was refused.
+    /// Its counters of refused messages.
     pub fn counters(&self) -> OriginCounters {
         self.counters
     }

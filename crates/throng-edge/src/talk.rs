@@ -42,7 +42,7 @@ pub struct ToOrigin {
     /// The lane of a message.
     #[replicate(integer)]
     pub lane: u8,
-    /// What is meant.
+    /// The content of the step.
     #[replicate(bytes(max_bytes = 131072))]
     pub body: Vec<u8>,
 }
@@ -59,7 +59,7 @@ pub struct ToEdge {
     /// The lane of a message.
     #[replicate(integer)]
     pub lane: u8,
-    /// What is meant.
+    /// The content of the step.
     #[replicate(bytes(max_bytes = 131072))]
     pub body: Vec<u8>,
 }

@@ -74,7 +74,7 @@ fn room(server: &mut Client, x: f32) -> u32 {
     made.decode::<CreateChannelResultMessage>().expect("a result").channel_id
 }
 
-/// What a newcomer finds in a room.
+/// The value that a newcomer finds in a room.
 fn found(gateway: &Gateway, room: u32) -> f32 {
     let mut client = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("the door is open");
     client.authenticate("ada", "", soon()).expect("it is let in");

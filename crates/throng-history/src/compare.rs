@@ -79,7 +79,7 @@ impl Comparison {
 }
 
 /// Compares the valid runs of two sides, with five runs or more on each. With fewer, nothing tells how much runs of one program
-/// differ, so every part is undecided. What their seconds say is shown all the same: in pairs of the same second.
+/// differ, so every part is undecided. The difference of their seconds is shown all the same: in pairs of the same second.
 ///
 /// # Errors
 /// A side has no valid run, or the workloads differ.
@@ -216,7 +216,8 @@ fn joined(before: &[f64], after: &[f64]) -> Vec<(f64, f64)> {
     pairs.filter_map(|(before, after)| mean(before).zip(mean(after))).collect()
 }
 
-/// What the seconds of few runs say: how much these runs differ, and nothing about others of the same programs.
+/// The difference between the seconds of few runs. It says how much these runs differ, and nothing about others of the same
+/// programs.
 fn by_seconds(pairs: &[(f64, f64)], missing: usize) -> Change {
     let change = throng_judge::compare_pairs(pairs, &ChangeOptions::default());
     Change { kind: ChangeKind::Undecided, p: 1.0, more: Some(missing), ..change }

@@ -13,7 +13,7 @@
 //!
 //! All numbers are varints. Values that were written together with what they are in have a stamp of one byte.
 //!
-//! What is read may be anything: the shape of the tree is checked. If the schema is another one than that of the writer,
+//! The bytes that are read are not trusted: the shape of the tree is checked. If the schema is another one than that of the writer,
 //! the tree would not fit it: then the state is taken as bytes, and merged as a first update.
 
 use super::limits::{MergeError, MergeOptions, StateLimits};
@@ -62,7 +62,7 @@ impl From<Malformed> for LoadError {
 /// be the value of an entry of a map.
 const DEPTH_MAX: u32 = 256;
 
-/// Who writes a state that is merged anew: no connection has this number.
+/// The writer of a state that is merged anew: no connection has this number.
 const NO_WRITER: u32 = u32::MAX - 1;
 
 const GONE: u8 = 0;

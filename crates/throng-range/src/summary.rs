@@ -292,7 +292,7 @@ pub struct Answer {
     pub kept: Option<u32>,
     /// The smallest number above it that does not, or is not sure to.
     pub beyond: Option<u32>,
-    /// What exceeds its limit there: `frames` or `missed ticks`.
+    /// The figure that exceeds its limit there: `frames` or `missed ticks`.
     pub limited_by: Option<String>,
 }
 

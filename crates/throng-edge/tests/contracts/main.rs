@@ -1,4 +1,4 @@
-//! What edges promise, on a network in memory and in virtual time.
+//! Contracts of edges, on a network in memory and in virtual time.
 
 mod converge;
 mod ends;

@@ -2,8 +2,8 @@
 
 use crate::stage::Stage;
 
-/// What an origin sends in a second to an edge with so many clients, who stand in the same place: subscriptions, and bytes of
-/// replication.
+/// Subscriptions, and bytes of replication that an origin sends in a second, for an edge with so many clients in the same
+/// place.
 fn upstream(readers: usize) -> (usize, u64) {
     let mut stage = Stage::new("none", 11);
     stage.add_edge();

@@ -20,7 +20,7 @@ use crate::group::GroupKind;
 use crate::settings::EngineSettings;
 use crate::snapshot::{self, Kind, Record, SnapshotError, Survey};
 
-/// What has been read, and can be decided only at the end.
+/// Records that have been read, and can be decided on only at the end.
 #[derive(Debug, Default)]
 pub(super) struct Restoring {
     sessions: Vec<snapshot::Session>,
@@ -30,7 +30,7 @@ pub(super) struct Restoring {
     is_ready: bool,
 }
 
-/// What an engine has begun with.
+/// The amounts that an engine has begun with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Channels, GLOBAL included.

@@ -1,7 +1,7 @@
 //! The engine as records, a few at a time, between its steps.
 //!
-//! What is to be written is noted at the beginning, by number only, and looked up when its turn comes: what has gone by
-//! then is left out, and what has come since is newer than the snapshot.
+//! A snapshot begins with a list of the numbers of all channels, entities and sessions. Each is looked up when its turn
+//! comes: one that is gone by then is left out, and one that has come since is newer than the snapshot.
 
 use throng_channeld::proto::ChannelDataMergeOptions;
 use throng_replica::ChannelIndex;
@@ -16,7 +16,7 @@ use crate::snapshot::{self, Kind, Part};
 /// Records of one part, however short they are: what there is to say about a channel has to be looked up.
 const PART_RECORDS_MAX: usize = 256;
 
-/// What is left to write.
+/// The records that are left to write.
 #[derive(Debug)]
 pub(super) struct Taking {
     has_begun: bool,
@@ -81,7 +81,7 @@ impl Engine {
         }
         while part.len_bytes() < budget_bytes.max(1) && part.record_count() < PART_RECORDS_MAX {
             if !self.put_next(&mut taking, &mut part) {
-                // What was written last is newer than the first head.
+                // The last records are newer than the first head.
                 part.put(Kind::Head, &self.head());
                 part.is_last = true;
                 return part;

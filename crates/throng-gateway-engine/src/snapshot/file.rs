@@ -180,12 +180,12 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// What has to be known of a whole file before its first record is believed.
+/// Facts of a whole file that have to be known before its first record is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// The last tick of any engine.
     pub(crate) tick: u64,
-    /// What the calendar said then.
+    /// The calendar's time of the snapshot.
     pub(crate) unix_ns: i64,
     /// Numbers of writers up to here were given out.
     pub(crate) writers: u32,

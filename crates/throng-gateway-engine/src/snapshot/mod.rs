@@ -1,4 +1,4 @@
-//! What a gateway keeps of itself in a file, to start from it: channels with their states, entities, groups, and the
+//! The file that a gateway writes its state to, to start from it: channels with their states, entities, groups, and the
 //! sessions that may come back.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A part is made between two steps of an engine. So a snapshot shows each channel as it was at one moment, with its
-//! owner, but two channels at two moments. What that leaves contradictory is put right when it is read: an entity stands
-//! in the cell that its own record names.
+//! owner, but two channels at two moments. Contradictions between them are put right when the file is read: an entity
+//! stands in the cell that its own record names.
 //!
 //! An engine that starts from a snapshot is as if every connection had been lost at the moment of the snapshot. Ticks go
 //! on where they were, so that no change is older than one that was before.
@@ -67,7 +67,7 @@ pub enum SnapshotError {
     Damaged {
         /// Counted from 0.
         record: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The state of a channel cannot be read.

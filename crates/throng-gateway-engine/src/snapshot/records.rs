@@ -31,7 +31,7 @@ pub(crate) struct Head {
     /// The engine's tick, in ms.
     #[prost(uint64, tag = "1")]
     pub(crate) tick: u64,
-    /// What the calendar said then, in ns since 1970.
+    /// The calendar's time of the snapshot, in ns since 1970.
     #[prost(int64, tag = "2")]
     pub(crate) unix_ns: i64,
     /// Numbers of writers up to here were given out.
@@ -102,7 +102,7 @@ impl Merging {
     }
 }
 
-/// What belongs to an entity beside its channel.
+/// Facts of an entity that its channel does not have.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct EntityData {
     /// The cell that lists it.

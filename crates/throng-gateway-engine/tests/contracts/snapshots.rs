@@ -93,7 +93,7 @@ fn restart(stage: &Stage, file: &[u8], settings: EngineSettings) -> (Stage, Rest
     (Stage { engine, now: times.0, verdict: AuthVerdict::Accepted }, restored)
 }
 
-/// What is there, for comparison: rows of all channels and entities, without what restarts on purpose.
+/// Rows of all channels and entities for comparison, without the figures that restart on purpose.
 fn facts(engine: &Engine) -> BTreeMap<(u8, u32), String> {
     let mut facts = BTreeMap::new();
     for (number, subject) in [(0, Subject::Channels), (1, Subject::Cells), (2, Subject::Entities)] {

@@ -4,10 +4,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::draft::SnapshotOptions;
 use super::error::ServeError;
 use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
 use super::record::RecordingOptions;
-use super::snapshots::SnapshotOptions;
 use crate::auth::DeskLimits;
 use crate::settings::{Listener, Network, Settings};
 use throng_gateway_engine::limits::Limits;

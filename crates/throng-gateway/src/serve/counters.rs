@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use throng_link::netcode::NetcodeCounters;
 
+use super::draft::SnapshotCounters;
 use super::memory::Memory;
-use super::snapshots::SnapshotCounters;
 use throng_gateway_engine::histogram::Histogram;
 use throng_gateway_engine::port::Side;
 

@@ -21,7 +21,7 @@ use throng_gateway_engine::{Ban, BlockedName, Counters, Member, Occupancy, Refus
 
 use super::memory::{Memory, Part};
 use super::outbox::Queue;
-use super::snapshots::{self, LastParts};
+use super::part::{LastParts, PartRequest};
 
 const UNIT_BYTES: usize = 1 << 10;
 
@@ -69,7 +69,7 @@ pub(crate) enum Event {
     /// To the others: the same.
     Settings(Arc<Settings>),
     /// A part of a snapshot is wanted.
-    Snapshot(snapshots::Ask),
+    Snapshot(PartRequest),
     /// Close all connections and accept no more; then write down what there is.
     ShutDown(Option<LastParts>),
     /// To the others, before that: send everybody the newest state, and write down what there is.

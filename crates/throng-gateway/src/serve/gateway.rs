@@ -31,10 +31,11 @@ use super::http::{self, Health, RenderMetrics};
 use super::memory::{self, Holding, Memory, Part};
 use super::options::{DoorLimits, DoorOptions, ServeOptions, Transport};
 use super::others::Other;
+use super::part::LastParts;
 use super::rate::Throttle;
 use super::ration::Ration;
 use super::record::Recorder;
-use super::snapshots::{LastParts, Snapshots};
+use super::snapshots::Snapshots;
 use super::tcp::{self, Above};
 use super::tls::Tls;
 use super::turn::Turn;
@@ -424,7 +425,7 @@ const REPORT: Duration = Duration::from_secs(2);
 /// How long tasks may take to notice that they are to end. They never block.
 const RUNTIME_END: Duration = Duration::from_millis(500);
 
-/// What the engines have sent is on the disk then.
+/// After it, all parts that the engines sent are on the disk.
 fn end_snapshot(writer: Option<thread::JoinHandle<()>>) {
     if let Some(writer) = writer {
         let _ = writer.join();

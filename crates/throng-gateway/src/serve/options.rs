@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::draft::SnapshotOptions;
 use super::health::STUCK_AFTER;
 use super::record::RecordingOptions;
-use super::snapshots::SnapshotOptions;
 use throng_gateway_engine::port::Side;
 
 /// How bytes travel through a door.

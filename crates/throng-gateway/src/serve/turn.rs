@@ -220,7 +220,7 @@ impl Turn {
                 self.events.send_to_others(|| Event::Settings(Arc::clone(&reload.settings)));
                 self.desk.take_over(reload.provider, &reload.desk);
             }
-            Event::Snapshot(ask) => ask.answer(&mut self.engine, self.clock, &self.counters),
+            Event::Snapshot(request) => request.answer(&mut self.engine, self.clock, &self.counters),
             Event::ShutDown(last_parts) => {
                 self.is_closing = true;
                 self.engine.shut_down(now);

@@ -20,7 +20,7 @@ fn again(state: &DataState, schemas: &Schemas, options: MergeOptions) -> DataSta
     DataState::load(&saved, schemas, options, StateLimits::default()).expect("it was saved a moment ago")
 }
 
-/// What a reader at `since`, who is `reader`, gets.
+/// The update that a reader at `since`, who is `reader`, gets.
 fn sent(state: &DataState, since: Option<u64>, reader: u32) -> Receiver {
     let mut chunks = Chunks::new();
     state.encode(since.map(Tick), None, Some(reader), 60_000, &mut chunks);
