@@ -12,7 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::Value;
-use throng_doctor::{ApplyError, CHECKS, Check, Host, LiveProbes, NoProbes, Verdict, Written, check, examine};
+use throng_doctor::{
+    ApplyError, CHECKS, Check, Host, LiveProbes, NoProbes, PROCESS_CHECKS, Probes, Verdict, Written, check, examine,
+    examine_process,
+};
 
 use crate::exit::{Failure, Outcome};
 
@@ -27,6 +30,7 @@ Check this machine's settings, measure what one is worth, or find the programs t
   throng doctor --measure timer-slack      matches without and with it, in turns: its worth on this machine
   throng doctor --measure thp --load './my-load --json' --metric frame_ms.p99
   throng doctor --neighbours               half a minute of a 128 Hz loop: who ran when its frames were late?
+  throng doctor --pid PID                  a process that runs: affinity, class, limits, large pages, sockets
   throng doctor --root DIR                 a recorded machine: DIR/proc and DIR/sys
 
 The readings come from this machine. What a setting is worth comes from the source that is named with it, and from this
@@ -46,6 +50,9 @@ pub(crate) struct DoctorArguments {
     /// Examine a recorded machine below this folder
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
+    /// Examine the process of this id while it runs, and not the machine
+    #[arg(long, value_name = "PID", group = "task", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
     /// Write the setting of this check
     #[arg(long, value_name = "CHECK", value_parser = check_name, group = "task")]
     apply: Option<&'static str>,
@@ -79,7 +86,7 @@ pub(crate) struct DoctorArguments {
 }
 
 fn check_name(text: &str) -> Result<&'static str, String> {
-    let names: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
+    let names: Vec<&str> = CHECKS.iter().chain(PROCESS_CHECKS).map(|check| check.name).collect();
     check(text).map(|check| check.name).ok_or_else(|| format!("the checks are {}", names.join(", ")))
 }
 
@@ -114,13 +121,23 @@ fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
     if let Some(root) = arguments.root.as_deref().filter(|root| !root.is_dir()) {
         return Err(Failure::Usage(anyhow!("--root {}: this is not a folder", root.display())));
     }
-    let mut report = if arguments.root.is_some() { examine(host, &NoProbes) } else { examine(host, &LiveProbes) };
+    let probes: &dyn Probes = if arguments.root.is_some() { &NoProbes } else { &LiveProbes };
+    let mut report = match arguments.pid {
+        Some(pid) => examine_process(host, probes, pid)
+            .map_err(|error| Failure::Usage(anyhow!("--pid {pid}: {error}: there is no such process")))?,
+        None => examine(host, probes),
+    };
+    if let Some(other) = arguments.checks.iter().find(|name| !report.rows.iter().any(|row| row.check == **name)) {
+        let words = if arguments.pid.is_some() { "is about the machine: leave out" } else { "is about a process: add" };
+        return Err(Failure::Usage(anyhow!("the check {other} {words} --pid PID")));
+    }
     if !arguments.checks.is_empty() {
         report.rows.retain(|row| arguments.checks.contains(&row.check));
     }
     if arguments.json {
         let summary = serde_json::json!({
             "format": 1,
+            "pid": arguments.pid,
             "warnings": report.count(Verdict::Warning),
             "advice": report.count(Verdict::Advice),
             "cannot_read": report.count(Verdict::CannotRead),

@@ -73,11 +73,31 @@ fn a_recorded_machine_is_examined_and_never_changed() {
     let text = out(&doctor(&["--root", root]));
     assert!(text.starts_with("advice       swap             1 of 2 MB used, swappiness 60\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    assert!(text.ends_with("\nwarnings 0, advice 1, cannot read 23, ok 0; nothing was changed\n"), "{text}");
+    assert!(text.ends_with("\nwarnings 0, advice 1, cannot read 24, ok 0; nothing was changed\n"), "{text}");
     let refused = complaint(&["--root", root, "--apply", "swap"], 2);
     assert!(refused.contains("recorded machine") && !refused.contains('\n'), "{refused}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "60\n");
     assert!(complaint(&["--root", "/no/such/folder"], 2).contains("not a folder"));
+}
+
+#[test]
+fn a_process_is_examined_while_it_runs_and_a_wrong_one_is_refused() {
+    let own = std::process::id().to_string();
+    let report = json(&doctor(&["--pid", &own, "--json"]));
+    is_documented(&report, "--json");
+    assert_eq!(report["pid"], std::process::id());
+    let read = |name: &str| {
+        let check = report["checks"].as_array().unwrap().iter().find(|check| check["check"] == name);
+        check.unwrap_or_else(|| panic!("no {name}: {report:#}"))["read"].as_str().unwrap().to_owned()
+    };
+    assert!(read("affinity").contains("thread") && read("limits").contains("open files"), "{report:#}");
+    let one = out(&doctor(&["--pid", &own, "scheduler"]));
+    assert!(one.contains("scheduler        threads by class: "), "{one}");
+    assert!(complaint(&["--pid", "4194305"], 2).contains("no such process"));
+    assert!(complaint(&["--pid", &own, "thp"], 2).contains("is about the machine"));
+    assert!(complaint(&["affinity"], 2).contains("add --pid PID"));
+    complaint(&["--pid", "0"], 2);
+    complaint(&["--pid", &own, "--apply", "thp"], 2);
 }
 
 #[test]

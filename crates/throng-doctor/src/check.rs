@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::apply::Change;
-use crate::checks::{memory, processor, scheduler, system};
+use crate::checks::{memory, process, processor, scheduler, system};
 use crate::host::{Host, ReadError};
 use crate::machine::Machine;
 
@@ -181,14 +181,66 @@ impl Finding {
     }
 }
 
-/// The check of a name.
+/// The check of a name, of the machine or of a process.
 pub fn check(name: &str) -> Option<&'static Check> {
-    CHECKS.iter().find(|check| check.name == name)
+    CHECKS.iter().chain(PROCESS_CHECKS).find(|check| check.name == name)
 }
+
+/// The checks of [`CHECKS`] that read settings of a process: those of this program, or of the one that is examined.
+pub(crate) const OF_PROCESS: [&str; 6] = ["numa", "slice", "timer-slack", "quota", "run-queue", "limits"];
+
+/// The checks of a process that runs, beside those of [`CHECKS`] that are about processes.
+pub const PROCESS_CHECKS: &[Check] = &[
+    Check {
+        name: "affinity",
+        why: "A thread that may run anywhere is moved between processors, and leaves its caches behind.",
+        worth: NO_CLAIM,
+        sources: &[],
+        fix: "`taskset -cp LIST TID` for the thread, or start it with `taskset -c LIST`; `throng crowd --pin`",
+        undo: "`taskset -cp` with the former list",
+        if_absent: ENDED,
+        setting: Setting::None,
+        read: process::affinity,
+    },
+    Check {
+        name: "scheduler",
+        why: "A thread of the class batch or idle, or with a nice value above 0, gets its processor after others.",
+        worth: NO_CLAIM,
+        sources: &[],
+        fix: "`chrt --other -p 0 TID` and `renice 0 -p TID`; look for Nice= and CPUSchedulingPolicy= in its unit",
+        undo: "`chrt` and `renice` with the former values",
+        if_absent: ENDED,
+        setting: Setting::None,
+        read: process::class,
+    },
+    Check {
+        name: "huge-pages",
+        why: "Large pages spare misses of the address cache. A program that asks for none gets none with `madvise`.",
+        worth: "as thp",
+        sources: &[Source::Kunpeng, Source::Measured],
+        fix: "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1, as `throng crowd` does; or madvise(MADV_HUGEPAGE) in the server",
+        undo: "start it without",
+        if_absent: ENDED,
+        setting: Setting::None,
+        read: process::huge_pages,
+    },
+    Check {
+        name: "sockets",
+        why: "Input that arrives while a frame runs waits in the socket's buffer. A full one drops datagrams.",
+        worth: NO_CLAIM,
+        sources: &[],
+        fix: "ask for larger buffers with SO_RCVBUF, after raising net.core.rmem_max (udp-buffers)",
+        undo: "ask for the former size",
+        if_absent: ENDED,
+        setting: Setting::None,
+        read: process::sockets,
+    },
+];
 
 const VM: &str = "usual in virtual machines, where the host below decides";
 const DEBUGFS: &str = "mount debugfs; a locked-down kernel has none";
 const OLD: &str = "older kernels do not tell it";
+const ENDED: &str = "the process has ended, or the kernel was built without it";
 const NO_CLAIM: &str = "listed without a claim: measure it";
 
 /// All checks.
@@ -275,6 +327,19 @@ pub const CHECKS: &[Check] = &[
         if_absent: VM,
         setting: Setting::Host(Files::of(processor::no_deep_states, &[processor::DEEP_STATES], Absent::ComesBack)),
         read: processor::c_states,
+    },
+    Check {
+        name: "dma-latency",
+        why: "A program that keeps /dev/cpu_dma_latency open bounds the time in which processors wake up, and so forbids \
+              deep sleep while it runs, without a change of the machine.",
+        worth: "as c-states",
+        sources: &[Source::Valorant],
+        fix: "in the shell that starts the server: `exec 3>/dev/cpu_dma_latency; printf '\\12\\0\\0\\0' >&3` bounds it to \
+              10 us for as long as file 3 is open",
+        undo: "close the file, as by the end of that shell",
+        if_absent: "the kernel was built without it",
+        setting: Setting::None,
+        read: processor::wake_bound,
     },
     Check {
         name: "governor",

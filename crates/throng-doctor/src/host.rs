@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,6 +14,8 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 pub const NAMES_MAX: usize = 65_536;
 /// The most processors of a host.
 pub const CPUS_MAX: usize = 8_192;
+/// The bytes of a number that a device gives.
+const NUMBER_BYTES: u64 = 4;
 /// The most characters of a file that a message repeats.
 const QUOTED_MAX: usize = 40;
 
@@ -150,6 +153,26 @@ impl Host {
             return Err(ReadError::TooLarge { path: path.to_owned() });
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The number of four bytes that a device of the kernel gives: no other file is opened, and no link followed.
+    pub(crate) fn device_number(&self, path: &str) -> Result<i32, ReadError> {
+        let failed = |error: std::io::Error| ReadError::of(path, &error);
+        let real = self.real(path);
+        let kind = fs::symlink_metadata(&real).map_err(failed)?.file_type();
+        if !kind.is_char_device() && !kind.is_file() {
+            return Err(ReadError::NotAFile { path: path.to_owned() });
+        }
+        let mut bytes = Vec::new();
+        File::open(real).map_err(failed)?.take(NUMBER_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        let number = bytes.as_slice().try_into().map(i32::from_ne_bytes);
+        number.map_err(|_| ReadError::not_understood(path, &String::from_utf8_lossy(&bytes)))
+    }
+
+    /// The text to which a link leads.
+    pub(crate) fn link(&self, path: &str) -> Result<String, ReadError> {
+        let target = fs::read_link(self.real(path)).map_err(|error| ReadError::of(path, &error))?;
+        Ok(target.to_string_lossy().into_owned())
     }
 
     /// The names in a folder, those that begin with a number by that number.

@@ -3,6 +3,7 @@
 //! ```text
 //!  Host::at("/")  --files-->  CHECKS: one row each  --examine-->  Report: text, JSON
 //!  LiveProbes     --calls-->    read, why, worth, source          |
+//!  a process      --files-->  PROCESS_CHECKS  --examine_process---'
 //!                               fix, undo, setting  --apply-->  files, with a record  --undo-->  files
 //!
 //!  loads of your own, A B A B A    --compare-->  worth on this machine, or none
@@ -40,15 +41,16 @@ mod probes;
 mod programs;
 mod report;
 mod sampler;
+mod subject;
 mod trial;
 
 pub use apply::{ApplyError, Change, Written, apply, undo};
-pub use check::{CHECKS, Check, Files, PerProcess, Setting, Source, Verdict, check};
+pub use check::{CHECKS, Check, Files, PROCESS_CHECKS, PerProcess, Setting, Source, Verdict, check};
 pub use host::{CPUS_MAX, FILE_BYTES_MAX, Host, NAMES_MAX, ReadError, cpu_list};
 pub use machine::{Topology, allowed_cpus};
 pub use neighbours::{Frame, Ranking, Samples, Suspect, Usage, Window, rank};
 pub use probes::{LiveProbes, NoProbes, Probes};
 pub use programs::{Program, programs};
-pub use report::{Report, Row, WIDTH, examine, wrapped};
+pub use report::{Report, Row, WIDTH, examine, examine_process, wrapped};
 pub use sampler::Sampler;
 pub use trial::{Comparison, REPEATS, REPEATS_MIN, Trial, compare};

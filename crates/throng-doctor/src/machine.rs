@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::host::{Host, ReadError};
 use crate::probes::Probes;
 use crate::programs::{self, Program};
+use crate::subject::{self, Socket, Subject, Thread};
 
 pub(crate) const CPU: &str = "/sys/devices/system/cpu";
 pub(crate) const NODE: &str = "/sys/devices/system/node";
@@ -13,6 +14,8 @@ pub(crate) const NODE: &str = "/sys/devices/system/node";
 pub(crate) struct Machine<'a> {
     pub(crate) host: &'a Host,
     pub(crate) probes: &'a dyn Probes,
+    /// The process whose settings are read.
+    pub(crate) subject: Subject,
     pub(crate) topology: Result<Topology, ReadError>,
     pub(crate) programs: Result<Vec<Program>, ReadError>,
     /// Counters at the beginning, then after a pause.
@@ -20,23 +23,23 @@ pub(crate) struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn look(host: &'a Host, probes: &'a dyn Probes) -> Machine<'a> {
-        let earlier = Counters::read(host);
+    pub(crate) fn look(host: &'a Host, probes: &'a dyn Probes, subject: Subject) -> Machine<'a> {
+        let earlier = Counters::read(host, &subject);
         let topology = Topology::read(host);
         let cpus = topology.as_ref().map_or(0, |topology| topology.cpus.len());
         let programs = programs::programs(host, cpus);
         probes.pause();
-        let counters = [earlier, Counters::read(host)];
-        Machine { host, probes, topology, programs, counters }
+        let counters = [earlier, Counters::read(host, &subject)];
+        Machine { host, probes, subject, topology, programs, counters }
     }
 
     pub(crate) fn topology(&self) -> Result<&Topology, ReadError> {
         self.topology.as_ref().map_err(Clone::clone)
     }
 
-    /// The processors that this process may use.
+    /// The processors that the examined process may use.
     pub(crate) fn allowed(&self) -> Result<Vec<u32>, ReadError> {
-        allowed(self.host)
+        allowed(self.host, &self.subject)
     }
 }
 
@@ -47,8 +50,8 @@ pub(crate) fn online(host: &Host) -> Result<Vec<u32>, ReadError> {
     if cpus.is_empty() { Err(ReadError::not_understood(&path, "")) } else { Ok(cpus) }
 }
 
-fn allowed(host: &Host) -> Result<Vec<u32>, ReadError> {
-    let path = "/proc/self/status";
+fn allowed(host: &Host, subject: &Subject) -> Result<Vec<u32>, ReadError> {
+    let path = &subject.file("status");
     let text = host.text(path)?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.and_then(crate::host::parse_cpus).ok_or_else(|| ReadError::not_understood(path, &text))
@@ -115,33 +118,54 @@ impl Topology {
 ///
 /// `/proc/self/status` does not tell them.
 pub fn allowed_cpus(host: &Host) -> Result<Vec<u32>, ReadError> {
-    allowed(host)
+    allowed(host, &Subject::this())
 }
 
 /// Counters that only grow.
 pub(crate) struct Counters {
     /// Ticks of all processors: all, and stolen ones.
     pub(crate) ticks: Result<(u64, u64), ReadError>,
-    /// Nanoseconds for which this process ran and waited, and how often it began to run.
+    /// Nanoseconds for which the threads of the process ran and waited, and how often they began to run.
     pub(crate) own: Result<[u64; 3], ReadError>,
-    /// The levels of this process's control group.
+    /// The levels of its control group.
     pub(crate) quota: Result<Vec<Quota>, ReadError>,
+    /// Its threads, of another process than this program.
+    pub(crate) threads: Result<Vec<Thread>, ReadError>,
+    /// Its UDP sockets, likewise.
+    pub(crate) sockets: Result<Vec<Socket>, ReadError>,
 }
 
 impl Counters {
-    pub(crate) fn read(host: &Host) -> Counters {
+    pub(crate) fn read(host: &Host, subject: &Subject) -> Counters {
         let ticks = host.row("/proc/stat", "cpu").map(|row| {
             // The last two are guests, which are part of the first two.
             let all = row.iter().take(8).fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
             (all, row.get(7).copied().unwrap_or(0))
         });
-        let path = "/proc/self/schedstat";
-        let own = host.text(path).and_then(|text| {
-            let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
-            numbers.try_into().map_err(|_| ReadError::not_understood(path, &text))
-        });
-        Counters { ticks, own, quota: quotas(host) }
+        let (own, quota) = (turns(host, subject), quotas(host, subject));
+        if subject.pid.is_none() {
+            return Counters { ticks, own, quota, threads: Err(NO_PROCESS), sockets: Err(NO_PROCESS) };
+        }
+        let (threads, sockets) = (subject::threads(host, subject), subject::sockets(host, subject));
+        Counters { ticks, own, quota, threads, sockets }
     }
+}
+
+const NO_PROCESS: ReadError = ReadError::NoCall { reason: "no process was named" };
+
+/// How long the threads of a process ran and waited, and how often they began to run. This program has one that counts.
+fn turns(host: &Host, subject: &Subject) -> Result<[u64; 3], ReadError> {
+    let of = |path: &str| {
+        let text = host.text(path)?;
+        let numbers: Vec<u64> = text.split_whitespace().map_while(|word| word.parse().ok()).collect();
+        numbers.try_into().map_err(|_| ReadError::not_understood(path, &text))
+    };
+    let main: [u64; 3] = of(&subject.file("schedstat"))?;
+    let Some(pid) = subject.pid else { return Ok(main) };
+    let others = host.numbered(&subject.file("task"), "")?.into_iter().filter(|id| *id != pid);
+    let others =
+        others.take(subject::THREADS_MAX).filter_map(|id| of(&subject.file(&format!("task/{id}/schedstat"))).ok());
+    Ok(others.fold(main, |sum, other| [0, 1, 2].map(|index| sum[index].saturating_add(other[index]))))
 }
 
 /// A level of the control groups with its limit.
@@ -157,10 +181,10 @@ pub(crate) struct Quota {
     pub(crate) throttled_s: f64,
 }
 
-/// The levels of the control groups in which this process is, the innermost first; version 1 or 2.
-fn quotas(host: &Host) -> Result<Vec<Quota>, ReadError> {
+/// The levels of the control groups in which a process is, the innermost first; version 1 or 2.
+pub(crate) fn quotas(host: &Host, subject: &Subject) -> Result<Vec<Quota>, ReadError> {
     const LEVELS_MAX: usize = 64;
-    let path = "/proc/self/cgroup";
+    let path = &subject.file("cgroup");
     let text = host.text(path)?;
     let field = |line: &'_ str| line.splitn(3, ':').map(str::to_owned).collect::<Vec<_>>();
     let lines: Vec<Vec<String>> = text.lines().map(field).filter(|fields| fields.len() == 3).collect();

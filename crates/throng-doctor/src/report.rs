@@ -5,10 +5,11 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::apply::is_applied;
-use crate::check::{CHECKS, Check, Finding, Setting, Source, Verdict};
+use crate::check::{CHECKS, Check, Finding, OF_PROCESS, PROCESS_CHECKS, Setting, Source, Verdict};
 use crate::host::{Host, ReadError};
 use crate::machine::Machine;
 use crate::probes::Probes;
+use crate::subject::Subject;
 
 /// The most columns of the text.
 pub const WIDTH: usize = 100;
@@ -51,10 +52,24 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Runs all checks.
+/// Runs all checks of the machine.
 pub fn examine(host: &Host, probes: &dyn Probes) -> Report {
-    let machine = Machine::look(host, probes);
-    let mut rows: Vec<Row> = CHECKS.iter().map(|check| row(&machine, check)).collect();
+    report(&Machine::look(host, probes, Subject::this()), CHECKS.iter())
+}
+
+/// Runs the checks of a process that runs: [`PROCESS_CHECKS`], and those of [`CHECKS`] that are about processes.
+///
+/// # Errors
+///
+/// There is no process of this id.
+pub fn examine_process(host: &Host, probes: &dyn Probes, pid: u32) -> Result<Report, ReadError> {
+    let machine = Machine::look(host, probes, Subject::other(host, pid)?);
+    let shared = CHECKS.iter().filter(|check| OF_PROCESS.contains(&check.name));
+    Ok(report(&machine, PROCESS_CHECKS.iter().chain(shared)))
+}
+
+fn report<'a>(machine: &Machine<'_>, checks: impl Iterator<Item = &'a Check>) -> Report {
+    let mut rows: Vec<Row> = checks.map(|check| row(machine, check)).collect();
     // The sort is stable: rows of one verdict keep the order of the table.
     rows.sort_by_key(|row| row.verdict);
     Report { rows }

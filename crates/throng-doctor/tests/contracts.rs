@@ -3,6 +3,7 @@
 mod fixture;
 mod hostile;
 mod machines;
+mod processes;
 mod ranking;
 mod sampling;
 mod settings;

@@ -1,7 +1,8 @@
 //! Machines as folders, from a compact description.
 //!
 //! Each line is `path = text`. `{0-7}` in a path repeats the line for these numbers, and `{}` behind it is the number.
-//! `|` in a text is a new line, and `path -` takes a file or a folder away.
+//! `|` in a text is a new line, and `path -` takes a file or a folder away. `path -> text` is a link, and `path = number N` has N
+//! as a device of the kernel gives it: four bytes.
 
 use std::fs;
 use std::path::Path;
@@ -31,6 +32,7 @@ sys/devices/system/cpu/vulnerabilities/meltdown = Not affected
 sys/devices/system/cpu/vulnerabilities/spectre_v2 = Mitigation: Enhanced / Automatic IBRS
 sys/devices/system/node/node0/cpulist = 0-7
 sys/devices/system/node/node0/numastat = numa_hit 900|numa_miss 0|local_node 900|other_node 0
+dev/cpu_dma_latency = number 2000000000
 sys/devices/system/clocksource/clocksource0/current_clocksource = tsc
 sys/devices/system/clocksource/clocksource0/available_clocksource = tsc hpet acpi_pm
 sys/kernel/mm/transparent_hugepage/enabled = always [madvise] never
@@ -92,11 +94,20 @@ impl Machine {
                 }
                 continue;
             }
+            if let Some((path, target)) = line.split_once(" -> ") {
+                let path = self.folder.path().join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink(target, path).unwrap();
+                continue;
+            }
             let (path, text) = line.split_once(" = ").unwrap_or_else(|| panic!("a line without ` = `: {line}"));
             for (path, text) in repeated(path, text) {
                 let path = self.folder.path().join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text.replace('|', "\n") + "\n").unwrap();
+                match text.strip_prefix("number ") {
+                    Some(number) => fs::write(path, number.parse::<i32>().unwrap().to_ne_bytes()).unwrap(),
+                    None => fs::write(path, text.replace('|', "\n") + "\n").unwrap(),
+                }
             }
         }
     }
@@ -137,13 +148,18 @@ impl Probes for Known {
         Ok(25.0)
     }
 
+    fn socket_buffers(&self, _: u32, file: u32) -> Result<[u64; 2], ReadError> {
+        Ok([4_194_304, 212_992 * u64::from(file)])
+    }
+
     fn pause(&self) {}
 }
 
 /// A row as one line.
 pub(crate) fn lines(report: &Report) -> Vec<String> {
     let mut rows: Vec<_> = report.rows.iter().collect();
-    rows.sort_by_key(|row| throng_doctor::CHECKS.iter().position(|check| check.name == row.check));
+    let all = throng_doctor::CHECKS.iter().chain(throng_doctor::PROCESS_CHECKS);
+    rows.sort_by_key(|row| all.clone().position(|check| check.name == row.check));
     rows.into_iter().map(|row| format!("{} {}: {}", row.verdict.word(), row.check, row.read)).collect()
 }
 

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use throng_doctor::{ApplyError, CHECKS, FILE_BYTES_MAX, Sampler, apply, programs, undo};
+use throng_doctor::{ApplyError, CHECKS, FILE_BYTES_MAX, Report, Sampler, apply, examine_process, programs, undo};
 
-use crate::fixture::Machine;
+use crate::fixture::{Known, Machine};
+use crate::processes::SERVER;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -37,7 +38,18 @@ fn spoil(path: &Path, way: u32, random: &mut fastrand::Rng) {
 fn check_whole(machine: &Machine, context: &str) {
     let report = machine.report();
     assert_eq!(report.rows.len(), CHECKS.len());
-    let text = report.text(&CHECKS.iter().map(|check| check.name).collect::<Vec<_>>());
+    check_report(&report, context);
+    // The name of the process is junk too, or there is none.
+    if let Ok(report) = examine_process(&machine.host(), &Known, 42) {
+        check_report(&report, context);
+    }
+    let _ = programs(&machine.host(), 8);
+    let mut sampler = Sampler::new(machine.host(), 1);
+    let _ = sampler.sample(0.0).and_then(|()| sampler.sample(1.0));
+}
+
+fn check_report(report: &Report, context: &str) {
+    let text = report.text(&report.rows.iter().map(|row| row.check).collect::<Vec<_>>());
     for line in text.lines() {
         assert!(line.chars().count() <= throng_doctor::WIDTH, "{context}: {line}");
         assert!(!line.chars().any(char::is_control), "{context}: {line:?}");
@@ -45,16 +57,14 @@ fn check_whole(machine: &Machine, context: &str) {
     for row in &report.rows {
         assert!(row.read.len() < 1_000, "{context}: {} says {} bytes", row.check, row.read.len());
     }
-    serde_json::to_string(&report).expect("it is JSON");
-    let _ = programs(&machine.host(), 8);
-    let mut sampler = Sampler::new(machine.host(), 1);
-    let _ = sampler.sample(0.0).and_then(|()| sampler.sample(1.0));
+    serde_json::to_string(report).expect("it is JSON");
 }
 
 #[test]
 fn a_tree_of_one_kind_of_junk_is_examined_to_the_end() {
     for way in 0..=8 {
         let machine = Machine::base_with("proc/7/task/7/schedstat = 1 2 3\nproc/7/task/7/comm = sshd");
+        machine.describe(SERVER);
         let mut random = fastrand::Rng::with_seed(u64::from(way));
         for path in files(machine.folder.path()) {
             spoil(&path, way, &mut random);
@@ -75,7 +85,7 @@ fn a_tree_of_one_kind_of_junk_is_examined_to_the_end() {
 fn a_tree_with_some_junk_is_examined_to_the_end() {
     throng_seeds::for_seeds(40, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
-        let machine = Machine::base_with("");
+        let machine = Machine::base_with(SERVER);
         for path in files(machine.folder.path()) {
             if random.u8(0..4) == 0 {
                 spoil(&path, random.u32(1..=8), &mut random);

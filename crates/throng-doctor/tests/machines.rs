@@ -26,6 +26,7 @@ fn a_well_set_machine_is_ok_in_every_row() {
         "ok slice: 0.7 ms",
         "ok timer-slack: 0.0 us",
         "ok c-states: deep sleep states are disabled",
+        "ok dma-latency: no bound; no deep sleep state is in use",
         "ok governor: performance on 8 CPUs, energy preference performance",
         "ok clock: tsc, 25 ns a reading; offered: tsc hpet acpi_pm; constant_tsc nonstop_tsc",
         "ok thp: enabled madvise, defrag defer, shmem never; 200 MB in use",
@@ -170,6 +171,10 @@ fn growth_during_the_check_is_told() {
         fn timer_slack_ns(&self) -> Result<u64, ReadError> {
             Known.timer_slack_ns()
         }
+        fn socket_buffers(&self, pid: u32, file: u32) -> Result<[u64; 2], ReadError> {
+            Known.socket_buffers(pid, file)
+        }
+
         fn clock_cost_ns(&self) -> Result<f64, ReadError> {
             Known.clock_cost_ns()
         }
@@ -305,6 +310,7 @@ proc/sys/net/core/rmem_max = 212992
             "advice migration-cost: 500 us",
             "advice slice: 2.8 ms",
             "advice c-states: deep sleep enabled: C6 (133 us)",
+            "advice dma-latency: no bound: sleep of 133 us is allowed",
             "advice governor: performance on 4 CPUs, powersave on 4 CPUs, energy preference balance_power",
             "advice irq: 1 of 1 active device interrupts may stop our CPUs, most often 1 i8042; 1 queue with rps_cpus",
             "advice pmu: cpu, perf_event_paranoid 4",
@@ -390,6 +396,6 @@ ok           numa             1 node, 1 third-level cache of 8 CPUs; this proces
 ";
     assert!(text.contains(middle), "{text}");
     assert!(text.contains("\n\nok           swap             none\n             why    A frame that"), "{text}");
-    assert!(text.ends_with("\nwarnings 1, advice 1, cannot read 1, ok 21; nothing was changed\n"), "{text}");
+    assert!(text.ends_with("\nwarnings 1, advice 1, cannot read 1, ok 22; nothing was changed\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= throng_doctor::WIDTH), "{text}");
 }

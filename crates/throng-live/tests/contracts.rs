@@ -1,3 +1,4 @@
 //! The stream over real sockets.
 
+mod browser;
 mod stream;

@@ -22,7 +22,7 @@ pub(crate) fn numa(machine: &Machine<'_>) -> Result<Finding, ReadError> {
             format!("{} of {}", count(topology.l3.len(), "third-level cache"), count(first.len(), "CPU"))
         }
     };
-    let read = format!("{nodes}, {caches}; this process may use CPUs {}", cpu_list(&allowed));
+    let read = format!("{nodes}, {caches}; {} may use CPUs {}", machine.subject.words, cpu_list(&allowed));
     Ok(Finding::new(read, topology.near(&allowed).is_none(), Verdict::Advice))
 }
 

@@ -1,6 +1,7 @@
 //! The readings of each check, and the files that its setting writes. The texts are in the table.
 
 pub(crate) mod memory;
+pub(crate) mod process;
 pub(crate) mod processor;
 pub(crate) mod scheduler;
 pub(crate) mod system;

@@ -14,6 +14,8 @@ pub(crate) const DEEP_STATES: &str = "/sys/devices/system/cpu/cpu#/cpuidle/state
 pub(crate) const GOVERNORS: &str = "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor";
 /// States that need longer to wake up than this are deep. C1E needs about 10 µs.
 const SHALLOW_US: u64 = 20;
+/// The number of microseconds by which the kernel says that nobody bounds the time to wake up.
+const NO_BOUND_US: u64 = 2_000_000_000;
 /// Clock sources that are read without a call of the kernel.
 const FAST_CLOCKS: [&str; 6] =
     ["tsc", "arch_sys_counter", "riscv_clocksource", "kvm-clock", "hyperv_clocksource_tsc_page", "timebase"];
@@ -76,6 +78,22 @@ pub(crate) fn c_states(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 pub(crate) fn no_deep_states(host: &Host) -> Result<Vec<Change>, ReadError> {
     let deep = deep_states(host)?;
     Ok(deep.into_iter().map(|(state, ..)| Change { path: format!("{state}/disable"), value: "1".to_owned() }).collect())
+}
+
+/// How long a processor may take to wake up, as a program that keeps this device open demands it.
+pub(crate) fn wake_bound(machine: &Machine<'_>) -> Result<Finding, ReadError> {
+    const DEVICE: &str = "/dev/cpu_dma_latency";
+    let number = machine.host.device_number(DEVICE)?;
+    let bound_us = u64::try_from(number).map_err(|_| ReadError::not_understood(DEVICE, &number.to_string()))?;
+    let mut states = deep_states(machine.host).unwrap_or_default();
+    states.retain(|(state, ..)| machine.host.value::<u32>(&format!("{state}/disable")) == Ok(0));
+    states.retain(|(.., latency_us)| *latency_us <= bound_us);
+    let bound = if bound_us >= NO_BOUND_US { "no bound".to_owned() } else { format!("at most {bound_us} us") };
+    let read = match states.iter().map(|(.., latency_us)| latency_us).max() {
+        Some(latency_us) => format!("{bound}: sleep of {latency_us} us is allowed"),
+        None => format!("{bound}; no deep sleep state is in use"),
+    };
+    Ok(Finding::new(read, states.is_empty(), Verdict::Advice))
 }
 
 pub(crate) fn governor(machine: &Machine<'_>) -> Result<Finding, ReadError> {

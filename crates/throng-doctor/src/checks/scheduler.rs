@@ -4,7 +4,8 @@ use super::{all, count, percent};
 use crate::apply::Change;
 use crate::check::{Finding, Verdict};
 use crate::host::{Host, ReadError, printable};
-use crate::machine::{Counters, Machine};
+use crate::machine::{Counters, Machine, quotas};
+use crate::subject::Subject;
 
 pub(crate) const MIGRATION_COST: [&str; 2] =
     ["/proc/sys/kernel/sched_migration_cost_ns", "/sys/kernel/debug/sched/migration_cost_ns"];
@@ -27,7 +28,7 @@ pub(crate) fn no_migration_cost(host: &Host) -> Result<Vec<Change>, ReadError> {
 }
 
 pub(crate) fn slice(machine: &Machine<'_>) -> Result<Finding, ReadError> {
-    let path = "/proc/self/sched";
+    let path = &machine.subject.file("sched");
     let text = machine.host.text(path)?;
     let ns = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -38,7 +39,10 @@ pub(crate) fn slice(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 }
 
 pub(crate) fn timer_slack(machine: &Machine<'_>) -> Result<Finding, ReadError> {
-    let ns = machine.probes.timer_slack_ns()?;
+    let ns = match machine.subject.pid {
+        Some(_) => machine.host.value(&machine.subject.file("timerslack_ns"))?,
+        None => machine.probes.timer_slack_ns()?,
+    };
     Ok(Finding::new(format!("{:.1} us", ns as f64 / 1e3), ns <= 1_000, Verdict::Advice))
 }
 
@@ -68,7 +72,7 @@ pub(crate) fn quota(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 }
 
 pub(crate) fn no_quota(host: &Host) -> Result<Vec<Change>, ReadError> {
-    let levels = Counters::read(host).quota?;
+    let levels = quotas(host, &Subject::this())?;
     if levels.is_empty() {
         return Err(ReadError::NoCall { reason: "no level of the control groups has a quota" });
     }
@@ -105,7 +109,8 @@ pub(crate) fn run_queue(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let earlier = machine.counters[0].own.clone().ok().filter(|earlier| *earlier != now).unwrap_or_default();
     let [_, wait_ns, turns] = [0, 1, 2].map(|index| now[index].saturating_sub(earlier[index]));
     let wait_us = wait_ns as f64 / 1e3 / turns.max(1) as f64;
-    let read = format!("this process waited {wait_us:.0} us before each of {}", count(turns as usize, "turn"));
+    let of = &machine.subject.words;
+    let read = format!("{of} waited {wait_us:.0} us before each of {}", count(turns as usize, "turn"));
     Ok(Finding::new(read, wait_us <= WAIT_US_MAX, Verdict::Warning))
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn mitigations(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 
 pub(crate) fn limits(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     const FILES_MIN: u64 = 4_096;
-    let path = "/proc/self/limits";
+    let path = &machine.subject.file("limits");
     let text = machine.host.text(path)?;
     let limit = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
