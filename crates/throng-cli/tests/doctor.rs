@@ -43,7 +43,12 @@ fn is_documented(value: &Value, command: &str) {
     let explained: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
     let mut found = BTreeSet::new();
     keys(value, "", &mut found);
-    let missing: Vec<&String> = found.iter().filter(|key| !explained.contains(key.trim_end_matches("[]"))).collect();
+    // A list that is empty on this machine shows none of its keys.
+    let is_explained = |key: &str| {
+        let of_items = format!("{key}[].");
+        explained.contains(key) || explained.iter().any(|explained| explained.starts_with(&of_items))
+    };
+    let missing: Vec<&String> = found.iter().filter(|key| !is_explained(key.trim_end_matches("[]"))).collect();
     assert!(found.len() > 3 && missing.is_empty(), "docs/doctor.md does not explain {missing:?} of {command}");
 }
 

@@ -134,7 +134,7 @@ pub struct Scenario {
     #[serde(default)]
     pub send_slowdown_percent: u32,
     /// Limits of figures of the run: a run that exceeds one ends with exit code 4.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub limits: Vec<MetricLimit>,
 }
 

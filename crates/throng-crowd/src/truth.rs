@@ -21,9 +21,10 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use tempfile::NamedTempFile;
 use throng::schema::ValuesMut;
 use throng::{ObjectId, Tick, Time};
 
@@ -172,8 +173,8 @@ impl Plan {
 /// Writes snapshots.
 #[derive(Debug)]
 pub struct TruthWriter {
-    path: PathBuf,
-    file: File,
+    /// Is removed when the writer is dropped.
+    file: NamedTempFile,
     version: u64,
     place_bytes: u64,
     bytes: Vec<u8>,
@@ -185,16 +186,15 @@ impl TruthWriter {
     pub fn create(objects: usize) -> io::Result<TruthWriter> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let path = folder.join(format!("throng-truth-{}-{}", std::process::id(), throng_machine::clock::now().0));
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let file = tempfile::Builder::new().prefix("throng-truth-").tempfile_in(folder)?;
         let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
         let bytes = Vec::with_capacity(place_bytes as usize);
-        Ok(TruthWriter { path, file, version: 0, place_bytes, bytes, plan: None })
+        Ok(TruthWriter { file, version: 0, place_bytes, bytes, plan: None })
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Notes when a tick begins. To be called before its packets are sent.
@@ -206,7 +206,7 @@ impl TruthWriter {
         let mut entry = [0; TICK_BYTES as usize];
         entry[..8].copy_from_slice(&(tick.0 + 1).to_le_bytes());
         entry[8..].copy_from_slice(&time.0.to_le_bytes());
-        self.file.write_all_at(&entry, tick.0 % TICKS * TICK_BYTES)
+        self.file.as_file().write_all_at(&entry, tick.0 % TICKS * TICK_BYTES)
     }
 
     /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last, and `plan` tells
@@ -225,7 +225,7 @@ impl TruthWriter {
         let room = (self.place_bytes as usize - HEAD_BYTES - VERSION_BYTES) / ENTRY_BYTES;
         let head = [self.version, tick.0, time.0, next.0, interval.as_nanos() as u64];
         encode(&mut self.bytes, (head, is_final), objects.take(room));
-        self.file.write_all_at(&self.bytes, self.place_at(self.version))
+        self.file.as_file().write_all_at(&self.bytes, self.place_at(self.version))
     }
 
     fn place_at(&self, version: u64) -> u64 {
@@ -290,13 +290,6 @@ fn entry(object: &GameObject) -> [u8; ENTRY_BYTES] {
         place.copy_from_slice(&number.to_le_bytes());
     }
     entry
-}
-
-impl Drop for TruthWriter {
-    fn drop(&mut self) {
-        // Nothing can be done about a file that cannot be removed.
-        let _ = std::fs::remove_file(&self.path);
-    }
 }
 
 /// Reads snapshots.

@@ -1,17 +1,21 @@
 //! The page in a real browser: headless Chromium draws it, and its document says what it has drawn.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+use tempfile::TempDir;
 use throng_live::{Feed, Hello, Hub, HubOptions, Load, Map, Point, Sample, Subsystem};
+use tokio_tungstenite::tungstenite::{self, WebSocket};
 
 /// Names of the program. Another one is in the variable.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 const VARIABLE: &str = "THRONG_CHROMIUM";
-/// The page has so long, in its own time, until its document is printed.
-const PAGE_MS: u32 = 3_000;
 const SOON: Duration = Duration::from_secs(60);
+const OFTEN: Duration = Duration::from_millis(100);
 
 fn chromium() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
@@ -22,20 +26,84 @@ fn chromium() -> Option<PathBuf> {
     NAMES.iter().find_map(|name| places.iter().map(|place| place.join(name)).find(|program| program.is_file()))
 }
 
-/// The document of a page after a while, and what its scripts complained about.
-fn document(program: &PathBuf, url: &str) -> (String, String) {
-    let profile = tempfile::tempdir().expect("a folder");
-    let mut command = Command::new(program);
-    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
-    command.args(["--disable-extensions", "--window-size=1200,1600", "--enable-logging=stderr", "--v=0"]);
-    command.arg(format!("--user-data-dir={}", profile.path().display()));
-    command.arg(format!("--timeout={PAGE_MS}")).args(["--dump-dom", url]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the browser starts");
-    let output = child.wait_with_output().expect("it ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let complaints =
-        text(&output.stderr).lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n");
-    (text(&output.stdout), complaints)
+/// A browser with one page. It is asked over the DevTools protocol.
+struct Browser {
+    _process: Ended,
+    /// Holds the user's data and what the browser writes to its standard error.
+    profile: TempDir,
+    socket: WebSocket<TcpStream>,
+    requests: u32,
+}
+
+impl Browser {
+    fn open(program: &Path, url: &str) -> Browser {
+        let profile = tempfile::tempdir().expect("a folder");
+        let errors = File::create(profile.path().join("stderr")).expect("a file");
+        let mut command = Command::new(program);
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        command.args(["--disable-extensions", "--window-size=1200,1600", "--enable-logging=stderr", "--v=0"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        command.args(["--remote-debugging-port=0", url]);
+        let process = Ended(command.stdout(Stdio::null()).stderr(errors).spawn().expect("the browser starts"));
+        let port = soon(|| {
+            let written = std::fs::read_to_string(profile.path().join("DevToolsActivePort")).ok()?;
+            written.lines().next()?.parse::<u16>().ok()
+        });
+        let socket = soon(|| {
+            let list = format!("http://127.0.0.1:{port}/json/list");
+            let pages = ureq::get(&list).call().ok()?.body_mut().read_to_string().ok()?;
+            let pages: Value = serde_json::from_str(&pages).ok()?;
+            let page = pages.as_array()?.iter().find(|page| page["type"] == "page" && page["url"] == url)?;
+            let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+            stream.set_read_timeout(Some(SOON)).ok()?;
+            Some(tungstenite::client(page["webSocketDebuggerUrl"].as_str()?, stream).ok()?.0)
+        });
+        Browser { _process: process, profile, socket, requests: 0 }
+    }
+
+    /// The document as the scripts of the page have made it.
+    fn document(&mut self) -> String {
+        self.requests += 1;
+        let parameters = json!({"expression": "document.documentElement.outerHTML"});
+        let request = json!({"id": self.requests, "method": "Runtime.evaluate", "params": parameters});
+        self.socket.send(request.to_string().into()).expect("the browser is there");
+        loop {
+            let message = self.socket.read().expect("an answer").into_text().expect("a text");
+            let message: Value = serde_json::from_str(&message).expect("JSON");
+            if message["id"] == self.requests {
+                return message["result"]["result"]["value"].as_str().expect("a text").to_owned();
+            }
+        }
+    }
+
+    /// Complaints of the scripts.
+    fn complaints(&self) -> String {
+        let errors = std::fs::read(self.profile.path().join("stderr")).expect("the file is there");
+        let errors = String::from_utf8_lossy(&errors);
+        errors.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A process that ends with its owner.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The first thing that `ask` gives. It is asked often, for a limited time.
+fn soon<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + SOON;
+    loop {
+        if let Some(given) = ask() {
+            return given;
+        }
+        assert!(Instant::now() < until, "nothing after {SOON:?}");
+        std::thread::sleep(OFTEN);
+    }
 }
 
 #[test]
@@ -58,24 +126,20 @@ fn a_browser_draws_the_load_that_a_program_shows() {
     let mut feed = Feed::connect(hub.address(), hello).expect("the hub takes it");
     feed.mark("a planted step");
     let url = format!("http://{}/", hub.address());
-    let browser = std::thread::spawn(move || document(&program, &url));
-    let until = Instant::now() + SOON;
-    for number in 0_u32.. {
-        assert!(Instant::now() < until, "the browser does not end");
-        if browser.is_finished() {
-            break;
-        }
-        let time_s = f64::from(number) * 0.1;
+    let mut browser = Browser::open(&program, &url);
+    let parts = ["planted &lt;b&gt;load&lt;/b&gt;", "a planted step", "1.25", "uplot", "connected"];
+    let mut time_s = 0.0;
+    soon(|| {
+        time_s += OFTEN.as_secs_f64();
         let corners = [(0, 0), (65_535, 0), (0, 65_535), (65_535, 65_535)];
         feed.points(time_s, corners.map(|(x, y)| Point { x, y, kind: 0 }).to_vec());
         let mut sample = Sample { time_s, connected: 7, wanted: 9, frame_p50_ms: 1.25, ..Sample::default() };
         sample.subsystems_ms.insert("write".to_owned(), 0.75);
         feed.sample(sample);
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let (document, complaints) = browser.join().expect("it has a document");
-    for part in ["planted &lt;b&gt;load&lt;/b&gt;", "a planted step", "1.25", "uplot", "connected"] {
-        assert!(document.contains(part), "no {part} in {document}\n{complaints}");
-    }
-    assert!(complaints.is_empty(), "{complaints}");
+        let document = browser.document();
+        let missing: Vec<&str> = parts.into_iter().filter(|part| !document.contains(part)).collect();
+        assert!(time_s < 20.0 || missing.is_empty(), "no {missing:?} in {document}\n{}", browser.complaints());
+        missing.is_empty().then_some(())
+    });
+    assert!(browser.complaints().is_empty(), "{}", browser.complaints());
 }

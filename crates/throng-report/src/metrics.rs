@@ -229,7 +229,7 @@ const MATCH: &[Metric] = rows![Match:
     Less "cpu_cores", "server", "cores",
         "processor use of the processes with matches; bots in a thread of the same process count too";
     More "matches_per_core", "matches per core", "",
-        "`matches` / `workers` if the run is valid, `frame_ms.p99` is at most 2.34 ms and at most 0.1 % of the ticks were missed; else `null`. It is shown by this run, and not extrapolated. `throng density`: of the largest step that kept the goal";
+        "`matches` / `workers` if the run is valid, `frame_ms.p99` is at most 2.34 ms and at most 0.1 % of the ticks were missed; else `null`. It is shown by this run, and not extrapolated. `throng density`: of the answer, `density_answer.kept`";
     Less "rewind.us_per_shot", "time per shot", "µs",
         "replay: the time that a shot adds to the part of a step that judges shots, the rays through the map included";
     Less "rewind.history_bytes_per_player", "pose history of a player", "B",
