@@ -10,16 +10,17 @@ mod fog;
 mod plan;
 mod shots;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use throng_match::Seat;
 use throng_report::{
-    Bars, Cell, Figures, Frames, Kind, LIMITS_FILE, Limit, Line, Page, Section, Table, Term, Tile, Validity, Verdict,
-    Verdicts, figure, metric,
+    Bars, Cell, Figures, Frames, Histogram, Kind, LIMITS_FILE, Limit, Line, Page, Section, Table, Term, Tile, Validity,
+    Verdict, Verdicts, figure, metric,
 };
 use throng_tactical::Event;
-use throng_telemetry::{WHOLE_FRAME, read_seconds};
+use throng_telemetry::{LongFrame, read_longest};
 
 use crate::check::Moments;
 use crate::stage::file_error;
@@ -35,6 +36,8 @@ const FIGURES: &str = "summary.json";
 const INSIDE: &str = "inside.json";
 /// Each frame by subsystem.
 const FRAMES: &str = "frames.parquet";
+/// Most points of a curve.
+const POINTS_MAX: usize = 2_000;
 /// Files of a report are at most so long.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -113,26 +116,34 @@ fn put(path: &Path, text: &str) -> Result<(), RangeError> {
     std::fs::write(path, text).map_err(|error| file_error(path, error))
 }
 
-/// The mean frame of each second, by subsystem.
+/// The longest frame of each time span, by subsystem.
 fn frames(path: &Path, summary: &Summary) -> Result<Frames, RangeError> {
-    let mut seconds = read_seconds(path).map_err(|error| file_error(path, error))?;
-    let in_ms = |ns: Vec<f64>| ns.into_iter().map(|ns| ns / 1e6).collect::<Vec<f64>>();
-    let total = in_ms(seconds.remove(WHOLE_FRAME).unwrap_or_default());
-    let mut parts: Vec<(String, Vec<f64>)> = seconds.into_iter().map(|(name, ns)| (name, in_ms(ns))).collect();
-    parts.retain(|(_, ms)| ms.len() == total.len() && ms.iter().any(|ms| *ms > 0.0));
+    let longest = read_longest(path, POINTS_MAX).map_err(|error| file_error(path, error))?;
+    let names: BTreeSet<&String> = longest.iter().flat_map(|frame| frame.parts_ns.keys()).collect();
+    let part_ms = |frame: &LongFrame, name: &str| frame.parts_ns.get(name).map_or(0.0, |ns| ms_of(*ns));
+    let curve = |name: &&String| longest.iter().map(|frame| part_ms(frame, name)).collect::<Vec<f64>>();
+    let mut parts: Vec<(String, Vec<f64>)> = names.iter().map(|name| ((*name).clone(), curve(name))).collect();
+    parts.retain(|(_, ms)| ms.iter().any(|ms| *ms > 0.0));
     let sum = |(_, ms): &(String, Vec<f64>)| ms.iter().sum::<f64>();
     parts.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
     Ok(Frames {
-        x: (0..total.len()).map(|second| second as f64 + 0.5).collect(),
+        x: longest.iter().map(|frame| (frame.start_ns as f64 / 1e6).round() / 1e3).collect(),
+        total: longest.iter().map(|frame| ms_of(frame.total_ns())).collect(),
         parts,
-        total,
         missed: Vec::new(),
-        budget: Some(Line {
-            value: FRAME_GOAL_MS.min(1e3 / f64::from(summary.tick_hz.max(1))),
-            name: "goal".to_owned(),
-        }),
-        point: "second".to_owned(),
+        budget: Some(goal(summary)),
+        point: "frame".to_owned(),
     })
+}
+
+/// Milliseconds, to a tenth of a microsecond.
+fn ms_of(ns: u64) -> f64 {
+    (ns as f64 / 1e2).round() / 1e4
+}
+
+/// The time that a frame may take.
+fn goal(summary: &Summary) -> Line {
+    Line { value: FRAME_GOAL_MS.min(1e3 / f64::from(summary.tick_hz.max(1))), name: "goal".to_owned() }
 }
 
 fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
@@ -293,10 +304,18 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         rows: vec![("mean".to_owned(), rows.iter().map(|(name, of)| ((*name).clone(), of.mean_ms)).collect())],
         note: String::new(),
     };
+    let histogram = Histogram {
+        from: summary.histogram.from_ms.clone(),
+        counts: summary.histogram.frames.clone(),
+        budget: Some(goal(summary)),
+    };
+    let measuring = throng_report::measuring(summary.measuring_us_per_frame.zip(summary.measuring_share), "frame");
     let chart = |curves: &[(&str, &str)]| figures.chart("", curves);
     let mut section = Section::new("Frame")
-        .note(&format!("Exclusive time; the parts add up to the frame. The goal of a frame is {FRAME_GOAL_MS} ms."))
+        .note(&format!("Exclusive time; the parts add up to the frame. The goal of a frame is {FRAME_GOAL_MS} ms. Each point is the longest frame of its time span."))
         .with(frames)
+        .with(measuring)
+        .with(histogram)
         .with(bars)
         .with(table)
         .with(phases)
@@ -309,6 +328,8 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
                 "frame_ms.p50",
                 "frame_ms.p99",
                 "frame_ms.max",
+                "measuring_us_per_frame",
+                "measuring_share",
                 "not_running_ms",
                 "missed_ticks",
                 "lateness_us.p99",

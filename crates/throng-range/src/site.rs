@@ -248,6 +248,9 @@ pub struct SiteReport {
     pub wake_late: Times,
     /// Time in frames in which threads did not run, in nanoseconds.
     pub not_running_ns: u64,
+    /// Time that measuring took: scopes, collector, files, and the look at each match from inside. `None` if unknown.
+    #[serde(default)]
+    pub measuring_ns: Option<u64>,
     /// Frames that telemetry lost.
     pub lost_frames: u64,
     /// Deadlines that were skipped.
@@ -481,6 +484,7 @@ impl Site {
                     .iter(),
             ),
             not_running_ns: snapshot.not_running_ns,
+            measuring_ns: measuring_ns(&snapshot, &watched),
             lost_frames: snapshot.lost_frames,
             missed_ticks: workers.iter().map(|worker| worker.missed_ticks).sum(),
             subsystems: snapshot
@@ -597,6 +601,13 @@ fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result
         map_checksum: stage.map().checksum(),
         settings,
     })
+}
+
+/// Of all frames. What watching costs is known per frame, warm-up included.
+fn measuring_ns(snapshot: &Snapshot, watched: &[Watched]) -> Option<u64> {
+    let (frames, ns) = watched.iter().fold((0, 0), |sum, of| (sum.0 + of.watched_frames, sum.1 + of.watching_ns));
+    let watching_ns = ns as f64 / frames.max(1) as f64 * snapshot.frames as f64;
+    snapshot.measuring.collector_ns.map(|_| snapshot.measuring.total_ns() + watching_ns as u64)
 }
 
 fn fog_live_ns(snapshot: &Snapshot) -> f64 {

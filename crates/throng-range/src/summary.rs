@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
+use throng_report::Histogram;
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -49,6 +50,15 @@ pub struct Summary {
     pub not_running_ms: f64,
     /// Deadlines that were skipped.
     pub missed_ticks: u64,
+    /// How many frames took how long.
+    #[serde(default)]
+    pub histogram: FrameHistogram,
+    /// Time per frame that measuring itself took, mean.
+    #[serde(default)]
+    pub measuring_us_per_frame: Option<f64>,
+    /// The same as a share of the mean frame.
+    #[serde(default)]
+    pub measuring_share: Option<f64>,
     /// How late frames began.
     pub lateness_us: Percentiles,
     /// How late the system woke workers up.
@@ -111,6 +121,23 @@ pub struct Samples {
     pub frames: Vec<u64>,
     /// Of these, frames over the budget of a whole frame.
     pub frames_over: Vec<u64>,
+}
+
+/// Frames by their wall time, in bars of equal width.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FrameHistogram {
+    /// Where each bar begins, in milliseconds. It ends where the next one begins.
+    pub from_ms: Vec<f64>,
+    /// Frames of each bar.
+    pub frames: Vec<u64>,
+}
+
+impl FrameHistogram {
+    fn of(times: &Times) -> FrameHistogram {
+        let in_ms: Vec<(f64, u64)> = times.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
+        let Histogram { from, counts, .. } = Histogram::of(&in_ms, None);
+        FrameHistogram { from_ms: from, frames: counts }
+    }
 }
 
 /// Percentiles in the unit of their key.
@@ -358,6 +385,8 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
     let missed_ticks = total(|site| site.missed_ticks);
+    let measuring_ns: Option<u64> = sites.iter().map(|site| site.measuring_ns).sum();
+    let measuring_ns = measuring_ns.filter(|_| frame.count > 0).map(|ns| ns as f64 / frame.count as f64);
     let share = |part: u64, of: u64| (of > 0).then(|| digits(part as f64 / of as f64));
     let checks = found.checks;
     let mut summary = Summary {
@@ -372,6 +401,9 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         frame_ms: Percentiles::of(&frame, 1e6),
         not_running_ms: digits(total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64),
         missed_ticks,
+        histogram: FrameHistogram::of(&frame),
+        measuring_us_per_frame: measuring_ns.map(|ns| digits(ns / 1e3)),
+        measuring_share: measuring_ns.filter(|_| frame.mean > 0.0).map(|ns| digits(ns / frame.mean)),
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),

@@ -1,6 +1,7 @@
 //! The game with a window in it: what it counts while it is played, for the report.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use glam::Vec3;
 use throng_match::{Flow, Game, Scopes, Seat, TickInput};
@@ -22,6 +23,10 @@ const PLACES_PER_S: u32 = 4;
 /// The facts about a match from its inside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Watched {
+    /// Frames until now.
+    pub(crate) watched_frames: u64,
+    /// Time that was spent here in all of them.
+    pub(crate) watching_ns: u64,
     pub(crate) counters: Counters,
     pub(crate) rewind: RewindCounters,
     pub(crate) fog: FogCounts,
@@ -55,6 +60,8 @@ pub(crate) struct Watcher {
     /// Whether events, paths and verdicts are kept.
     is_close: bool,
     room: SenseRoom,
+    frames: u64,
+    spent: Duration,
 }
 
 impl Watcher {
@@ -64,7 +71,7 @@ impl Watcher {
             watched.paths = vec![Vec::with_capacity(PLACES_KEPT_MAX); game.rules().seats()];
             watched.events.reserve(EVENTS_KEPT_MAX);
         }
-        Watcher { window, is_close, room: SenseRoom::default() }
+        Watcher { window, is_close, room: SenseRoom::default(), frames: 0, spent: Duration::ZERO }
     }
 
     /// Once a second the counters, and for a match that is looked at closely its events in each tick.
@@ -78,6 +85,7 @@ impl Watcher {
         }
         let mut watched = self.window.look();
         if is_second {
+            (watched.watched_frames, watched.watching_ns) = (self.frames, self.spent.as_nanos() as u64);
             watched.counters = game.counters();
             watched.rewind = *game.rewind_counters();
             watched.fog = game.fog_counts();
@@ -108,7 +116,10 @@ impl Watcher {
 impl Observer for Watcher {
     fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
         let flow = game.step(input, scopes);
+        let began = Instant::now();
         self.tell(game, flow == Flow::Over);
+        self.spent += began.elapsed();
+        self.frames += 1;
         flow
     }
 }

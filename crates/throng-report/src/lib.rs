@@ -44,4 +44,4 @@ pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, V
 pub use parts::{explanation as explanation_of_part, ink};
 pub use picture::{Mark, Picture, Shape};
 pub use render::{RenderError, UPLOT_SCRIPT, UPLOT_STYLE, escaped};
-pub use words::{bytes, figure, grouped, optional};
+pub use words::{bytes, figure, grouped, measuring, optional};

@@ -228,6 +228,10 @@ const MATCH: &[Metric] = rows![Match:
         "how late the system woke up a worker that slept until a deadline, 99th percentile";
     Less "cpu_cores", "server", "cores",
         "processor use of the processes with matches; bots in a thread of the same process count too";
+    Less "measuring_us_per_frame", "measuring", "µs",
+        "time per frame that the run spends on measuring itself: scopes, the collector with its files, and what the report wants to know of each match. The time of a scope is its price, measured at the start, times their number";
+    Less "measuring_share", "measuring by frame", "share",
+        "the same divided by the mean frame; the aim is 0.5 %";
     More "matches_per_core", "matches per core", "",
         "`matches` / `workers` if the run is valid, `frame_ms.p99` is at most 2.34 ms and at most 0.1 % of the ticks were missed; else `null`. It is shown by this run, and not extrapolated. `throng density`: of the answer, `density_answer.kept`";
     Less "rewind.us_per_shot", "time per shot", "µs",

@@ -420,3 +420,43 @@ pub struct Histogram {
     /// The budget of a frame.
     pub budget: Option<Line>,
 }
+
+/// Bars of a histogram, at most and two thirds of it about.
+const BARS: usize = 60;
+
+impl Histogram {
+    /// Of values in milliseconds, each with how often.
+    pub fn of(values: &[(f64, u64)], budget: Option<Line>) -> Histogram {
+        let longest = values.iter().map(|(value, _)| *value).fold(0.0, f64::max);
+        let width = round_width(longest / BARS as f64);
+        let bar = |value: f64| (value / width) as usize;
+        let mut counts = vec![0; values.iter().map(|(value, _)| bar(*value) + 1).max().unwrap_or(0)];
+        values.iter().for_each(|&(value, count)| counts[bar(value)] += count);
+        // To a tenth of a microsecond, to keep files small.
+        let from = (0..counts.len()).map(|number| (number as f64 * width * 1e4).round() / 1e4).collect();
+        Histogram { from, counts, budget }
+    }
+}
+
+/// The next of 1, 2 and 5 times a power of ten that is not below `width`, and at least a microsecond of milliseconds.
+fn round_width(width: f64) -> f64 {
+    let power = 10f64.powf(width.max(1e-3).log10().floor());
+    [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|&round| round >= width).unwrap_or(power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_in_a_bar_however_large() {
+        for longest in [1e-6, 0.013, 1.0, 59.9, 60.0, 33_000.0, 1e9] {
+            let values: Vec<(f64, u64)> =
+                (1..=50_u32).map(|number| (longest * f64::from(number) / 50.0, number.into())).collect();
+            let Histogram { from, counts, .. } = Histogram::of(&values, None);
+            assert_eq!(counts.iter().sum::<u64>(), 50 * 51 / 2);
+            assert!(counts.len() <= BARS + 1 && from.len() == counts.len(), "{longest}: {} bars", counts.len());
+        }
+        assert_eq!(Histogram::of(&[], None), Histogram::default());
+    }
+}

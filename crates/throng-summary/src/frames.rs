@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use throng::meter::Subsystem;
+use throng_report::Histogram;
 
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
@@ -180,12 +181,8 @@ impl FrameLog {
 
     /// The frames by their working time, in at most 60 bars.
     pub fn histogram(&self) -> FrameHistogram {
-        let longest_ms = self.frames_ms.iter().map(|frame| frame.total).fold(0.0, f64::max);
-        let width_ms = round_width(longest_ms / BARS as f64);
-        let bar = |frame: &Split| (frame.total / width_ms) as usize;
-        let mut frames = vec![0; self.frames_ms.iter().map(|frame| bar(frame) + 1).max().unwrap_or(0)];
-        self.frames_ms.iter().for_each(|frame| frames[bar(frame)] += 1);
-        let from_ms = (0..frames.len()).map(|number| rounded(number as f64 * width_ms)).collect();
+        let totals: Vec<(f64, u64)> = self.frames_ms.iter().map(|frame| (frame.total, 1)).collect();
+        let Histogram { from: from_ms, counts: frames, .. } = Histogram::of(&totals, None);
         FrameHistogram { from_ms, frames }
     }
 
@@ -233,15 +230,6 @@ impl FrameSeries {
 /// To a tenth of a microsecond of milliseconds, and of a millisecond of seconds, to keep the file small.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
-}
-
-/// Bars of a histogram, at most and two thirds of it about.
-const BARS: usize = 60;
-
-/// The next of 1, 2 and 5 times a power of ten that is not below `width`, and at least a microsecond of milliseconds.
-fn round_width(width: f64) -> f64 {
-    let power = 10f64.powf(width.max(1e-3).log10().floor());
-    [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|&round| round >= width).unwrap_or(power)
 }
 
 /// Frames skipped in one go that are counted one by one: more than an hour at 60 Hz says nothing new.
@@ -410,19 +398,6 @@ mod tests {
             histogram.from_ms.iter().copied().zip(histogram.frames).filter(|&(_, frames)| frames > 0).collect();
         assert_eq!(humps, [(6.0, 100), (15.0, 100)]);
         assert_eq!(FrameLog::with_capacity(1).histogram(), FrameHistogram::default());
-    }
-
-    #[test]
-    fn every_frame_is_in_a_bar_however_long_it_took() {
-        for longest in [1e-6, 0.013, 1.0, 59.9, 60.0, 33_000.0, 1e9] {
-            let mut log = FrameLog::with_capacity(50);
-            for number in 1..=50 {
-                log.push(Split::new([], longest * f64::from(number) / 50.0), FrameTime::default());
-            }
-            let histogram = log.histogram();
-            assert_eq!(histogram.frames.iter().sum::<u64>(), 50);
-            assert!(histogram.frames.len() <= BARS + 1, "{longest}: {} bars", histogram.frames.len());
-        }
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Clock {
 
     /// Processor time of the calling thread, in nanoseconds; `None` where the system does not tell it. A system call of
     /// about 0.4 µs.
-    fn thread_cpu_ns(&self) -> Option<u64> {
+    pub(crate) fn thread_cpu_ns(&self) -> Option<u64> {
         match &self.source {
             Source::Manual(hands) => Some(hands.cpu_ns.load(Ordering::Relaxed)),
             _ => system_thread_cpu_ns(),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use throng_meter::{Histogram, Percentiles, Subsystem, Subsystems};
 
-use crate::FrameBudgets;
 use crate::recorder::{FrameTimes, Phase};
+use crate::{FrameBudgets, Measuring};
 
 /// Most phases that have figures of their own; frames of later ones count in all other figures.
 pub const PHASES_MAX: usize = 16;
@@ -139,6 +139,8 @@ pub struct Snapshot {
     pub write_errors: u64,
     /// Why writing failed last.
     pub last_write_error: Option<String>,
+    /// The time of measuring itself.
+    pub measuring: Measuring,
 }
 
 /// The values behind some figures of a [`Snapshot`]: nanoseconds in rising order, each with how often. Those of several
@@ -248,6 +250,10 @@ struct PhaseSums {
 pub(crate) struct Figures {
     pub(crate) frames: u64,
     pub(crate) lost_frames: u64,
+    /// Spans of all frames.
+    pub(crate) spans: u64,
+    /// Processor time of the collector; `None` where the system does not tell it.
+    pub(crate) collector_ns: Option<u64>,
     pub(crate) frame: Distribution,
     pub(crate) cpu: Histogram,
     pub(crate) late: Distribution,
@@ -265,6 +271,8 @@ impl Figures {
         Figures {
             frames: 0,
             lost_frames: 0,
+            spans: 0,
+            collector_ns: None,
             frame: Distribution::default(),
             cpu: Histogram::new(),
             late: Distribution::default(),

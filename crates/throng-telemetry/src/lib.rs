@@ -48,6 +48,7 @@ mod exposition;
 mod figures;
 mod flight;
 mod history;
+mod measuring;
 mod recorder;
 mod scopes;
 mod table;
@@ -62,8 +63,9 @@ pub use figures::{
 };
 pub use flight::FlightOptions;
 pub use history::HISTORY_FRAMES_MAX;
+pub use measuring::Measuring;
 pub use recorder::{Frame, FrameTimes, Phase, Recorder, WAITING_FRAMES_MAX};
 pub use scopes::{Scope, Scopes};
-pub use table_reader::{WHOLE_FRAME, read_seconds};
+pub use table_reader::{LongFrame, WHOLE_FRAME, read_longest, read_seconds};
 pub use telemetry::{Collecting, StartError, TRACE_BYTES_MAX, Telemetry, TelemetryOptions};
 pub use throng_meter::{Percentiles, Subsystem, SubsystemError, Subsystems};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::panic::UnwindSafe;
 use std::path::Path;
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -16,6 +17,7 @@ use crate::checksum;
 /// The name of the whole frame among the subsystems.
 pub const WHOLE_FRAME: &str = "frame";
 
+const MILLISECOND_NS: i64 = 1_000_000;
 /// Rows that are read at once.
 const ROWS: usize = 65_536;
 /// No run is longer: 30 days.
@@ -35,30 +37,68 @@ const SELF_NS: usize = 9;
 /// # Errors
 /// The file cannot be read, is no file of frames, or is damaged.
 pub fn read_seconds(path: &Path) -> io::Result<BTreeMap<String, Vec<f64>>> {
+    read(path, Seconds::default()).map(|(seconds, names)| seconds.means(&names))
+}
+
+/// A frame with its parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LongFrame {
+    /// The number of the tick.
+    pub tick: u64,
+    /// When it began, in nanoseconds since the first frame of the file.
+    pub start_ns: u64,
+    /// Exclusive time of each subsystem that ran in it, in nanoseconds.
+    pub parts_ns: BTreeMap<String, u64>,
+}
+
+impl LongFrame {
+    /// The time of the whole frame, in nanoseconds.
+    pub fn total_ns(&self) -> u64 {
+        self.parts_ns.values().sum()
+    }
+}
+
+/// The longest frame of each time span, by time. The spans are of equal length, a power of two of milliseconds, and at most
+/// `spans_max`. Reads about 10 million rows a second.
+///
+/// # Errors
+/// The file cannot be read, is no file of frames, or is damaged.
+pub fn read_longest(path: &Path, spans_max: usize) -> io::Result<Vec<LongFrame>> {
+    let longest = Longest { spans_max: spans_max.max(1), span_ns: MILLISECOND_NS, ..Longest::default() };
+    read(path, longest).map(|(longest, names)| longest.frames(&names))
+}
+
+/// Something that is made of the rows of a file. The rows of a frame follow each other.
+trait FromRows: UnwindSafe {
+    /// Takes a row: the tick and the start of its frame, the place of its subsystem in [`Names`], and its nanoseconds.
+    fn add(&mut self, frame: (i64, i64), subsystem: usize, ns: i64) -> io::Result<()>;
+}
+
+fn read<R: FromRows>(path: &Path, rows: R) -> io::Result<(R, Names)> {
     // The reader of the format checks most of a file, but panics at some of the damage that it finds.
-    let read = std::panic::catch_unwind(|| read_file(path));
+    let read = std::panic::catch_unwind(move || read_file(path, rows));
     read.unwrap_or_else(|_| Err(invalid("it is damaged")))
 }
 
-fn read_file(path: &Path) -> io::Result<BTreeMap<String, Vec<f64>>> {
+fn read_file<R: FromRows>(path: &Path, mut rows: R) -> io::Result<(R, Names)> {
     let bytes = std::fs::metadata(path)?.len();
     let odd = |error: ParquetError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
     let reader = SerializedFileReader::new(File::open(path)?).map_err(odd)?;
     check_sum(path, reader.metadata())?;
-    let mut seconds = Seconds::default();
+    let mut names = Names::default();
     for index in 0..reader.num_row_groups() {
         let group = reader.get_row_group(index).map_err(odd)?;
         check_places(&*group, bytes)?;
-        read_group(&*group, &mut seconds)?;
+        read_group(&*group, (&mut rows, &mut names))?;
     }
-    Ok(seconds.means())
+    Ok((rows, names))
 }
 
 fn invalid(words: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
 }
 
-fn read_group(group: &dyn RowGroupReader, seconds: &mut Seconds) -> io::Result<()> {
+fn read_group<R: FromRows>(group: &dyn RowGroupReader, (sums, known): (&mut R, &mut Names)) -> io::Result<()> {
     let mut ticks = numbers(group, TICK, "tick")?;
     let mut starts = numbers(group, START_NS, "start_ns")?;
     let mut selves = numbers(group, SELF_NS, "self_ns")?;
@@ -79,7 +119,7 @@ fn read_group(group: &dyn RowGroupReader, seconds: &mut Seconds) -> io::Result<(
             return Ok(());
         }
         for row in 0..rows {
-            seconds.add((tick[row], start[row]), &name[row], time[row])?;
+            sums.add((tick[row], start[row]), known.index(&name[row])?, time[row])?;
         }
     }
 }
@@ -137,10 +177,27 @@ fn fill<T: DataType>(reader: &mut ColumnReaderImpl<T>, values: &mut Vec<T::T>) -
     Ok(values.len())
 }
 
+/// The names of subsystems.
+#[derive(Default)]
+struct Names(Vec<(ByteArray, String)>);
+
+impl Names {
+    fn index(&mut self, name: &ByteArray) -> io::Result<usize> {
+        if let Some(index) = self.0.iter().position(|(known, _)| known == name) {
+            return Ok(index);
+        }
+        if self.0.len() >= SUBSYSTEMS_MAX {
+            return Err(invalid("it has too many subsystems"));
+        }
+        let text = String::from_utf8_lossy(name.data()).into_owned();
+        self.0.push((name.clone(), text));
+        Ok(self.0.len() - 1)
+    }
+}
+
 /// Sums by second.
 #[derive(Default)]
 struct Seconds {
-    names: Vec<(ByteArray, String)>,
     seconds: BTreeMap<i64, Second>,
     /// The tick and the start of the row before.
     former: Option<(i64, i64)>,
@@ -152,9 +209,8 @@ struct Second {
     ns: Vec<f64>,
 }
 
-impl Seconds {
-    fn add(&mut self, frame: (i64, i64), name: &ByteArray, ns: i64) -> io::Result<()> {
-        let index = self.index(name)?;
+impl FromRows for Seconds {
+    fn add(&mut self, frame: (i64, i64), subsystem: usize, ns: i64) -> io::Result<()> {
         let is_new = self.former.replace(frame) != Some(frame);
         let key = frame.1.div_euclid(1_000_000_000);
         if self.seconds.len() >= SECONDS_MAX && !self.seconds.contains_key(&key) {
@@ -162,35 +218,91 @@ impl Seconds {
         }
         let second = self.seconds.entry(key).or_default();
         second.frames += u64::from(is_new);
-        if second.ns.len() <= index {
-            second.ns.resize(index + 1, 0.0);
+        if second.ns.len() <= subsystem {
+            second.ns.resize(subsystem + 1, 0.0);
         }
-        second.ns[index] += ns as f64;
+        second.ns[subsystem] += ns as f64;
         Ok(())
     }
+}
 
-    fn index(&mut self, name: &ByteArray) -> io::Result<usize> {
-        if let Some(index) = self.names.iter().position(|(known, _)| known == name) {
-            return Ok(index);
-        }
-        if self.names.len() >= SUBSYSTEMS_MAX {
-            return Err(invalid("it has too many subsystems"));
-        }
-        let text = String::from_utf8_lossy(name.data()).into_owned();
-        self.names.push((name.clone(), text));
-        Ok(self.names.len() - 1)
-    }
-
-    fn means(&self) -> BTreeMap<String, Vec<f64>> {
+impl Seconds {
+    fn means(&self, names: &Names) -> BTreeMap<String, Vec<f64>> {
         let mut means: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for second in self.seconds.values().filter(|second| second.frames > 0) {
             let of = |ns: f64| ns / second.frames as f64;
             means.entry(WHOLE_FRAME.to_owned()).or_default().push(of(second.ns.iter().sum()));
-            for (index, (_, name)) in self.names.iter().enumerate() {
+            for (index, (_, name)) in names.0.iter().enumerate() {
                 let ns = second.ns.get(index).copied().unwrap_or(0.0);
                 means.entry(name.clone()).or_default().push(of(ns));
             }
         }
         means
+    }
+}
+
+/// The longest frame by time span.
+#[derive(Default)]
+struct Longest {
+    spans_max: usize,
+    span_ns: i64,
+    spans: BTreeMap<i64, Parts>,
+    /// The earliest start of a frame.
+    first_ns: Option<i64>,
+    /// The frame whose rows come.
+    newest: Option<Parts>,
+}
+
+/// A frame while it is read.
+#[derive(Clone, Default)]
+struct Parts {
+    frame: (i64, i64),
+    total_ns: i64,
+    /// By the place of the subsystem.
+    parts_ns: Vec<(usize, i64)>,
+}
+
+impl FromRows for Longest {
+    fn add(&mut self, frame: (i64, i64), subsystem: usize, ns: i64) -> io::Result<()> {
+        if self.newest.as_ref().is_none_or(|newest| newest.frame != frame) {
+            self.keep_newest();
+        }
+        let newest = self.newest.get_or_insert_with(|| Parts { frame, ..Parts::default() });
+        newest.total_ns = newest.total_ns.saturating_add(ns.max(0));
+        if newest.parts_ns.len() < SUBSYSTEMS_MAX {
+            newest.parts_ns.push((subsystem, ns.max(0)));
+        }
+        Ok(())
+    }
+}
+
+impl Longest {
+    fn keep_newest(&mut self) {
+        let Some(newest) = self.newest.take() else { return };
+        self.first_ns = Some(self.first_ns.unwrap_or(i64::MAX).min(newest.frame.1));
+        self.keep(newest);
+        while self.spans.len() > self.spans_max && self.span_ns < i64::MAX / 2 {
+            self.span_ns *= 2;
+            std::mem::take(&mut self.spans).into_values().for_each(|frame| self.keep(frame));
+        }
+    }
+
+    fn keep(&mut self, frame: Parts) {
+        let kept = self.spans.entry(frame.frame.1.div_euclid(self.span_ns)).or_default();
+        if frame.total_ns > kept.total_ns || kept.parts_ns.is_empty() {
+            *kept = frame;
+        }
+    }
+
+    fn frames(mut self, names: &Names) -> Vec<LongFrame> {
+        self.keep_newest();
+        let first_ns = self.first_ns.unwrap_or(0);
+        let name = |index: usize| names.0.get(index).map_or(String::new(), |(_, name)| name.clone());
+        let long = |frame: Parts| LongFrame {
+            tick: frame.frame.0.max(0) as u64,
+            start_ns: frame.frame.1.abs_diff(first_ns),
+            parts_ns: frame.parts_ns.into_iter().map(|(index, ns)| (name(index), ns as u64)).collect(),
+        };
+        self.spans.into_values().map(long).collect()
     }
 }

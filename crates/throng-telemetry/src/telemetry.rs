@@ -16,6 +16,7 @@ use crate::exposition::{self, Around};
 use crate::figures::{Distributions, Figures, RecorderFigures, RecorderSums, Snapshot};
 use crate::flight::{Flight, FlightOptions, Occasion};
 use crate::history::History;
+use crate::measuring::{Measuring, Price};
 use crate::recorder::{Batch, Line, Recorder};
 use crate::table::Table;
 use crate::trace::Trace;
@@ -113,6 +114,7 @@ struct Shared {
 #[derive(Debug)]
 struct Collector {
     budgets: FrameBudgets,
+    price: Price,
     keep_ns: u64,
     has_figures: bool,
     figures: Figures,
@@ -165,6 +167,7 @@ impl Telemetry {
             .map(|path| Table::create(&path, &options.subsystems).map_err(|source| StartError::Table { path, source }));
         let collector = Collector {
             budgets: options.budgets,
+            price: Price::measure(&clock, options.subsystems.count()),
             keep_ns: options.keep.as_nanos() as u64,
             has_figures: options.has_figures,
             figures: Figures::new(&options.subsystems),
@@ -299,7 +302,12 @@ impl Telemetry {
         let mut collector = self.shared.collector.lock().unwrap_or_else(PoisonError::into_inner);
         let new = std::mem::take(&mut *self.shared.new.lock().unwrap_or_else(PoisonError::into_inner));
         collector.adopt(new, self.shared.subsystems.count());
+        let before_ns = self.shared.clock.thread_cpu_ns();
         collector.collect(&self.shared.subsystems);
+        let spent_ns = before_ns.zip(self.shared.clock.thread_cpu_ns()).map(|(from, to)| to.saturating_sub(from));
+        if let Some(spent_ns) = spent_ns {
+            *collector.figures.collector_ns.get_or_insert_default() += spent_ns;
+        }
         collector
     }
 }
@@ -342,6 +350,7 @@ impl Collector {
 
     fn take(&mut self, track: &mut Track, batch: &Batch, names: &Subsystems) {
         self.figures.lost_frames += batch.lost_frames;
+        self.figures.spans += batch.heads.iter().map(|head| u64::from(head.borders / 2 + head.skipped)).sum::<u64>();
         let mut borders = &batch.borders[..];
         for (head, parts_ns) in batch.heads.iter().zip(batch.parts_ns.chunks_exact(names.count())) {
             let (own, later) = borders.split_at(head.borders as usize);
@@ -394,6 +403,10 @@ impl Collector {
             dumps_suppressed: self.flight.as_ref().map_or(0, |flight| flight.suppressed),
             write_errors: self.write_errors,
             last_write_error: self.last_write_error.clone(),
+            measuring: Measuring {
+                scopes_ns: self.price.of(self.figures.frames, self.figures.spans),
+                collector_ns: self.figures.collector_ns,
+            },
             ..self.figures.snapshot(names, &self.budgets)
         }
     }

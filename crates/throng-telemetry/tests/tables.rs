@@ -90,6 +90,7 @@ fn a_file_read_back_equals_what_was_recorded() {
         assert_eq!(columns.len(), 12);
         assert_eq!(rows.len(), expected.len(), "seed {seed}");
         assert_means(&throng_telemetry::read_seconds(&path).expect("it is a file of frames"), &rows);
+        assert_longest(&path, &rows);
         assert!(rows == expected, "seed {seed}: {:?}", rows.iter().zip(&expected).find(|(a, b)| a != b));
     });
 }
@@ -110,6 +111,32 @@ fn assert_means(means: &BTreeMap<String, Vec<f64>>, rows: &[Row]) {
         };
         let expected: Vec<f64> = seconds.values().map(of).collect();
         assert_eq!(means[name], expected, "{name}");
+    }
+}
+
+/// The longest frames are those of the shortest spans of a power of two of milliseconds that are not too many.
+fn assert_longest(path: &Path, rows: &[Row]) {
+    let mut frames: BTreeMap<i64, BTreeMap<String, u64>> = BTreeMap::new();
+    for (numbers, texts) in rows {
+        frames.entry(numbers[1]).or_default().insert(texts[2].clone(), numbers[6] as u64);
+    }
+    for spans_max in [1, 7, 100] {
+        let spans = |span_ns: i64| frames.keys().map(|start| start / span_ns).collect::<BTreeSet<i64>>();
+        let span_ns =
+            (0..40).map(|power| 1_000_000 << power).find(|ns| spans(*ns).len() <= spans_max).expect("one fits");
+        let longest = throng_telemetry::read_longest(path, spans_max).expect("it is a file of frames");
+        assert_eq!(longest.len(), spans(span_ns).len());
+        let first = frames.keys().next().expect("a frame");
+        for (frame, span) in longest.iter().zip(spans(span_ns)) {
+            let start_ns = frame.start_ns as i64;
+            let of_span = || frames.iter().filter(|(start, _)| **start / span_ns == span);
+            let most = of_span().map(|(_, parts)| parts.values().sum::<u64>()).max();
+            assert_eq!(Some(frame.total_ns()), most, "span {span} of {span_ns} ns");
+            let is_there =
+                |(start, parts): (&i64, &BTreeMap<String, u64>)| start - first == start_ns && *parts == frame.parts_ns;
+            assert!(of_span().any(is_there), "{frame:?}");
+        }
+        assert!(longest.is_sorted_by_key(|frame| frame.start_ns));
     }
 }
 
@@ -161,6 +188,7 @@ fn what_is_no_file_of_frames_or_damaged_anywhere_is_refused() {
     drop((recorder, telemetry));
     let whole = std::fs::read(&path).expect("it is there");
     let seconds = throng_telemetry::read_seconds(&path).expect("it is whole");
+    let longest = throng_telemetry::read_longest(&path, 10).ok();
     // Cut short anywhere: an error. With one byte changed anywhere: an error, or the same numbers.
     let mut same = 0;
     for at in 0..whole.len() {
@@ -171,6 +199,7 @@ fn what_is_no_file_of_frames_or_damaged_anywhere_is_refused() {
         std::fs::write(&path, &changed).expect("written");
         if let Ok(read) = throng_telemetry::read_seconds(&path) {
             assert_eq!(read, seconds, "byte {at} is damaged");
+            assert_eq!(throng_telemetry::read_longest(&path, 10).ok(), longest, "byte {at} is damaged");
             same += 1;
         }
     }

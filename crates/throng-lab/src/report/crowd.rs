@@ -50,9 +50,6 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page
 }
 
-/// A run's own measuring is to take at most this share of a frame.
-const MEASURING_SHARE_AIM: f64 = 0.005;
-
 fn lead(played: &Scenario) -> String {
     let changes = changes(played);
     match changes.is_empty() {
@@ -203,11 +200,8 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
         ),
     };
     let histogram = &run.series.histogram;
-    let measuring = server.measuring_us_per_tick.zip(server.measuring_share).map_or(String::new(), |(us, share)| {
-        let verdict = if share <= MEASURING_SHARE_AIM { "within" } else { "above" };
-        let (us, percent, aim) = (figure(us), figure(share * 100.0), MEASURING_SHARE_AIM * 100.0);
-        format!("Measuring took {us} µs per tick beside the frame, {percent} % of a mean frame: {verdict} the aim of {aim} %.")
-    });
+    let measuring =
+        throng_report::measuring(server.measuring_us_per_tick.zip(server.measuring_share), "tick beside the frame");
     Section::new("Server frame")
         .note("Working time of a tick by part, without the wait for the next tick. In long runs each point is the longest frame of its time span.")
         .with(frames(run))
