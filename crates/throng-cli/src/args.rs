@@ -33,6 +33,7 @@ pub(crate) fn triangles(text: &str) -> Result<usize, String> {
 
 /// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
+pub(crate) const EDGE_FOR_RUN: &str = "edge-for-run";
 
 /// The default key of `serve` and `bots`. It is public: use it only between your own machines.
 const LAB_KEY: [u8; 32] = *b"throng-lab-key-public-no-secret!";
@@ -125,6 +126,9 @@ pub(crate) enum Command {
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
     BotsForRun,
+    /// An edge of `crowd --edges`
+    #[command(name = "edge-for-run", hide = true)]
+    EdgeForRun,
     /// The bots' process of `match` and `density`
     #[command(name = matches::BOTS_FOR_MATCH, hide = true)]
     BotsForMatch,
@@ -204,6 +208,9 @@ pub(crate) struct CrowdArguments {
     /// Server threads for encoding, writing, encrypting and sending
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
+    /// Start this many edges, processes between the server and its clients (docs/edges.md)
+    #[arg(long, value_name = "M")]
+    edges: Option<u32>,
     /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
@@ -252,6 +259,7 @@ impl CrowdArguments {
             net: self.net,
             idle_objects: self.idle_objects,
             server_threads: self.server_threads,
+            edges: self.edges,
             pin: self.pin,
             cipher: self.cipher,
             model: self.model,

@@ -360,6 +360,8 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::players_come_and_go_while_a_run_plays,
         &crate::players::a_run_without_its_bots_leaves_what_was_measured,
         &crate::players::a_full_disk_takes_no_figures_away,
+        &crate::players::clients_of_edges_have_the_servers_state,
+        &crate::players::an_edge_that_is_killed_is_named,
         &crate::players::a_staircase_has_the_figures_of_each_level,
         &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
         &crate::lab::a_soak_tells_growing_memory_from_steady_memory,

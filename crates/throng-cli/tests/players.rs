@@ -1,11 +1,13 @@
 //! The number of players changes while a run plays, and runs that lose their bots or their disk.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::lines::children;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::{Overrides, Scenario};
 
@@ -20,6 +22,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         scenario: Scenario::resolve("crowd", &overrides).unwrap(),
         runs: runs.path().to_owned(),
         bots_command: vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()],
+        edge_command: Vec::new(),
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -56,6 +59,7 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         scenario: Scenario::resolve("crowd", &overrides).unwrap(),
         runs: runs.path().to_owned(),
         bots_command: killed.to_vec(),
+        edge_command: Vec::new(),
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -70,6 +74,72 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     let reasons = summary.invalid_reasons.join("\n");
     assert!(reasons.contains("all that bots measure is missing") && !reasons.contains("bots sent only"), "{reasons}");
     assert!(result.report.unwrap().is_file());
+}
+
+fn crowd_at_edges(runs: &std::path::Path, seconds: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
+    command.args([
+        "crowd",
+        "--players",
+        "60",
+        "--edges",
+        "2",
+        "--warmup",
+        "1",
+        "--json",
+        "--quiet",
+        "--seconds",
+        seconds,
+    ]);
+    command.arg("--runs").arg(runs).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+pub(crate) fn clients_of_edges_have_the_servers_state() {
+    let runs = tempfile::tempdir().unwrap();
+    let output = crowd_at_edges(runs.path(), "6").output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bots = &summary["bots"];
+    assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(500), "{bots}");
+    let edges = summary["edges"].as_array().unwrap();
+    assert_eq!(edges.len(), 2);
+    for edge in edges {
+        assert_eq!((edge["connections"].as_f64(), edge["dropped"].as_u64()), (Some(30.0), Some(0)), "{edge}");
+        assert!(edge["objects"].as_u64() >= Some(60) && edge["kbit_per_s_from_server"].as_f64() > Some(1.0), "{edge}");
+    }
+    let reasons = summary["invalid_reasons"].to_string();
+    assert!(!reasons.contains("edge"), "{reasons}");
+}
+
+pub(crate) fn an_edge_that_is_killed_is_named() {
+    let runs = tempfile::tempdir().unwrap();
+    let run = crowd_at_edges(runs.path(), "9").spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    let edges = loop {
+        let is_edge = |process: &u32| {
+            std::fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.contains("edge-for-run"))
+        };
+        let edges: Vec<u32> = children(run.id()).into_iter().filter(is_edge).collect();
+        if edges.len() == 2 {
+            break edges;
+        }
+        assert!(Instant::now() < until, "there are no edges");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    // While it is measured.
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(Command::new("kill").args(["-KILL", &edges[0].to_string()]).status().unwrap().success());
+    let output = run.wait_with_output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reasons = summary["invalid_reasons"].to_string();
+    let has_killed = ["edge 1", "edge 2"].into_iter().filter(|edge| reasons.contains(edge)).count();
+    assert_eq!(has_killed, 1, "{reasons}");
+    assert!(reasons.contains("its clients were cut off") && summary["valid"] == false, "{reasons}");
+    let connections: Vec<f64> =
+        summary["edges"].as_array().unwrap().iter().map(|edge| edge["connections"].as_f64().unwrap()).collect();
+    assert!(connections.contains(&30.0) && connections.contains(&0.0), "{connections:?}");
 }
 
 pub(crate) fn a_full_disk_takes_no_figures_away() {

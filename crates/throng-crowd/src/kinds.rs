@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use throng::schema::Threshold;
 use throng::{Replicate, ReplicateEnum, Schema};
+use throng_edge::{ToEdge, ToOrigin};
 
 use crate::pulse::Pulse;
 use crate::talk::Talk;
@@ -107,9 +108,10 @@ impl LabKind for Prop {
 /// The code tables, learnt from the workloads: see the example `learn_codes`.
 const CODES: &str = include_str!("kinds.codes");
 
-/// The kinds of all workloads, and the messages between a server and bots on another machine.
+/// The kinds of all workloads, and the messages between a server and bots on another machine, and between an edge and its origin.
 pub fn schema() -> Arc<Schema> {
     let schema = Schema::builder().kind::<Character>().kind::<Chest>().kind::<Prop>().kind::<Pulse>().kind::<Talk>();
+    let schema = schema.kind::<ToOrigin>().kind::<ToEdge>();
     Arc::new(schema.codes(CODES).build().expect("the lab's kinds and their code tables are possible"))
 }
 

@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod copies;
 pub mod kinds;
 pub mod pulse;
 pub mod scenario;

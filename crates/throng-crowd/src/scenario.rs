@@ -114,6 +114,9 @@ pub struct Scenario {
     /// Threads that the server encodes and writes with, 1 to 256.
     #[serde(default = "defaults::server_threads")]
     pub server_threads: u32,
+    /// Processes between the server and the clients, each for as many clients, 0 to 64; 0: clients connect to the server.
+    #[serde(default)]
+    pub edges: u32,
     /// Whether the server gets the first core for itself and the bots the others.
     #[serde(default)]
     pub pin: bool,

@@ -21,7 +21,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::NamedTempFile;
@@ -45,6 +45,12 @@ const PLACES_AT: u64 = TICKS * TICK_BYTES;
 const PUNCTUAL_US: u64 = 50;
 /// A plan holds for so many ticks at most. The next snapshot brings another one.
 const PLANNED_MAX: u64 = 64;
+
+/// A folder whose files are in memory, if the machine has one.
+pub(crate) fn memory_folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
 
 /// The objects for which the file of a scenario has room.
 pub fn room(scenario: &Scenario) -> usize {
@@ -184,9 +190,7 @@ pub struct TruthWriter {
 impl TruthWriter {
     /// Creates the file, with room for `objects`, in memory if the machine has a place for that.
     pub fn create(objects: usize) -> io::Result<TruthWriter> {
-        let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let file = tempfile::Builder::new().prefix("throng-truth-").tempfile_in(folder)?;
+        let file = tempfile::Builder::new().prefix("throng-truth-").tempfile_in(memory_folder())?;
         let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
         let bytes = Vec::with_capacity(place_bytes as usize);
         Ok(TruthWriter { file, version: 0, place_bytes, bytes, plan: None })

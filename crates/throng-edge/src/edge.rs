@@ -20,6 +20,8 @@ const LINGER_TICKS: u32 = 60;
 const WAITING_MAX: usize = 65_536;
 /// Batches of inputs of which the origin has not said that they are in its state.
 const BATCHES_MAX: usize = 1_024;
+/// New copies that wait to be polled; the oldest beyond are forgotten.
+const COPIES_MAX: usize = 1 << 20;
 /// The longest reason for which an origin ends a client, in bytes.
 const REASON_BYTES: usize = 200;
 
@@ -32,12 +34,14 @@ pub struct EdgeOptions {
     pub home: fn(grid: u8, cell: [i32; 3]) -> usize,
     /// Which origin a client joins, by its id and user data.
     pub entry: fn(client_id: u64, user_data: &[u8; USER_DATA_LEN]) -> usize,
+    /// Whether [`Edge::poll_copied`] tells which object here is a copy of which one there.
+    pub tells_copies: bool,
 }
 
 impl Default for EdgeOptions {
-    /// Lane 0, and a single origin.
+    /// Lane 0, a single origin, and nothing told of copies.
     fn default() -> EdgeOptions {
-        EdgeOptions { lane: 0, home: |_, _| 0, entry: |_, _| 0 }
+        EdgeOptions { lane: 0, home: |_, _| 0, entry: |_, _| 0, tells_copies: false }
     }
 }
 
@@ -91,6 +95,17 @@ pub struct EdgeCounters {
     pub origins_lost: u64,
 }
 
+/// An object of an origin, and its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// The number of the origin.
+    pub origin: usize,
+    /// The object's id at the origin.
+    pub there: ObjectId,
+    /// Its id at the edge and at the edge's clients.
+    pub here: ObjectId,
+}
+
 /// A client of this edge.
 struct Player {
     connection: ConnectionId,
@@ -130,6 +145,8 @@ pub struct Edge {
     by_session: FxHashMap<u32, ConnectionId>,
     next_session: u32,
     counters: EdgeCounters,
+    /// New copies that were not polled yet.
+    copied: VecDeque<Copied>,
     /// Sums of links that were replaced.
     former: (u64, u64),
 }
@@ -151,6 +168,7 @@ impl Edge {
             by_session: FxHashMap::default(),
             next_session: 0,
             counters: EdgeCounters::default(),
+            copied: VecDeque::new(),
             former: (0, 0),
         })
     }
@@ -190,6 +208,17 @@ impl Edge {
         true
     }
 
+    /// The next object that was copied, if [`EdgeOptions::tells_copies`] is set: each once, in the step in which its clients may
+    /// first be told of it.
+    pub fn poll_copied(&mut self) -> Option<Copied> {
+        self.copied.pop_front()
+    }
+
+    /// The tick of an origin that the newest step stands for; `None` before anything came from there.
+    pub fn origin_tick(&self, number: usize) -> Option<Tick> {
+        self.links.get(number)?.mirror.tick()
+    }
+
     /// Its counters.
     pub fn counters(&self) -> EdgeCounters {
         let sum = |of: fn(&Link) -> u64| self.links.iter().map(of).sum::<u64>();
@@ -216,9 +245,17 @@ impl Edge {
         received = self.server.receive(now).and(received);
         self.take_events(now);
         self.take_inputs();
-        for link in self.links.iter_mut().filter(|link| link.is_live) {
-            link.mirror.copy(&link.client, &mut self.server);
+        for (origin, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live) {
+            let copied = &mut self.copied;
+            let is_told = self.options.tells_copies;
+            link.mirror.copy(&link.client, &mut self.server, |there, here| {
+                if is_told {
+                    copied.push_back(Copied { origin, there, here });
+                }
+            });
         }
+        let too_many = self.copied.len().saturating_sub(COPIES_MAX);
+        self.copied.drain(..too_many);
         self.settle_owners();
         self.follow();
         self.acknowledge();

@@ -59,13 +59,18 @@ impl Mirror {
         self.objects.len()
     }
 
-    /// Copies all news of a tick.
-    pub(crate) fn copy(&mut self, origin: &ClientCore, server: &mut Server) {
+    /// The origin's tick that the newest copy stands for.
+    pub(crate) fn tick(&self) -> Option<Tick> {
+        self.tick
+    }
+
+    /// Copies all news of a tick, and tells `added` the ids of new objects, there and here.
+    pub(crate) fn copy(&mut self, origin: &ClientCore, server: &mut Server, mut added: impl FnMut(ObjectId, ObjectId)) {
         let (Some(replica), Some(newest)) = (origin.replica(), origin.server_tick()) else { return };
         let tick = self.count(newest);
         for object in replica.objects() {
             let Some(view) = throng::Decoder::view(replica, object.id()) else { continue };
-            self.copy_one(&view, tick, server);
+            self.copy_one(&view, tick, server, &mut added);
         }
     }
 
@@ -84,9 +89,18 @@ impl Mirror {
         tick
     }
 
-    fn copy_one(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) {
+    fn copy_one(
+        &mut self,
+        view: &ObjectView<'_>,
+        tick: Tick,
+        server: &mut Server,
+        added: &mut impl FnMut(ObjectId, ObjectId),
+    ) {
         let is_own = view.is_own();
-        let Some(copied) = self.objects.get(&view.id).copied() else { return self.add(view, tick, server) };
+        let Some(copied) = self.objects.get(&view.id).copied() else {
+            let here = self.add(view, tick, server);
+            return here.into_iter().for_each(|here| added(view.id, here));
+        };
         let is_news = copied.newest != view.newest_tick || copied.is_own != is_own;
         if !is_news && !copied.is_reckoned {
             return;
@@ -97,9 +111,9 @@ impl Mirror {
         self.objects.insert(view.id, copied);
     }
 
-    fn add(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) {
+    fn add(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) -> Option<ObjectId> {
         if self.refused.get(&view.id).is_some_and(|again| again.is_newer_than(tick)) {
-            return;
+            return None;
         }
         let values = shown(view, tick, &mut self.words);
         match server.spawn_quantised(view.kind, values, Placement::Cell(0), None) {
@@ -107,10 +121,12 @@ impl Mirror {
                 self.refused.remove(&view.id);
                 let (newest, is_reckoned) = (view.newest_tick, view.reckoned.is_some());
                 self.objects.insert(view.id, Copied { here, newest, is_own: view.is_own(), is_reckoned });
+                Some(here)
             }
             Err(_) => {
                 self.counters.refused += 1;
                 self.refused.insert(view.id, tick.after(TRIED_AGAIN_TICKS));
+                None
             }
         }
     }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
-    ChannelKey, ConnectionId, LimitReached, MessageError, ObjectId, Received, Replicate, Server, ServerEvent, Time,
-    USER_DATA_LEN,
+    ChannelKey, ConnectionId, LimitReached, MessageError, ObjectId, Received, Replicate, Replication, Server,
+    ServerEvent, Time, USER_DATA_LEN,
 };
 
 use crate::talk::{BODY_MAX, Down, ToEdge, ToOrigin, Up, is_edge, read_inputs, read_looks};
@@ -155,7 +155,7 @@ const WAITING_MAX: usize = 65_536;
 
 impl EdgeSeat {
     /// Sends what waits, as far as there is room.
-    fn flush(&mut self, server: &mut Server, lane: u8) {
+    fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) {
         while let Some(talk) = self.waiting.front()
             && server.send(self.connection, lane, talk).is_ok()
         {
@@ -208,7 +208,12 @@ impl Origin {
     }
 
     /// Takes an event of the server if it is of an edge, and returns it if it is not.
-    pub fn take(&mut self, server: &mut Server, event: ServerEvent, now: Time) -> Option<ServerEvent> {
+    pub fn take<R: Replication>(
+        &mut self,
+        server: &mut Server<R>,
+        event: ServerEvent,
+        now: Time,
+    ) -> Option<ServerEvent> {
         match event {
             ServerEvent::Connected { connection, ref user_data, .. } if is_edge(user_data) => {
                 server.set_budget(connection, self.options.edge_bytes_per_s, now);
@@ -243,7 +248,7 @@ impl Origin {
 
     /// To be called after all events were polled and their inputs applied, before the server's tick: the state of this tick
     /// includes them.
-    pub fn before_tick(&mut self, server: &mut Server) {
+    pub fn before_tick<R: Replication>(&mut self, server: &mut Server<R>) {
         for seat in self.edges.values_mut() {
             if let Some(batch) = seat.batch.take() {
                 server.acknowledge_input(seat.connection, batch);
@@ -256,7 +261,12 @@ impl Origin {
     ///
     /// # Errors
     /// The player has left, or there is no room.
-    pub fn give(&mut self, server: &mut Server, player: PlayerId, object: ObjectId) -> Result<(), OriginError> {
+    pub fn give<R: Replication>(
+        &mut self,
+        server: &mut Server<R>,
+        player: PlayerId,
+        object: ObjectId,
+    ) -> Result<(), OriginError> {
         let edge = self.edge_of(player)?;
         server.set_owner(object, Some(edge))?;
         let body = [object.index.to_le_bytes(), object.generation.to_le_bytes()].concat();
@@ -276,9 +286,9 @@ impl Origin {
     ///
     /// # Errors
     /// The player has left, the type is not in the schema, the message is too long, or its edge takes no more now.
-    pub fn send<T: Replicate>(
+    pub fn send<T: Replicate, R: Replication>(
         &mut self,
-        server: &Server,
+        server: &Server<R>,
         player: PlayerId,
         lane: u8,
         message: &T,
@@ -340,7 +350,7 @@ impl Origin {
     }
 
     /// Takes a message of an edge. False if it makes no sense.
-    fn hear(&mut self, server: &mut Server, edge: ConnectionId, talk: ToOrigin) -> bool {
+    fn hear<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, talk: ToOrigin) -> bool {
         let player = PlayerId { edge, session: talk.session };
         match Up::of(talk.step) {
             Some(Up::Join) => self.join(player, &talk),
@@ -402,7 +412,7 @@ impl Origin {
         is_sound
     }
 
-    fn look_at(&mut self, server: &mut Server, edge: ConnectionId, body: &[u8]) -> bool {
+    fn look_at<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, body: &[u8]) -> bool {
         let Some(looks) = read_looks(body) else { return false };
         for (channel, interval_ticks) in looks {
             match interval_ticks {

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use throng::net::BindError;
 use throng::replica::ReplicaClient;
@@ -35,6 +36,8 @@ use talk::Talking;
 pub struct BotsOptions {
     /// The server.
     pub server: SocketAddr,
+    /// The edges to which the bots connect in turn; none: they connect to the server.
+    pub edges: Vec<EdgePoint>,
     /// The key that encrypts its tokens.
     pub key: Key,
     /// The scenario.
@@ -45,6 +48,15 @@ pub struct BotsOptions {
     pub cores: Option<Vec<usize>>,
     /// How they decide.
     pub brains: Brains,
+}
+
+/// An edge, as bots need to know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgePoint {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The file that tells its objects from those of the server.
+    pub copies: PathBuf,
 }
 
 /// Why the bots could not play.
@@ -75,7 +87,7 @@ pub enum BotsError {
         /// How many at most.
         allowed: u64,
     },
-    /// The truth cannot be read.
+    /// The truth, or the copies of an edge, cannot be read.
     #[error("cannot read {path}: {source}")]
     Truth {
         /// The file.

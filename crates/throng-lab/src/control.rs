@@ -1,9 +1,14 @@
-//! The messages between the two processes of a run, one line each.
+//! The messages between the processes of a run, one line each.
 //!
 //! ```text
 //! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
 //! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
+//! host -> edge, standard input    measure | settle | stop
+//! edge -> host, standard output   {"ready": {...}} at the beginning, {"done": {...}} at the end
 //! ```
+
+use std::io::{BufRead, Write};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +47,29 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// Reads the commands on standard input in a thread of its own; the channel closes with the input.
+pub(crate) fn listen() -> Receiver<Command> {
+    let (sender, receiver) = sync_channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Some(command) = Command::read(&line) else { continue };
+            if sender.send(command).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Writes a line to standard output.
+pub(crate) fn tell(line: &impl Serialize) {
+    let Ok(json) = serde_json::to_string(line) else { return };
+    let mut out = std::io::stdout().lock();
+    // If the host process has ended, nobody reads this; the end of the input will show it.
+    let _ = writeln!(out, "{json}");
+    let _ = out.flush();
 }
 
 /// A line of the bots.

@@ -1,6 +1,6 @@
 //! The server of a workload: a world that is replicated, tick by tick.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use throng::meter::{Subsystem, TickRecord};
 use throng::net::{UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
-    StartError, Tick, Time,
+    StartError, Tick, Time, TokenIssuer,
 };
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
@@ -17,6 +17,7 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
+use throng_edge::{Origin, OriginEvent, OriginOptions, PlayerId};
 use throng_machine::clock;
 
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
@@ -43,6 +44,10 @@ pub struct Host<R = Channels> {
     scenario: Scenario,
     /// By connection index.
     players: Vec<Option<Player>>,
+    /// The side of edges; `None`: the run has none.
+    origin: Option<Origin>,
+    /// The characters of players at edges.
+    at_edges: HashMap<PlayerId, CharacterId>,
     /// By character.
     bodies: Vec<Option<Body>>,
     /// The objects that never change, in the order of [`IdleObjects`].
@@ -67,6 +72,25 @@ pub struct Host<R = Channels> {
     bad_talks: u64,
 }
 
+/// Where the player of a character is.
+#[derive(Clone, Copy)]
+enum Seat {
+    /// Connected to this server.
+    Here(ConnectionId),
+    /// Connected to an edge, with the client id of its token.
+    Edge(PlayerId, u32),
+}
+
+impl Seat {
+    /// The owner's name in the truth.
+    fn owner(self) -> u32 {
+        match self {
+            Seat::Here(connection) => connection.index,
+            Seat::Edge(_, client_id) => client_id,
+        }
+    }
+}
+
 /// Messages of bots that wait to be taken.
 const TALKS: usize = 64;
 
@@ -80,7 +104,7 @@ struct Player {
 
 struct Body {
     object: ObjectId,
-    connection: ConnectionId,
+    seat: Seat,
     chests: Vec<ObjectId>,
     /// The tick in which it entered.
     since: Tick,
@@ -108,17 +132,9 @@ impl<R: Replication> Host<R> {
         (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Host<R>, StartError> {
-        let interval = Duration::from_secs(1) / scenario.tick_hz;
-        let options = ServerOptions {
-            public_addresses: public.into_iter().collect(),
-            tick_interval: interval,
-            max_clients: scenario.players,
-            client_bytes_per_s: scenario.budget_bytes_per_s(),
-            grids: scenario.grids(),
-            far: scenario.far_options(),
-            threads: scenario.server_threads as usize,
-            ..ServerOptions::new(PROTOCOL_ID, key)
-        };
+        let options = server_options(scenario, &key, public);
+        let interval = options.tick_interval;
+        let seats = options.max_clients as usize;
         let model = model(&kinds::schema(), &options)?;
         let (server, tape) = match options.threads {
             0 | 1 => {
@@ -134,7 +150,9 @@ impl<R: Replication> Host<R> {
             tape,
             world: World::new(scenario),
             scenario: scenario.clone(),
-            players: vec![None; scenario.players as usize],
+            players: vec![None; seats],
+            origin: (scenario.edges > 0).then(|| Origin::new(OriginOptions::default())),
+            at_edges: HashMap::new(),
             bodies: Vec::new(),
             props: Vec::with_capacity(scenario.idle_objects as usize),
             chests_changed: None,
@@ -266,7 +284,7 @@ impl<R: Replication> Host<R> {
             let body = self.bodies.get(character.0 as usize)?.as_ref()?;
             let position = self.scenario.from_corner(state.position);
             let value = Character { position, ..Character::from(state) };
-            Some(GameObject::character(body.object, Some(body.connection.index), &value))
+            Some(GameObject::character(body.object, Some(body.seat.owner()), &value))
         })
     }
 
@@ -297,23 +315,9 @@ impl<R: Replication> Host<R> {
         self.true_changing().chain(props)
     }
 
-    /// Waits for the next tick to be due. Meanwhile it reads the socket now and then, because the packets of ten
-    /// thousand clients in a tick do not fit into the kernel's buffer.
+    /// Waits for the next tick to be due, and reads the socket meanwhile.
     pub fn wait(&mut self) {
-        loop {
-            self.server.wait();
-            let left = self.pace.planned().since(clock::now());
-            if left <= DRAIN_INTERVAL {
-                std::thread::sleep(left.saturating_sub(SPIN));
-                while clock::now() < self.pace.planned() {
-                    std::hint::spin_loop();
-                }
-                return;
-            }
-            std::thread::sleep(DRAIN_INTERVAL);
-            // A failed receive can succeed later.
-            let _ = self.server.drain_socket(clock::now());
-        }
+        wait_until(&mut self.server, &self.pace);
     }
 
     /// Plays one tick, and returns its number.
@@ -322,7 +326,8 @@ impl<R: Replication> Host<R> {
         let began = clock::now();
         let _ = self.server.receive(began);
         let read = clock::now();
-        self.take_events();
+        self.take_events(began);
+        self.take_players();
         while let Some((connection, input)) = self.server.poll_input() {
             self.take_input(connection, &input, read);
         }
@@ -333,6 +338,9 @@ impl<R: Replication> Host<R> {
         }
         if self.tells_time {
             self.tell_one(tick, began);
+        }
+        if let Some(origin) = &mut self.origin {
+            origin.before_tick(&mut self.server);
         }
         self.server.tick(clock::now());
         if let Some(tape) = self.tape.as_ref().filter(|tape| tape.is_on()) {
@@ -367,8 +375,15 @@ impl<R: Replication> Host<R> {
         }
     }
 
-    fn take_events(&mut self) {
+    fn take_events(&mut self, now: Time) {
         while let Some(event) = self.server.poll_event() {
+            let event = match &mut self.origin {
+                Some(origin) => match origin.take(&mut self.server, event, now) {
+                    Some(event) => event,
+                    None => continue,
+                },
+                None => event,
+            };
             match event {
                 ServerEvent::Connected { connection, .. } => self.enter(connection),
                 ServerEvent::Disconnected { connection, .. } => self.leave(connection),
@@ -383,39 +398,98 @@ impl<R: Replication> Host<R> {
         }
     }
 
+    /// Players who come through edges.
+    fn take_players(&mut self) {
+        while let Some(event) = self.origin.as_mut().and_then(Origin::poll_event) {
+            match event {
+                OriginEvent::Joined { player, client_id, .. } => {
+                    if let Some(character) = self.embody(Seat::Edge(player, client_id as u32)) {
+                        self.at_edges.insert(player, character);
+                    }
+                }
+                OriginEvent::Left(player) => {
+                    if let Some(character) = self.at_edges.remove(&player) {
+                        self.disembody(character);
+                    }
+                }
+                OriginEvent::Input { player, bytes, .. } => {
+                    match (self.at_edges.get(&player), BotInput::decode(&bytes)) {
+                        (Some(&character), Ok(decided)) => self.world.apply(character, decided),
+                        (Some(_), Err(_)) => self.bad_inputs += 1,
+                        (None, _) => {}
+                    }
+                }
+                OriginEvent::Message { .. } => self.bad_talks += 1,
+                OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
+            }
+        }
+    }
+
     fn enter(&mut self, connection: ConnectionId) {
+        if let Some(character) = self.embody(Seat::Here(connection)) {
+            self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
+        }
+    }
+
+    /// A character for a player who has come; `None` if there is no room.
+    fn embody(&mut self, seat: Seat) -> Option<CharacterId> {
         let character = self.world.spawn();
-        let Some(state) = self.world.state(character) else { return };
+        let state = self.world.state(character)?;
         let position = self.scenario.from_corner(state.position);
         let placement = Placement::Cell(0);
         let character_value = Character { position, ..Character::from(state) };
-        let Ok(object) = self.server.spawn_owned(character_value, placement, Some(connection)) else {
-            return self.world.despawn(character);
+        let Some(object) = self.spawn_for(seat, character_value) else {
+            self.world.despawn(character);
+            return None;
         };
-        self.server.set_viewpoint(connection, position.map(f64::from));
         let chests = (0..self.scenario.chests_per_player).filter_map(|chest| {
             let position = self.scenario.from_corner(chest_position(&self.scenario, character.0, chest));
             self.server.spawn(Chest { position, contents: 0 }, placement).ok()
         });
         let chests = chests.collect();
-        let body = Body { object, connection, chests, since: self.server.current_tick() };
+        let body = Body { object, seat, chests, since: self.server.current_tick() };
         let slot = character.0 as usize;
         if self.bodies.len() <= slot {
             self.bodies.resize_with(slot + 1, || None);
         }
         self.bodies[slot] = Some(body);
-        self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
         self.connected += 1;
+        Some(character)
+    }
+
+    fn spawn_for(&mut self, seat: Seat, value: Character) -> Option<ObjectId> {
+        let (placement, position) = (Placement::Cell(0), value.position);
+        match seat {
+            Seat::Here(connection) => {
+                let object = self.server.spawn_owned(value, placement, Some(connection)).ok()?;
+                self.server.set_viewpoint(connection, position.map(f64::from));
+                Some(object)
+            }
+            Seat::Edge(player, _) => {
+                let object = self.server.spawn(value, placement).ok()?;
+                // The player looks from its first object.
+                let given = self.origin.as_mut()?.give(&mut self.server, player, object);
+                if given.is_err() {
+                    self.server.despawn(object);
+                }
+                given.ok().map(|()| object)
+            }
+        }
     }
 
     fn leave(&mut self, connection: ConnectionId) {
         let player = self.players[connection.index as usize].take_if(|player| player.connection == connection);
-        let Some(player) = player else { return };
-        if let Some(body) = self.bodies[player.character.0 as usize].take() {
+        if let Some(player) = player {
+            self.disembody(player.character);
+        }
+    }
+
+    fn disembody(&mut self, character: CharacterId) {
+        if let Some(body) = self.bodies[character.0 as usize].take() {
             self.server.despawn(body.object);
             body.chests.into_iter().for_each(|chest| self.server.despawn(chest));
         }
-        self.world.despawn(player.character);
+        self.world.despawn(character);
         self.connected -= 1;
         self.ended += 1;
     }
@@ -446,7 +520,47 @@ fn show<R: Replication>(
     if let Some(value) = server.get_mut::<Character>(body.object) {
         *value = Character { position, ..Character::from(state) };
     }
-    server.set_viewpoint(body.connection, position.map(f64::from));
+    if let Seat::Here(connection) = body.seat {
+        server.set_viewpoint(connection, position.map(f64::from));
+    }
+}
+
+/// The options of the server of a run, or of an edge before it.
+pub(crate) fn server_options(scenario: &Scenario, key: &Key, public: Option<SocketAddr>) -> ServerOptions {
+    ServerOptions {
+        public_addresses: public.into_iter().collect(),
+        tick_interval: Duration::from_secs(1) / scenario.tick_hz,
+        max_clients: scenario.players.max(scenario.edges),
+        client_bytes_per_s: scenario.budget_bytes_per_s(),
+        grids: scenario.grids(),
+        far: scenario.far_options(),
+        threads: scenario.server_threads as usize,
+        ..ServerOptions::new(PROTOCOL_ID, key.clone())
+    }
+}
+
+/// The issuer of tokens for that server.
+pub(crate) fn token_issuer(scenario: &Scenario, key: &Key) -> TokenIssuer {
+    TokenIssuer { suite: scenario.cipher.suite(), ..TokenIssuer::new(PROTOCOL_ID, key.clone()) }
+}
+
+/// Waits for the next tick to be due. Meanwhile the server reads its socket now and then, because the packets of ten thousand
+/// clients in a tick do not fit into the kernel's buffer.
+pub(crate) fn wait_until<R: Replication>(server: &mut Server<R>, pace: &Pace) {
+    loop {
+        server.wait();
+        let left = pace.planned().since(clock::now());
+        if left <= DRAIN_INTERVAL {
+            std::thread::sleep(left.saturating_sub(SPIN));
+            while clock::now() < pace.planned() {
+                std::hint::spin_loop();
+            }
+            return;
+        }
+        std::thread::sleep(DRAIN_INTERVAL);
+        // A failed receive can succeed later.
+        let _ = server.drain_socket(clock::now());
+    }
 }
 
 fn spent(tick: &TickRecord) -> Spent {

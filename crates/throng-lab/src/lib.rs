@@ -28,6 +28,7 @@
 pub mod bots;
 pub mod compare;
 mod control;
+mod edge;
 mod floor;
 pub mod host;
 mod loopback;
@@ -36,5 +37,6 @@ pub mod report;
 pub mod run;
 pub mod terminal;
 
+pub use edge::play_edge;
 pub use throng::Key;
 pub use throng_crowd::{kinds, scenario, world};

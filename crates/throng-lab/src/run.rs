@@ -1,8 +1,10 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
+mod edges;
 mod ledger;
 mod live;
+mod piped;
 mod progress;
 mod samples;
 mod serve;
@@ -30,8 +32,9 @@ use crate::control::Command;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report::{self, ReportError};
-use child::Child;
 pub use child::read_order;
+use child::{Child, Target};
+use edges::Edges;
 use ledger::Ledger;
 pub use live::LiveMetrics;
 use progress::Display;
@@ -48,6 +51,8 @@ pub struct RunOptions {
     pub runs: PathBuf,
     /// The command of the bots' process; it reads [`BotsOptions`](crate::bots::BotsOptions) from its standard input.
     pub bots_command: Vec<OsString>,
+    /// The command of an edge's process: it calls [`play_edge`](crate::play_edge). Only needed for scenarios with edges.
+    pub edge_command: Vec<OsString>,
     /// Whether a progress bar is shown.
     pub show_progress: bool,
     /// Gets a line before anything else happens: what is played, and how long it takes.
@@ -132,7 +137,8 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     play.measure(&display)?;
     play.floor();
     let bots = play.settle(&display)?;
-    let summary = play.summary(&bots, started_at);
+    let mut summary = play.summary(&bots, started_at);
+    play.end_edges(&mut summary);
     if let Err(error) = play.samples.finish() {
         (play.options.note)(&format!("the samples of frames are not whole: {error}"));
     }
@@ -168,6 +174,7 @@ struct Play<'a, R> {
     stop: &'a AtomicBool,
     host: Host<R>,
     bots: Child,
+    edges: Edges,
     show: Option<Show>,
     /// The numbers of players that viewers of the live page want.
     wanted_by_viewers: Option<Receiver<u32>>,
@@ -209,7 +216,10 @@ impl<'a, R: Replication> Play<'a, R> {
                 (None, None)
             }
         };
-        let bots = child::start(options, host.server().local_address(), key, truth.path(), bots_cores)?;
+        let server = host.server().local_address();
+        let edges = Edges::start(options, server, &key)?;
+        let target = Target { server, edges: edges.points(), truth: truth.path().to_owned() };
+        let bots = child::start(options, target, &key, bots_cores)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(scenario, options.allocations.is_some(), is_pinned.then(|| cores[0].id));
         if is_pinned {
@@ -227,12 +237,16 @@ impl<'a, R: Replication> Play<'a, R> {
             stop,
             host,
             bots,
+            edges,
             wanted: scenario.profile.first(scenario.players),
             told: None,
             bots_fault: None,
             truth,
-            // Ten looks a second, fewer where there is much to look at.
-            truth_interval_ticks: (scenario.tick_hz / SNAPSHOTS_HZ).max(1),
+            truth_interval_ticks: match scenario.edges {
+                0 => (scenario.tick_hz / SNAPSHOTS_HZ).max(1),
+                // A client of an edge is told no tick of the server: its state is looked for among those of all ticks.
+                _ => 1,
+            },
             floor: None,
         })
     }
@@ -264,6 +278,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
         self.mark("the measured part begins");
         self.bots.tell(Command::Measure);
+        self.edges.tell(Command::Measure);
         self.ledger.begin(&self.host);
         let mut is_recorded = false;
         self.for_a_while(length, |play, elapsed| {
@@ -282,6 +297,7 @@ impl<'a, R: Replication> Play<'a, R> {
         self.ledger.end(&self.host);
         self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
+        self.edges.tell(Command::Settle);
         Ok(())
     }
 
@@ -381,6 +397,7 @@ impl<'a, R: Replication> Play<'a, R> {
             written.context("cannot write the server's state")?;
         }
         let heard = self.bots.listen();
+        self.edges.listen();
         self.ledger.note_measuring(began.since(noted) + clock::now().since(ended));
         match heard {
             // The figures until then are worth a report.
@@ -397,6 +414,14 @@ impl<'a, R: Replication> Play<'a, R> {
 
     fn is_interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Adds the figures of the edges. An edge that is gone makes the run not valid.
+    fn end_edges(&mut self, summary: &mut RunSummary) {
+        let (figures, faults) = std::mem::take(&mut self.edges).finish();
+        summary.edges = figures;
+        summary.invalid_reasons.extend(faults);
+        summary.conclude();
     }
 
     fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
@@ -462,6 +487,7 @@ mod tests {
             runs: runs.path().to_owned(),
             // No bot ever connects.
             bots_command: vec!["false".into()],
+            edge_command: Vec::new(),
             show_progress: false,
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
             allocations: None,

@@ -7,7 +7,7 @@ use throng_crowd::scenario::Model;
 
 pub use throng_report::{bytes, figure, grouped, optional};
 
-use throng_summary::{Band, LoadStep, RunSummary, Split, Target};
+use throng_summary::{Band, EdgeFigures, LoadStep, RunSummary, Split, Target};
 
 /// Parts of a split in one line.
 const SPLIT_LINE: usize = 4;
@@ -22,12 +22,15 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
         ("", send(run)),
         ("", floor(run)),
         ("to a client", client(run)),
-        ("bytes per second", per_second(run)),
+        (if run.edges.is_empty() { "bytes per second" } else { "bytes/s to an edge" }, per_second(run)),
         ("object update", per_update(run)),
         ("replication", replication(run)),
         ("network", network(run)),
         ("bots", bots(run)),
     ]);
+    if !run.edges.is_empty() {
+        text += &edges(&run.edges);
+    }
     text += &neighbours(run);
     if run.steps.len() > 1 {
         text += &steps(&run.steps);
@@ -38,6 +41,24 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
     text += &verdict(run);
     if let Some(report) = report {
         text += &format!("report: {}\n", report.display());
+    }
+    text
+}
+
+fn edges(edges: &[EdgeFigures]) -> String {
+    let mut text =
+        "\n edges         clients  frame p99   per client and tick  cores  from the server  dropped\n".to_owned();
+    for (number, edge) in edges.iter().enumerate() {
+        let number = number + 1;
+        text += &format!(
+            "   {number:<12}{:>7}  {:>9}   {:>19}  {:>5}  {:>15}  {:>7}\n",
+            figure(edge.connections),
+            format!("{} ms", optional(edge.frame_p99_ms)),
+            format!("{} µs", optional(edge.us_per_connection)),
+            figure(edge.cpu_cores),
+            format!("{} kbit/s", figure(edge.kbit_per_s_from_server)),
+            grouped(edge.dropped),
+        );
     }
     text
 }

@@ -603,7 +603,7 @@ fn recording(path: &Path, order: &SiteOrder, stage: &Stage, seed: u64) -> Result
     })
 }
 
-/// Of all frames. What watching costs is known per frame, warm-up included.
+/// Of all frames. The cost of watching is a mean of all frames since the start, times those that are measured.
 fn measuring_ns(snapshot: &Snapshot, watched: &[Watched]) -> Option<u64> {
     let (frames, ns) = watched.iter().fold((0, 0), |sum, of| (sum.0 + of.watched_frames, sum.1 + of.watching_ns));
     let watching_ns = ns as f64 / frames.max(1) as f64 * snapshot.frames as f64;

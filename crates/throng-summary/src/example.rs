@@ -84,6 +84,16 @@ impl RunSummary {
                 ratio: Some(profile.mean_ms.outgoing() / 5.4),
                 packets_per_tick: 1_870.0,
             },
+            edges: vec![EdgeFigures {
+                connections: 500.0,
+                frame_p99_ms: Some(9.4),
+                us_per_connection: Some(6.1),
+                cpu_cores: 0.12,
+                kbit_per_s_from_server: 2_900.0,
+                objects: 1_000,
+                dropped: 0,
+                recounts: 1,
+            }],
             steps: vec![LoadStep {
                 from_s: 0.0,
                 to_s: 20.0,

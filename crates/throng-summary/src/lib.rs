@@ -71,6 +71,9 @@ pub struct RunSummary {
     /// The parts of the load profile, one by one; a constant load has one part.
     #[serde(default)]
     pub steps: Vec<LoadStep>,
+    /// The edges of the run, if it has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<EdgeFigures>,
     /// The data sent to a client.
     pub client: Client,
     /// The state of other characters at the decoding bots, by distance.
@@ -96,6 +99,27 @@ pub struct RunSummary {
     pub samples: Samples,
     /// Curves for plots.
     pub series: Series,
+}
+
+/// A process between the server and its clients. All is 0 or `null` of one that did not report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EdgeFigures {
+    /// Clients, mean.
+    pub connections: f64,
+    /// Working time of a tick, 99th percentile, in milliseconds.
+    pub frame_p99_ms: Option<f64>,
+    /// Working time per tick and client, in microseconds.
+    pub us_per_connection: Option<f64>,
+    /// Processor time by wall time.
+    pub cpu_cores: f64,
+    /// State that came from the server.
+    pub kbit_per_s_from_server: f64,
+    /// Objects of which it had a copy at the end.
+    pub objects: u64,
+    /// Inputs, messages and objects that it dropped or refused since its start.
+    pub dropped: u64,
+    /// How often it counted the server's ticks anew.
+    pub recounts: u64,
 }
 
 /// A median and a tail. `null` where nothing was measured.

@@ -4,7 +4,7 @@ use throng_report::{Kind, check_limits};
 
 use std::fmt::Display;
 
-use super::{Ring, Scenario, ScenarioError, Spawn, View};
+use super::{Model, Ring, Scenario, ScenarioError, Spawn, View};
 use crate::kinds::FAR_STEP_M;
 
 /// Errors name the key and, where there is one, the command-line option that sets it.
@@ -18,6 +18,9 @@ pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioErr
     check.machines(scenario)?;
     check.limits(scenario)
 }
+
+/// Edges of a run at most.
+const EDGES_MAX: u32 = 64;
 
 struct Check<'a> {
     origin: &'a str,
@@ -125,6 +128,13 @@ impl Check<'_> {
     fn machines(&self, s: &Scenario) -> Checked {
         self.range("decoded_fraction", s.decoded_fraction, 0.0, 1.0)?;
         self.range("server_threads (--server-threads)", s.server_threads, 1, 256)?;
+        self.range("edges (--edges)", s.edges, 0, EDGES_MAX)?;
+        self.must(s.edges == 0 || s.model == Model::Throng, "edges (--edges)", || {
+            format!("the model {} has no edges: leave out --model", s.model.name())
+        })?;
+        self.must(s.edges == 0 || s.far.is_none(), "edges (--edges)", || {
+            "edges do not pass on the view from afar: leave out `far`".to_owned()
+        })?;
         self.range("send_slowdown_percent (--send-slowdown)", s.send_slowdown_percent, 0, 1_000)?;
         self.must(s.send_slowdown_percent == 0 || s.server_threads == 1, "send_slowdown_percent", || {
             "several threads cannot be slowed: leave out --server-threads".to_owned()
@@ -173,6 +183,8 @@ mod tests {
         assert!(refused(|s| s.spawn = Spawn::Disc { radius_m: 800.0 }).contains("does not fit"));
         assert!(refused(|s| s.spawn = Spawn::Line { spacing_m: 1.0 }).contains("line of 999 m"));
         assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
+        assert!(refused(|s| s.edges = 65).contains("--edges"));
+        assert!(refused(|s| (s.edges, s.model) = (2, Model::Graph)).contains("no edges"));
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
         let far = |cell_m, radius_m| Far {
@@ -181,6 +193,7 @@ mod tests {
             rings: vec![Ring { radius_m, interval_ticks: 100 }],
         };
         assert!(refused(|s| s.far = Some(far(60.3, 200.0))).contains("whole number of 0.5 m"));
+        assert!(refused(|s| (s.edges, s.far) = (1, Some(far(60.0, 90.0)))).contains("from afar"));
         assert!(refused(|s| s.far = Some(far(60.0, 0.0))).contains("far.rings.radius_m"));
         assert!(refused(|s| s.rings.push(Ring { radius_m: 5.0, interval_ticks: 1 })).contains("outwards"));
     }

@@ -22,7 +22,11 @@ pub(crate) struct Bot<D> {
     pub(super) is_decoder: bool,
     /// It was late by more than [`STALL`](throng_summary::STALL) while it was measured.
     pub(super) has_stalled: bool,
-    /// Index of the connection at the server.
+    /// The edge to which it connects, by number; `None`: to the server.
+    pub(super) edge: Option<usize>,
+    pub(super) client_id: u32,
+    /// Once it is connected: the index of its connection at the server; of a bot at an edge its client id. The truth names owners
+    /// in the same way.
     pub(super) connection: Option<u32>,
     pub(super) end: Option<EndReason>,
     pub(super) received_bytes: u64,
@@ -99,7 +103,9 @@ impl<D: Decoder> Bot<D> {
         }
         while let Some(event) = self.core.poll_event() {
             match event {
-                ClientEvent::Connected { connection, .. } => self.connection = Some(connection.index),
+                ClientEvent::Connected { connection, .. } => {
+                    self.connection = Some(if self.edge.is_some() { self.client_id } else { connection.index });
+                }
                 ClientEvent::Ended(reason) => self.end = Some(reason),
                 ClientEvent::Message { message, .. } => {
                     if let Some(pulse) = message.get::<Pulse>() {

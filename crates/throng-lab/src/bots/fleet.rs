@@ -56,6 +56,7 @@ pub(crate) struct Fleet<D> {
     pub(super) options: [Arc<ClientOptions>; 2],
     pub(super) issuer: TokenIssuer,
     pub(super) server: SocketAddr,
+    pub(super) edges: Vec<SocketAddr>,
     witness: Witness,
     buffers: ReceiveBuffers,
     pub(super) out: Vec<u8>,
@@ -168,12 +169,10 @@ impl<D: Decoder> Fleet<D> {
             brains: options.brains.clone(),
             schema: kinds::schema(),
             options: [Arc::new(light), Arc::new(decoding)],
-            issuer: TokenIssuer {
-                suite: scenario.cipher.suite(),
-                ..TokenIssuer::new(crate::host::PROTOCOL_ID, options.key.clone())
-            },
+            issuer: crate::host::token_issuer(&scenario, &options.key),
             server: options.server,
-            witness: Witness::new(options.truth.as_deref(), &scenario)?,
+            edges: options.edges.iter().map(|edge| edge.address).collect(),
+            witness: Witness::new(options.truth.as_deref(), &options.edges, &scenario)?,
             buffers: ReceiveBuffers::new(4),
             out: Vec::new(),
             started: now,
@@ -423,7 +422,7 @@ impl<D: Decoder> Fleet<D> {
 fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
     bots.iter().filter(|bot| bot.is_decoder).map(|bot| {
         let is_connected = bot.core.is_connected();
-        Eyes { replica: bot.core.replica(), connection: bot.connection.filter(|_| is_connected) }
+        Eyes { replica: bot.core.replica(), connection: bot.connection.filter(|_| is_connected), edge: bot.edge }
     })
 }
 

@@ -151,11 +151,13 @@ impl<D: Decoder> Fleet<D> {
         let number = self.bots.len() as u32;
         let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
         self.opened += 1;
-        let token = self.issuer.issue(self.opened, &[self.server]).expect("one server, in order");
+        let edge = (!self.edges.is_empty()).then(|| number as usize % self.edges.len());
+        let server = edge.map_or(self.server, |edge| self.edges[edge]);
+        let token = self.issuer.issue(self.opened, &[server]).expect("one server, in order");
         let brain = self.brains.make(&self.scenario, number);
         let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
         let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
-        let socket = LightUdpSocket::connect(self.server, &UdpOptions::client())?;
+        let socket = LightUdpSocket::connect(server, &UdpOptions::client())?;
         self.bots.push(Bot {
             core,
             socket,
@@ -166,6 +168,8 @@ impl<D: Decoder> Fleet<D> {
             next_turn: first_turn(self.started, now, self.interval, phase(self.interval, number)),
             is_decoder,
             has_stalled: false,
+            edge,
+            client_id: self.opened as u32,
             connection: None,
             end: None,
             received_bytes: 0,

@@ -1,10 +1,11 @@
 //! Compares the state of decoding bots with the server's state.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use throng::schema::Threshold;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
 use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
@@ -12,8 +13,9 @@ use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
 use throng_machine::clock;
 
-use super::BotsError;
+use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
+use super::{BotsError, EdgePoint};
 use throng_summary::neighbours::{NEAR_M, NeighbourLog};
 use throng_summary::{Known, Neighbours};
 
@@ -25,6 +27,10 @@ const NEARBY_M: f64 = 40.0;
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Former snapshots that a state is compared with, for its age: about a second.
 const FORMER: usize = 16;
+/// The most with edges: there each tick has a snapshot.
+const FORMER_MAX: usize = 256;
+/// State is at an edge by then, beside the interval in which it is sent.
+const EDGE_LAG_TICKS: u32 = 10;
 /// One in so many of the objects that a bot sees from afar is looked at in a look. There are thousands.
 const FAR_PART: u32 = 16;
 /// Ticks whose time is remembered.
@@ -34,8 +40,10 @@ const TICK_TIMES: usize = truth::TICKS as usize;
 pub(super) struct Eyes<'a, D> {
     /// Its state; `None` before it is connected.
     pub(super) replica: Option<&'a D>,
-    /// Index of its connection at the server.
+    /// Its name as an owner in the truth.
     pub(super) connection: Option<u32>,
+    /// The edge to which it is connected.
+    pub(super) edge: Through,
 }
 
 /// Samples that wait until the time of their tick is known.
@@ -56,6 +64,13 @@ struct Waiting {
 /// Samples the decoding bots. Time comes only from its arguments.
 pub(super) struct Witness {
     truth: Option<TruthReader>,
+    translation: Translation,
+    /// Since that tick there is a snapshot of each.
+    gapless_from: Tick,
+    /// Former snapshots that are kept.
+    former_max: usize,
+    /// A client of an edge has no state that is older by more ticks than this.
+    edge_lag_ticks: u32,
     snapshot: Snapshot,
     /// By object index, where in the snapshot it lies.
     places: Vec<u32>,
@@ -93,13 +108,21 @@ pub(super) struct Compared {
 }
 
 impl Witness {
-    pub(super) fn new(truth: Option<&Path>, scenario: &Scenario) -> Result<Witness, BotsError> {
+    pub(super) fn new(truth: Option<&Path>, edges: &[EdgePoint], scenario: &Scenario) -> Result<Witness, BotsError> {
         let open = |path: &Path| {
             TruthReader::open(path, truth::room(scenario))
                 .map_err(|source| BotsError::Truth { path: path.to_owned(), source })
         };
+        let edge_lag_ticks = scenario.slowest_interval_ticks() + EDGE_LAG_TICKS;
         Ok(Witness {
             truth: truth.map(open).transpose()?,
+            translation: Translation::new(edges)?,
+            gapless_from: Tick(0),
+            former_max: match edges {
+                [] => FORMER,
+                _ => (edge_lag_ticks as usize + FORMER).min(FORMER_MAX),
+            },
+            edge_lag_ticks,
             snapshot: Snapshot::default(),
             places: Vec::new(),
             former: VecDeque::with_capacity(FORMER),
@@ -189,6 +212,7 @@ impl Witness {
 
     fn take_snapshot(&mut self, now: Time) {
         let mut ticks = Vec::new();
+        self.translation.refresh();
         let Some(truth) = &mut self.truth else { return };
         let snapshot = truth.poll().cloned();
         truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
@@ -211,7 +235,10 @@ impl Witness {
 
     /// Reads new snapshots of the truth.
     pub(super) fn tell(&mut self, snapshot: &Snapshot) {
-        let room = if self.former.len() < FORMER { None } else { self.former.pop_back() };
+        if snapshot.tick.0 != self.snapshot.tick.0 + 1 {
+            self.gapless_from = snapshot.tick;
+        }
+        let room = if self.former.len() < self.former_max { None } else { self.former.pop_back() };
         let mut next = room.unwrap_or_default();
         next.0.clone_from(snapshot);
         std::mem::swap(&mut self.snapshot, &mut next.0);
@@ -250,23 +277,28 @@ impl Witness {
 
     /// Compares all objects of a bot with the snapshot.
     fn compare(&mut self, eyes: &Eyes<'_, impl Decoder>) {
+        let mut held = HashSet::new();
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let same = self.find(object.id).is_some_and(|truth| is_same(&object, truth, self.snapshot.tick));
+            let id = self.translation.id(eyes.edge, object.id);
+            held.extend(id);
+            let tick = self.translation.client_tick(eyes.edge, self.snapshot.tick).unwrap_or_default();
+            let truth = id.and_then(|id| self.find(id));
+            let same = truth.is_some_and(|truth| is_same(&object, truth, (tick, hops(eyes.edge))));
             self.at_rest.mismatches += u64::from(!same);
             self.at_rest.objects += 1;
         }
-        self.at_rest.mismatches += self.lacking(eyes);
+        self.at_rest.mismatches += self.lacking(eyes, &held);
     }
 
     /// Characters close by that the bot does not hold.
-    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>) -> u64 {
+    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>, held: &HashSet<ObjectId>) -> u64 {
         let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == eyes.connection;
         let own = self.snapshot.objects.iter().find(is_own);
-        let (Some(own), Some(replica)) = (own, eyes.replica) else { return 1 };
+        let (Some(own), Some(_)) = (own, eyes.replica) else { return 1 };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
         let near = self.snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= near_m);
-        near.filter(|object| replica.view(object.id).is_none()).count() as u64
+        near.filter(|object| !held.contains(&object.id)).count() as u64
     }
 
     /// The comparisons after everything had come to rest.
@@ -329,12 +361,22 @@ impl Witness {
 
     /// The time of the newest former snapshot that has an object as a client shows it, among those after `since_us`: an older
     /// one would say nothing new, and each costs an access to memory that is in no cache.
-    fn time_of_equal(&self, object: &ObjectView<'_>, since_us: f64) -> Option<f64> {
+    fn time_of_equal(&self, object: &ObjectView<'_>, (id, through): (ObjectId, Through), since_us: f64) -> Option<f64> {
         let mut newer = self.former.iter().take_while(|(snapshot, _)| snapshot.time.0 as f64 > since_us);
         let equal = newer.find(|(snapshot, places)| {
-            find_in(snapshot, places, object.id).is_some_and(|truth| is_same(object, truth, snapshot.tick))
+            let truth = find_in(snapshot, places, id);
+            let tick = self.translation.client_tick(through, snapshot.tick);
+            truth.zip(tick).is_some_and(|(truth, tick)| is_same(object, truth, (tick, hops(through))))
         });
         equal.map(|(snapshot, _)| snapshot.time.0 as f64)
+    }
+
+    /// Whether a state that a client of an edge has must be among the snapshots: there is one of each tick since long before it
+    /// was sent.
+    fn has_all_since(&self, object: &ObjectView<'_>, through: Through) -> bool {
+        let newest = self.translation.true_tick(through, object.newest_tick);
+        let oldest = self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from));
+        newest.zip(oldest).is_some_and(|(newest, oldest)| newest.0 >= oldest.0 + u64::from(self.edge_lag_ticks))
     }
 
     fn look_through(&mut self, now: Time, eyes: &Eyes<'_, impl Decoder>) {
@@ -345,28 +387,43 @@ impl Witness {
         let here = own.position_after(since_s);
         self.known.saturating_record(replica.count() as u64);
         let chosen = self.rng.u32(..FAR_PART);
+        let through = eyes.edge;
+        let Some(tick) = self.translation.client_tick(through, self.snapshot.tick) else { return };
+        let mut held = HashSet::new();
         for object in replica.views() {
             if is_far(&object) && object.id.index % FAR_PART != chosen {
                 continue;
             }
-            let truth = self.find(object.id).copied();
-            let same = truth.is_some_and(|truth| is_same(&object, &truth, self.snapshot.tick));
+            // An edge that has not noted an object yet does so in a moment.
+            let Some(id) = self.translation.id(through, object.id) else { continue };
+            if through.is_some() {
+                held.insert(id);
+            }
+            let truth = self.find(id).copied();
+            let same = truth.is_some_and(|truth| is_same(&object, &truth, (tick, hops(through))));
             // Snapshots have no objects that never change; those are compared at rest.
             let may_change = object.kind.0 != Prop::NUMBER;
-            if self.is_clean && may_change && object.newest_tick == self.snapshot.tick {
+            if through.is_none() && self.is_clean && may_change && object.newest_tick == self.snapshot.tick {
                 self.in_play.objects += 1;
                 self.in_play.mismatches += u64::from(!same);
+            }
+            if through.is_some() && self.is_clean && may_change && self.has_all_since(&object, through) {
+                self.in_play.objects += 1;
+                let is_known = same || self.time_of_equal(&object, (id, through), 0.0).is_some();
+                self.in_play.mismatches += u64::from(!is_known);
             }
             let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
                 continue;
             };
             // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
             // something was sent since.
-            let newest_us = self.time_of(object.newest_tick);
+            // An edge's tick does not tell from which of the server's ticks a state is.
+            let newest_us = self.time_of(object.newest_tick).filter(|_| through.is_none());
             let equal_us = match same {
                 true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of_equal(&object, newest_us.unwrap_or(0.0)),
+                false => self.time_of_equal(&object, (id, through), newest_us.unwrap_or(0.0)),
             };
+            let equal_us = equal_us.or_else(|| through.and(self.former.back()).map(|(oldest, _)| oldest.time.0 as f64));
             let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
             let there = truth.position_after(since_s);
             if let Some(taken_us) = taken_us {
@@ -381,7 +438,10 @@ impl Witness {
         let (mut all, mut known) = (0u32, 0u32);
         for object in self.snapshot.objects.iter().filter(|o| distance(here, o.position_m()) <= NEARBY_M) {
             all += 1;
-            known += u32::from(replica.view(object.id).is_some());
+            known += u32::from(match through {
+                None => replica.view(object.id).is_some(),
+                Some(_) => held.contains(&object.id),
+            });
         }
         let share = f64::from(known) / f64::from(all.max(1));
         self.sights.note_known(connection, share);
@@ -394,9 +454,9 @@ fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&
     snapshot.objects.get(place as usize).filter(|object| object.id == id)
 }
 
-/// Whether a client has the values of the truth at `tick`: a position that it reckons, to within the error that its kind
+/// Whether a client has the values of the truth at its `tick`, off at most `hops` times: a position that it reckons, to within the error that its kind
 /// states; all others exactly. Of an object that it sees from afar, the values that are for that.
-fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
+fn is_same(object: &ObjectView<'_>, truth: &TrueObject, (tick, hops): (Tick, u32)) -> bool {
     let words = object.values.words;
     if object.kind.0 != truth.kind || words.len() > truth.words.len() {
         return false;
@@ -409,19 +469,21 @@ fn is_same(object: &ObjectView<'_>, truth: &TrueObject, tick: Tick) -> bool {
     let (words, truth) = (&words[..end], &truth.words[..end]);
     let is_within = |from: usize| {
         let mut pairs = truth.iter().zip(words).enumerate().skip(from);
-        pairs.all(|(word, (truth, seen))| seen == truth || is_held(object, word, *seen, *truth))
+        pairs.all(|(word, (truth, seen))| seen == truth || is_held(object, word, (*seen, *truth), hops))
     };
     let Some(reckoned) = object.reckoned else { return is_within(0) };
-    let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps);
+    let (there, error_steps) = (reckoned.reckoning.position(truth), reckoned.reckoning.error_steps * hops + hops - 1);
     let is_near = reckoned.at(tick).iter().zip(there).all(|(seen, there)| seen.abs_diff(there) <= error_steps);
     // The lab's kinds begin with the position.
     is_near && is_within(3)
 }
 
 /// Whether a word differs by no more than its threshold. Owners are exact.
-fn is_held(object: &ObjectView<'_>, word: usize, seen: u32, truth: u32) -> bool {
+fn is_held(object: &ObjectView<'_>, word: usize, (seen, truth): (u32, u32), hops: u32) -> bool {
     let has_thresholds = object.kind.0 == Character::NUMBER && !object.is_own();
-    has_thresholds && THRESHOLDS.iter().any(|threshold| threshold.word == word && threshold.holds(seen, truth))
+    let of_word = THRESHOLDS.into_iter().find(|threshold| threshold.word == word);
+    let threshold = of_word.map(|threshold| Threshold { steps: threshold.steps * hops, ..threshold });
+    has_thresholds && threshold.is_some_and(|threshold| threshold.holds(seen, truth))
 }
 
 /// Whether the client is sent only what clients far away are sent.
@@ -451,6 +513,8 @@ fn is_moving(object: &ObjectView<'_>) -> bool {
 fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
 }
+
+mod translation;
 
 #[cfg(test)]
 mod tests;

@@ -43,6 +43,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.extend(steps(run, figures));
     page.sections.extend([frame(run, figures), clients(run, figures), sent(run, figures)]);
     page.sections.push(replication(run, figures));
+    page.sections.extend(edges(run));
     page.sections.extend(published(run));
     page.sections.push(environment(run));
     page.source =
@@ -245,6 +246,37 @@ fn frames(run: &RunSummary) -> Frames {
         budget: Some(Line { value: run.server.tick_ms, name: "one tick".to_owned() }),
         point: "frame".to_owned(),
     }
+}
+
+/// The edges of the run; none if it has none.
+fn edges(run: &RunSummary) -> Option<Section> {
+    let head = [
+        "#edge",
+        "#clients",
+        "#frame p99",
+        "#per client and tick",
+        "#cores",
+        "#from the server",
+        "#objects",
+        "#dropped",
+    ];
+    let mut table = Table::new("", &head).wide();
+    for (number, edge) in run.edges.iter().enumerate() {
+        let cells = [
+            (number + 1).to_string(),
+            figure(edge.connections),
+            format!("{} ms", optional(edge.frame_p99_ms)),
+            format!("{} µs", optional(edge.us_per_connection)),
+            figure(edge.cpu_cores),
+            format!("{} kbit/s", figure(edge.kbit_per_s_from_server)),
+            crate::terminal::grouped(edge.objects),
+            crate::terminal::grouped(edge.dropped),
+        ];
+        table.push(cells.map(Cell::number));
+    }
+    let note = "Clients connect to these processes, and the server sends its state to them alone. Ages count from the newest \
+                tick of which the client has the state: the server's ticks are not known to it.";
+    (!run.edges.is_empty()).then(|| Section::new("Edges").note(note).with(table))
 }
 
 /// Distances, and the names of their bands in the summary.

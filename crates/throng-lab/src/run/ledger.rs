@@ -5,6 +5,7 @@ use std::time::Duration;
 use throng::meter::{Subsystem, TickRecord};
 use throng::{DriverCounters, DropReason, Replication, Server, Time};
 use throng_crowd::scenario::Scenario;
+use throng_edge::OriginOptions;
 use throng_judge::quantile;
 use throng_machine::clock;
 
@@ -418,6 +419,7 @@ impl Ledger {
                 packets_per_tick: self.totals.packets_sent as f64 / ticks,
             },
             steps: self.stages.figures(self.seconds_measured()),
+            edges: Vec::new(),
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),
@@ -522,7 +524,12 @@ impl Ledger {
 
     /// So much may be sent to a connection in a time.
     fn allowed_bytes(&self, elapsed_s: f64) -> f64 {
-        f64::from(self.scenario.budget_bytes_per_s()) * (elapsed_s + BURST_S)
+        let budget = match self.scenario.edges {
+            0 => self.scenario.budget_bytes_per_s(),
+            // Its connections are edges then.
+            _ => OriginOptions::default().edge_bytes_per_s,
+        };
+        f64::from(budget) * (elapsed_s + BURST_S)
     }
 }
 

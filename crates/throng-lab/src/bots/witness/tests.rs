@@ -11,6 +11,7 @@ use throng::{
     Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
     ServerOptions, TokenIssuer, Up,
 };
+use throng_crowd::copies::CopiesWriter;
 use throng_crowd::kinds::{self, Character};
 use throng_crowd::pulse::{Pulse, SentInputs};
 use throng_crowd::scenario::Overrides;
@@ -112,6 +113,8 @@ struct World {
     wrong: Option<(ObjectId, usize, u32)>,
     /// The characters walk straight, and turn their heads once in a second.
     is_straight: bool,
+    /// The edge to which all clients are connected, as far as the witness knows: the truth has other ids and ticks then.
+    edge: Option<CopiesWriter>,
     /// An object that the clients see and the snapshots leave out.
     ghost: Option<ObjectId>,
     now: Time,
@@ -120,6 +123,13 @@ struct World {
 impl World {
     /// The seats of `slow` receive everything 50 ms later.
     fn new(slow: &[usize], skew: Option<Skew>) -> World {
+        World::with_edge(slow, skew, None)
+    }
+
+    fn with_edge(slow: &[usize], skew: Option<Skew>, edge: Option<CopiesWriter>) -> World {
+        let point =
+            |edge: &CopiesWriter| EdgePoint { address: ([10, 9, 0, 1], 1).into(), copies: edge.path().to_owned() };
+        let points: Vec<EdgePoint> = edge.iter().map(point).collect();
         let start = Time(1 << 40);
         let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
         let address: SocketAddr = "10.0.0.1:40000".parse().expect("an address");
@@ -152,7 +162,7 @@ impl World {
             let client = Client::new(driver, token, kinds::schema(), ClientOptions::default(), now);
             Seat {
                 client: client.expect("good options"),
-                witness: Witness::new(None, &scenario).expect("no file to open"),
+                witness: Witness::new(None, &points, &scenario).expect("the file is there"),
                 connection: None,
                 inputs: SentInputs::default(),
             }
@@ -170,6 +180,7 @@ impl World {
             tick_us: TICK_US,
             wrong: None,
             is_straight: false,
+            edge,
             ghost: None,
             now: start,
         }
@@ -184,6 +195,7 @@ impl World {
                 let value = Character::default();
                 let id = self.server.spawn_owned(value.clone(), Placement::Cell(0), Some(connection)).expect("room");
                 self.server.set_viewpoint(connection, [0.0; 3]);
+                self.edge.iter_mut().for_each(|edge| edge.note(id, there(id)));
                 self.characters.push((id, connection.index, value));
                 self.heard.push((connection, None));
             }
@@ -212,17 +224,24 @@ impl World {
             self.tell_time(tick);
         }
         self.server.tick(began);
-        let there = self.characters.iter().filter(|(id, ..)| self.ghost != Some(*id));
-        let truth = there.map(|(id, owner, value)| {
-            let mut object = TrueObject::of(*id, Some(*owner), value);
+        if let Some(edge) = &mut self.edge {
+            edge.note_ticks(tick, later(tick));
+            edge.flush().expect("the file can be written");
+        }
+        let is_moved = self.edge.is_some();
+        let all = self.characters.iter().filter(|(id, ..)| self.ghost != Some(*id));
+        let truth = all.map(|(id, owner, value)| {
+            let mut object = TrueObject::of(if is_moved { there(*id) } else { *id }, Some(*owner), value);
             if let Some((_, word, off)) = self.wrong.filter(|wrong| wrong.0 == *id) {
                 object.words[word] = object.words[word].wrapping_add(off);
             }
             object
         });
-        let snapshot = Snapshot { tick, time: began, objects: truth.collect(), ..Snapshot::default() };
+        let objects: Vec<TrueObject> = truth.collect();
+        let tick_there = if is_moved { later(tick) } else { tick };
+        let snapshot = Snapshot { tick: tick_there, time: began, objects, ..Snapshot::default() };
         if self.skew.is_none() {
-            self.seats.iter_mut().for_each(|seat| seat.witness.note_tick(tick, began));
+            self.seats.iter_mut().for_each(|seat| seat.witness.note_tick(tick_there, began));
             if tick.0.is_multiple_of(self.snapshot_ticks) {
                 self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
             }
@@ -253,7 +272,9 @@ impl World {
             }
             for seat in &mut self.seats {
                 pulses.iter().for_each(|(pulse, sent)| seat.witness.clock().take(pulse, now, sent));
-                let eyes = Eyes { replica: seat.client.replica(), connection: seat.connection };
+                let eyes =
+                    Eyes { replica: seat.client.replica(), connection: seat.connection, edge: is_moved.then_some(0) };
+                seat.witness.translation.refresh();
                 seat.witness.look(|| now, std::iter::once(eyes), true);
             }
         }
@@ -309,7 +330,8 @@ impl World {
     /// Compares all objects at the seats with the truth of the last tick, which has arrived everywhere.
     fn compare(&mut self) {
         for seat in &mut self.seats {
-            seat.witness.compare(&Eyes { replica: seat.client.replica(), connection: seat.connection });
+            let edge = self.edge.as_ref().map(|_| 0);
+            seat.witness.compare(&Eyes { replica: seat.client.replica(), connection: seat.connection, edge });
         }
     }
 
@@ -318,6 +340,20 @@ impl World {
         let median = |seat: &Seat| seat.witness.figures().near.age_ms.p50.expect("there are neighbours");
         self.seats.iter().map(median).collect()
     }
+}
+
+/// The id at the origin of an object at an edge.
+fn there(here: ObjectId) -> ObjectId {
+    ObjectId { index: here.index + 100, generation: here.generation + 7 }
+}
+
+/// The tick of an origin that one of an edge stands for.
+fn later(tick: Tick) -> Tick {
+    tick.after(1_000)
+}
+
+fn at_an_edge() -> World {
+    World::with_edge(&[], None, Some(CopiesWriter::create().expect("a file"))).played()
 }
 
 fn scenario() -> Scenario {
@@ -421,12 +457,40 @@ fn a_planted_wrong_state_is_found_in_play_and_at_rest() {
     // The position is predicted to within 3 steps, velocity, yaw and pitch are known to within 40, 5 and 2: a little more than
     // twice as many are wrong wherever in between it is. All else is exact.
     for (word, off) in [(6, 11), (3, 81), (5, 81_u32.wrapping_neg()), (7, 5), (8, 1), (0, 7), (2, 7)] {
-        check_planted(word, off);
+        check_planted(World::play(&[]), word, off);
+    }
+    // State at an edge may be off twice, and may equal the truth of any tick of the last seconds.
+    for (word, off) in [(6, 150), (3, 200), (5, 200_u32.wrapping_neg()), (7, 7), (8, 1), (0, 60), (2, 60)] {
+        check_planted(at_an_edge(), word, off);
     }
 }
 
-fn check_planted(word: usize, off: u32) {
-    let mut world = World::play(&[]);
+#[test]
+fn clients_of_an_edge_have_the_same_ages_as_clients_of_the_server() {
+    let edge = at_an_edge().ages_ms();
+    for (seat, (here_ms, edge_ms)) in World::play(&[]).ages_ms().iter().zip(&edge).enumerate() {
+        assert!((here_ms - edge_ms).abs() < 4.0, "seat {seat}: {here_ms} ms, and {edge_ms} ms at an edge");
+    }
+}
+
+#[test]
+fn an_object_that_an_edge_has_from_nowhere_is_a_mismatch() {
+    let mut world = at_an_edge();
+    world.compare();
+    // The edge calls one object another one.
+    let (wrong, right) = (world.characters[0].0, world.characters[1].0);
+    let edge = world.edge.as_mut().expect("it is there");
+    edge.note(wrong, there(right));
+    edge.flush().expect("the file can be written");
+    world.step();
+    world.compare();
+    for (number, seat) in world.seats.iter().enumerate() {
+        // It is another one than the truth has, and the one that it is called is missing.
+        assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 2 }, "seat {number}");
+    }
+}
+
+fn check_planted(mut world: World, word: usize, off: u32) {
     world.compare();
     for seat in &world.seats {
         let (in_play, at_rest) = (seat.witness.in_play(), seat.witness.at_rest());

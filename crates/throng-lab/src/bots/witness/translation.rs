@@ -1,0 +1,59 @@
+//! How the objects and ticks of a client stand to those of the truth.
+//!
+//! A client of the server has the truth's own. A client of an edge has the edge's: a file of the edge tells both apart. And
+//! what an edge passes on may be off twice, between server and edge and between edge and client, each time by what its kind
+//! allows; a position by one step more.
+
+use throng::{ObjectId, Tick};
+use throng_crowd::copies::CopiesReader;
+
+use crate::bots::{BotsError, EdgePoint};
+
+/// The files of all edges.
+pub(super) struct Translation {
+    edges: Vec<CopiesReader>,
+}
+
+/// The number of an edge; `None`: the client is connected to the server.
+pub(super) type Through = Option<usize>;
+
+impl Translation {
+    pub(super) fn new(edges: &[EdgePoint]) -> Result<Translation, BotsError> {
+        let open = |edge: &EdgePoint| {
+            let failed = |source| BotsError::Truth { path: edge.copies.clone(), source };
+            CopiesReader::open(&edge.copies).map_err(failed)
+        };
+        Ok(Translation { edges: edges.iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Reads all that is new. A file that cannot be read tells nothing: its objects are then missing in the truth.
+    pub(super) fn refresh(&mut self) {
+        self.edges.iter_mut().for_each(|edge| drop(edge.poll()));
+    }
+
+    /// The truth's number of an object that a client has.
+    pub(super) fn id(&mut self, through: Through, id: ObjectId) -> Option<ObjectId> {
+        let Some(edge) = through.map(|number| self.edges.get_mut(number)) else { return Some(id) };
+        let edge = edge?;
+        edge.there(id).or_else(|| {
+            // The edge sends first, and notes then.
+            edge.poll().ok()?;
+            edge.there(id)
+        })
+    }
+
+    /// A client's tick for one of the truth.
+    pub(super) fn client_tick(&self, through: Through, tick: Tick) -> Option<Tick> {
+        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_here(tick))
+    }
+
+    /// The truth's tick for one of a client.
+    pub(super) fn true_tick(&self, through: Through, tick: Tick) -> Option<Tick> {
+        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_there(tick))
+    }
+}
+
+/// How often what a client has may be off.
+pub(super) fn hops(through: Through) -> u32 {
+    1 + u32::from(through.is_some())
+}

@@ -1,0 +1,171 @@
+//! A process that is an edge of a run: clients connect to it, and it connects to the server.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use throng::net::{UdpDriver, UdpOptions};
+use throng::{Client, ClientOptions, Key, Server};
+use throng_crowd::copies::CopiesWriter;
+use throng_crowd::kinds;
+use throng_crowd::scenario::Scenario;
+use throng_edge::{Edge, EdgeOptions, edge_user_data};
+use throng_machine::clock;
+use throng_summary::EdgeFigures;
+
+use crate::bots::EdgePoint;
+use crate::control::{Command, listen, tell};
+use crate::host::{server_options, wait_until};
+use crate::pace::Pace;
+
+/// The largest rate to the server, in bytes per second: the inputs of all clients.
+const UP_BYTES_PER_S: u32 = 12_500_000;
+/// Numbers of edges in their tokens, apart from those of clients.
+const FIRST_ID: u64 = 1 << 40;
+/// Frames are told apart up to this length, in microseconds.
+const FRAME_US_MAX: u64 = 60_000_000;
+
+/// The orders for an edge, as one line of JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EdgeOrder {
+    pub(crate) number: u32,
+    pub(crate) server: SocketAddr,
+    pub(crate) key: [u8; 32],
+    pub(crate) scenario: Scenario,
+}
+
+/// A line of an edge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EdgeLine {
+    /// It can be connected to.
+    Ready(EdgePoint),
+    /// It has ended.
+    Done(EdgeFigures),
+    Failed(String),
+}
+
+/// Runs as an edge of a run: it reads its order and commands from standard input, and writes to standard output. It ends
+/// with its input.
+///
+/// # Errors
+/// The order makes no sense, or the edge cannot start or go on. The process that started it gets the words too.
+pub fn play_edge() -> anyhow::Result<()> {
+    let played = play();
+    if let Err(error) = &played {
+        tell(&EdgeLine::Failed(format!("{error:#}")));
+    }
+    played
+}
+
+fn play() -> anyhow::Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let order: EdgeOrder = serde_json::from_str(&line)?;
+    let mut copies = CopiesWriter::create()?;
+    let mut edge = open(&order)?;
+    tell(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
+    let commands = listen();
+    let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
+    let mut watch: Option<Watch> = None;
+    let mut figures = EdgeFigures::default();
+    loop {
+        wait_until(edge.server_mut(), &pace);
+        let began = clock::now();
+        let here = edge.server().current_tick();
+        // A socket that fails now and then is a lossy network.
+        let _ = edge.step(began);
+        while let Some(copied) = edge.poll_copied() {
+            copies.note(copied.here, copied.there);
+        }
+        if let Some(there) = edge.origin_tick(0) {
+            copies.note_ticks(here, there);
+        }
+        let worked = clock::now().since(began);
+        copies.flush()?;
+        pace.finish(clock::now());
+        if let Some(watch) = &mut watch {
+            watch.take(&edge, worked);
+        }
+        match commands.try_recv() {
+            Ok(Command::Measure) => watch = Some(Watch::begin(&edge)),
+            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge)),
+            Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
+            Ok(Command::Players(_)) | Err(TryRecvError::Empty) => {}
+        }
+    }
+    let figures = watch.map_or(figures, |watch| watch.figures(&edge));
+    tell(&EdgeLine::Done(figures));
+    Ok(())
+}
+
+/// The edge with its server and its client.
+fn open(order: &EdgeOrder) -> anyhow::Result<Edge> {
+    let scenario = &order.scenario;
+    let key = Key::new(order.key);
+    let local: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let options = server_options(scenario, &key, None);
+    let id = FIRST_ID + u64::from(order.number);
+    let issuer = crate::host::token_issuer(scenario, &key);
+    let token = issuer.issue_with(id, &[order.server], &edge_user_data())?;
+    let driver = Box::new(UdpDriver::bind(local, &UdpOptions::server())?);
+    let client = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
+    let client = Client::new(driver, token, kinds::schema(), client, clock::now())?;
+    let server = Server::bind(local, kinds::schema(), options)?;
+    Ok(Edge::new(server, vec![client], EdgeOptions { tells_copies: true, ..EdgeOptions::default() })?)
+}
+
+/// The work of an edge in the measured part.
+struct Watch {
+    began: throng::Time,
+    cpu_s: f64,
+    came_bytes: u64,
+    ticks: u64,
+    connections: u64,
+    worked: Duration,
+    frame_us: Histogram<u64>,
+}
+
+impl Watch {
+    fn begin(edge: &Edge) -> Watch {
+        Watch {
+            began: clock::now(),
+            cpu_s: clock::process_cpu_s(),
+            came_bytes: came_bytes(edge),
+            ticks: 0,
+            connections: 0,
+            worked: Duration::ZERO,
+            frame_us: Histogram::new_with_bounds(1, FRAME_US_MAX, 2).expect("the bounds are possible"),
+        }
+    }
+
+    fn take(&mut self, edge: &Edge, worked: Duration) {
+        self.ticks += 1;
+        self.connections += edge.counters().players;
+        self.worked += worked;
+        self.frame_us.saturating_record(worked.as_micros() as u64);
+    }
+
+    fn figures(self, edge: &Edge) -> EdgeFigures {
+        let elapsed_s = clock::now().since(self.began).as_secs_f64().max(1e-6);
+        let ticks = self.ticks.max(1) as f64;
+        let counters = edge.counters();
+        EdgeFigures {
+            connections: self.connections as f64 / ticks,
+            frame_p99_ms: (self.ticks > 0).then(|| self.frame_us.value_at_quantile(0.99) as f64 / 1e3),
+            us_per_connection: (self.connections > 0)
+                .then(|| self.worked.as_secs_f64() * 1e6 / self.connections as f64),
+            cpu_cores: (clock::process_cpu_s() - self.cpu_s) / elapsed_s,
+            kbit_per_s_from_server: (came_bytes(edge) - self.came_bytes) as f64 * 8.0 / 1e3 / elapsed_s,
+            objects: counters.objects,
+            dropped: counters.refused + counters.objects_refused + counters.inputs_dropped + counters.messages_dropped,
+            recounts: counters.recounts,
+        }
+    }
+}
+
+fn came_bytes(edge: &Edge) -> u64 {
+    edge.origin(0).map_or(0, |client| client.replication_bytes())
+}
