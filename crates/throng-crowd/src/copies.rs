@@ -90,6 +90,8 @@ pub struct CopiesReader {
     rest: Vec<u8>,
     there: HashMap<ObjectId, ObjectId>,
     shift: Option<i64>,
+    /// The tick there from which on the shift holds.
+    shift_from: Tick,
 }
 
 impl CopiesReader {
@@ -98,7 +100,13 @@ impl CopiesReader {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<CopiesReader> {
-        Ok(CopiesReader { file: File::open(path)?, rest: Vec::new(), there: HashMap::new(), shift: None })
+        Ok(CopiesReader {
+            file: File::open(path)?,
+            rest: Vec::new(),
+            there: HashMap::new(),
+            shift: None,
+            shift_from: Tick(0),
+        })
     }
 
     /// Reads all that is new.
@@ -127,7 +135,10 @@ impl CopiesReader {
                 self.there.insert(id(1), id(3));
             }
             OBJECT => {}
-            TICKS => self.shift = Some(long(4).wrapping_sub(long(2)) as i64),
+            TICKS => {
+                self.shift = Some(long(4).wrapping_sub(long(2)) as i64);
+                self.shift_from = Tick(long(4));
+            }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an unknown record about copies")),
         }
         Ok(())
@@ -136,6 +147,11 @@ impl CopiesReader {
     /// The object there of which the one here is a copy.
     pub fn there(&self, here: ObjectId) -> Option<ObjectId> {
         self.there.get(&here).copied()
+    }
+
+    /// The tick there since which ticks have stood for each other as they do now.
+    pub fn steady_from(&self) -> Tick {
+        self.shift_from
     }
 
     /// The tick here that stands for the one there; `None` before any is known.
@@ -178,7 +194,7 @@ mod tests {
         assert_eq!(reader.there(id(9_500, 1)), Some(id(9_507, 9_500)));
         assert_eq!(reader.tick_here(Tick(1_500)), Some(Tick(510)));
         assert_eq!(reader.tick_there(Tick(510)), Some(Tick(1_500)));
-        assert_eq!(reader.tick_here(Tick(3)), None);
+        assert_eq!((reader.tick_here(Tick(3)), reader.steady_from()), (None, Tick(1_000)));
         // A record of which the end is missing, and one that is none.
         let mut file = File::options().append(true).open(writer.path()).unwrap();
         file.write_all(&[9; 20]).unwrap();

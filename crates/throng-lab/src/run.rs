@@ -137,8 +137,7 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     play.measure(&display)?;
     play.floor();
     let bots = play.settle(&display)?;
-    let mut summary = play.summary(&bots, started_at);
-    play.end_edges(&mut summary);
+    let summary = play.summary(&bots, started_at);
     if let Err(error) = play.samples.finish() {
         (play.options.note)(&format!("the samples of frames are not whole: {error}"));
     }
@@ -419,13 +418,15 @@ impl<'a, R: Replication> Play<'a, R> {
     /// Adds the figures of the edges. An edge that is gone makes the run not valid.
     fn end_edges(&mut self, summary: &mut RunSummary) {
         let (figures, faults) = std::mem::take(&mut self.edges).finish();
+        let edges_cpu_cores: f64 = figures.iter().map(|edge| edge.cpu_cores).sum();
+        summary.others_cpu_cores = summary.others_cpu_cores.map(|cores| (cores - edges_cpu_cores).max(0.0));
         summary.edges = figures;
         summary.invalid_reasons.extend(faults);
-        summary.conclude();
     }
 
-    fn summary(&self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
+    fn summary(&mut self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
+        self.end_edges(&mut summary);
         let fault = self.bots_fault.clone().map(End::Bots);
         let end = self.is_interrupted().then_some(End::Interrupted).or(fault);
         conclude(&mut summary, bots, (started_at, end.as_ref()));

@@ -361,21 +361,27 @@ impl Witness {
 
     /// The time of the newest former snapshot that has an object as a client shows it, among those after `since_us`: an older
     /// one would say nothing new, and each costs an access to memory that is in no cache.
-    fn time_of_equal(&self, object: &ObjectView<'_>, (id, through): (ObjectId, Through), since_us: f64) -> Option<f64> {
+    fn time_of_equal(
+        &self,
+        object: &ObjectView<'_>,
+        (id, through): (ObjectId, Through),
+        (since_us, hops): (f64, u32),
+    ) -> Option<f64> {
         let mut newer = self.former.iter().take_while(|(snapshot, _)| snapshot.time.0 as f64 > since_us);
         let equal = newer.find(|(snapshot, places)| {
             let truth = find_in(snapshot, places, id);
             let tick = self.translation.client_tick(through, snapshot.tick);
-            truth.zip(tick).is_some_and(|(truth, tick)| is_same(object, truth, (tick, hops(through))))
+            truth.zip(tick).is_some_and(|(truth, tick)| is_same(object, truth, (tick, hops)))
         });
         equal.map(|(snapshot, _)| snapshot.time.0 as f64)
     }
 
     /// Whether a state that a client of an edge has must be among the snapshots: there is one of each tick since long before it
-    /// was sent.
+    /// was sent, and the edge has counted the ticks in the same way since then.
     fn has_all_since(&self, object: &ObjectView<'_>, through: Through) -> bool {
         let newest = self.translation.true_tick(through, object.newest_tick);
-        let oldest = self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from));
+        let steady_from = self.translation.steady_from(through);
+        let oldest = self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from).max(steady_from));
         newest.zip(oldest).is_some_and(|(newest, oldest)| newest.0 >= oldest.0 + u64::from(self.edge_lag_ticks))
     }
 
@@ -409,7 +415,7 @@ impl Witness {
             }
             if through.is_some() && self.is_clean && may_change && self.has_all_since(&object, through) {
                 self.in_play.objects += 1;
-                let is_known = same || self.time_of_equal(&object, (id, through), 0.0).is_some();
+                let is_known = same || self.time_of_equal(&object, (id, through), (0.0, hops(through))).is_some();
                 self.in_play.mismatches += u64::from(!is_known);
             }
             let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
@@ -419,9 +425,14 @@ impl Witness {
             // something was sent since.
             // An edge's tick does not tell from which of the server's ticks a state is.
             let newest_us = self.time_of(object.newest_tick).filter(|_| through.is_none());
-            let equal_us = match same {
+            // For its age, a state at an edge has to be as right as one at the server's clients.
+            let is_fresh = match through {
+                None => same,
+                Some(_) => is_same(&object, &truth, (tick, 1)),
+            };
+            let equal_us = match is_fresh {
                 true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of_equal(&object, (id, through), newest_us.unwrap_or(0.0)),
+                false => self.time_of_equal(&object, (id, through), (newest_us.unwrap_or(0.0), 1)),
             };
             let equal_us = equal_us.or_else(|| through.and(self.former.back()).map(|(oldest, _)| oldest.time.0 as f64));
             let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));

@@ -47,6 +47,11 @@ impl Translation {
         through.map_or(Some(tick), |number| self.edges.get(number)?.tick_here(tick))
     }
 
+    /// The truth's tick since which the ticks of an edge have stood for the same ones.
+    pub(super) fn steady_from(&self, through: Through) -> Tick {
+        through.and_then(|number| self.edges.get(number)).map_or(Tick(0), CopiesReader::steady_from)
+    }
+
     /// The truth's tick for one of a client.
     pub(super) fn true_tick(&self, through: Through, tick: Tick) -> Option<Tick> {
         through.map_or(Some(tick), |number| self.edges.get(number)?.tick_there(tick))
