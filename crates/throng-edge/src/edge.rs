@@ -1,6 +1,9 @@
 //! The edge: clients of its own, and one connection to each origin.
 
+mod moves;
+
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
@@ -10,7 +13,10 @@ use throng::{
 };
 
 use crate::mirror::{Mirror, position_m};
-use crate::talk::{BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look};
+use crate::talk::{
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_object,
+};
+use moves::{Continuing, Stage, leave};
 
 /// Ticks between two looks at what is read here.
 const LOOK_TICKS: u64 = 2;
@@ -30,18 +36,26 @@ const REASON_BYTES: usize = 200;
 pub struct EdgeOptions {
     /// The lane to the origin: the same as [`OriginOptions::lane`](crate::OriginOptions::lane).
     pub lane: u8,
-    /// Which origin has the cell of a grid, by number; several servers can share a world that way. An origin is subscribed to its own cells alone.
-    pub home: fn(grid: u8, cell: [i32; 3]) -> usize,
-    /// Which origin a client joins, by its id and user data.
-    pub entry: fn(client_id: u64, user_data: &[u8; USER_DATA_LEN]) -> usize,
+    /// Which origins have objects in a cell of a grid; several servers can share a world that way.
+    pub homes: Homes,
+    /// Which origin a client joins.
+    pub entry: Entry,
     /// Whether [`Edge::poll_copied`] tells which object here is a copy of which one there.
     pub tells_copies: bool,
 }
 
+/// Pushes the numbers of the origins that have objects in a cell of a grid. Near a border between two servers these are both: an
+/// object that crosses it belongs to the first one until it is handed over.
+pub type Homes = Arc<dyn Fn(u8, [i32; 3], &mut Vec<usize>) + Send + Sync>;
+
+/// The number of the origin that a client joins, by its id and user data.
+pub type Entry = Arc<dyn Fn(u64, &[u8; USER_DATA_LEN]) -> usize + Send + Sync>;
+
 impl Default for EdgeOptions {
     /// Lane 0, a single origin, and nothing told of copies.
     fn default() -> EdgeOptions {
-        EdgeOptions { lane: 0, home: |_, _| 0, entry: |_, _| 0, tells_copies: false }
+        let homes: Homes = Arc::new(|_, _, homes| homes.push(0));
+        EdgeOptions { lane: 0, homes, entry: Arc::new(|_, _| 0), tells_copies: false }
     }
 }
 
@@ -93,6 +107,10 @@ pub struct EdgeCounters {
     pub recounts: u64,
     /// Connections to origins that have ended.
     pub origins_lost: u64,
+    /// Clients that were handed over from one origin to another.
+    pub moved: u64,
+    /// Clients that were given back to their origin, because the other one was gone.
+    pub returned: u64,
 }
 
 /// An object of an origin, and its copy.
@@ -117,6 +135,7 @@ struct Player {
     own: Vec<ObjectId>,
     /// Inputs that went to the origin: batch, number.
     sent: VecDeque<(u32, u32)>,
+    stage: Stage,
 }
 
 /// A connection to an origin.
@@ -147,6 +166,7 @@ pub struct Edge {
     counters: EdgeCounters,
     /// New copies that were not polled yet.
     copied: VecDeque<Copied>,
+    continuing: Vec<Continuing>,
     /// Sums of links that were replaced.
     former: (u64, u64),
 }
@@ -169,6 +189,7 @@ impl Edge {
             next_session: 0,
             counters: EdgeCounters::default(),
             copied: VecDeque::new(),
+            continuing: Vec::new(),
             former: (0, 0),
         })
     }
@@ -245,6 +266,7 @@ impl Edge {
         received = self.server.receive(now).and(received);
         self.take_events(now);
         self.take_inputs();
+        self.continue_objects();
         for (origin, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live) {
             let copied = &mut self.copied;
             let is_told = self.options.tells_copies;
@@ -257,6 +279,7 @@ impl Edge {
         let too_many = self.copied.len().saturating_sub(COPIES_MAX);
         self.copied.drain(..too_many);
         self.settle_owners();
+        self.end_moves(now);
         self.follow();
         self.acknowledge();
         if self.server.current_tick().0.is_multiple_of(LOOK_TICKS) {
@@ -308,17 +331,25 @@ impl Edge {
             player.own.clear();
             player.sent.clear();
         }
+        self.lose_moves(number);
     }
 
     /// A message of an origin. False if it makes no sense.
     fn hear(&mut self, number: usize, talk: &ToEdge, now: Time) -> bool {
+        let step = Down::of(talk.step);
+        if step == Some(Down::Continues) {
+            return self.hear_continues(number, &talk.body);
+        }
         let Some(&connection) = self.by_session.get(&talk.session) else {
             // Its client has left meanwhile.
-            return Down::of(talk.step).is_some() && talk.session < self.next_session;
+            return step.is_some() && talk.session < self.next_session;
         };
-        match Down::of(talk.step) {
+        if self.player(connection).is_none_or(|player| player.origin != number) {
+            return false;
+        }
+        match step {
             Some(Down::Given) => {
-                let Some(object) = object_of(&talk.body) else { return false };
+                let Some(object) = read_object(&talk.body) else { return false };
                 self.links[number].awaited.push((object, talk.session));
                 true
             }
@@ -333,7 +364,9 @@ impl Edge {
                 self.server.disconnect(connection, now, &reason);
                 true
             }
-            None => false,
+            Some(Down::Move) => self.begin_move(number, connection, &talk.body),
+            Some(Down::State) => self.move_on(number, connection, &talk.body),
+            Some(Down::Continues) | None => false,
         }
     }
 
@@ -361,8 +394,8 @@ impl Edge {
         }
         let session = self.next_session;
         self.next_session += 1;
-        let player =
-            Player { connection, session, client_id, user_data, origin, own: Vec::new(), sent: VecDeque::new() };
+        let (own, sent, stage) = (Vec::new(), VecDeque::new(), Stage::Home);
+        let player = Player { connection, session, client_id, user_data, origin, own, sent, stage };
         let link = &mut self.links[origin];
         if link.is_live {
             link.say(player.join());
@@ -379,9 +412,9 @@ impl Edge {
         let seat = self.players.get_mut(connection.index as usize);
         let Some(player) = seat.and_then(|seat| seat.take_if(|player| player.connection == connection)) else { return };
         self.by_session.remove(&player.session);
-        let link = &mut self.links[player.origin];
-        if link.is_live {
-            link.say(ToOrigin { step: Up::Leave as u8, session: player.session, ..ToOrigin::default() });
+        leave(&mut self.links[player.origin], &player);
+        if let Stage::Moving { from } = player.stage {
+            leave(&mut self.links[from], &player);
         }
     }
 
@@ -392,10 +425,13 @@ impl Edge {
 
     /// False if the message cannot be passed on.
     fn pass_on(&mut self, connection: ConnectionId, lane: u8, bytes: &[u8]) -> bool {
-        let Some((session, origin)) = self.player(connection).map(|player| (player.session, player.origin)) else {
-            return false;
-        };
-        let link = &mut self.links[origin];
+        let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
+        let Some(player) = player.filter(|player| player.connection == connection) else { return false };
+        let session = player.session;
+        if let Stage::Held(held) = &mut player.stage {
+            return bytes.len() <= BODY_MAX && held.message(lane, bytes);
+        }
+        let link = &mut self.links[player.origin];
         let fits = bytes.len() <= BODY_MAX && link.has_room();
         if fits {
             link.say(ToOrigin { step: Up::Say as u8, session, lane, body: bytes.to_vec(), ..ToOrigin::default() });
@@ -407,6 +443,11 @@ impl Edge {
         while let Some((connection, input)) = self.server.poll_input() {
             let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
             let Some(player) = player.filter(|player| player.connection == connection) else { continue };
+            if let Stage::Held(held) = &mut player.stage {
+                let is_held = held.input(input.number, input.bytes());
+                self.counters.inputs_dropped += u64::from(!is_held);
+                continue;
+            }
             let link = &mut self.links[player.origin];
             let fits = link.inputs.len() + INPUT_HEAD + input.bytes().len() <= BODY_MAX;
             if !link.has_room() || !fits || player.sent.len() >= BATCHES_MAX {
@@ -424,11 +465,11 @@ impl Edge {
     /// Gives objects to the clients that they belong to, as soon as they are known.
     fn settle_owners(&mut self) {
         let Edge { server, links, players, by_session, counters, .. } = self;
-        for link in links.iter_mut() {
+        for (number, link) in links.iter_mut().enumerate() {
             let Link { awaited, mirror, client, .. } = link;
             awaited.retain(|&(object, session)| {
                 let player = by_session.get(&session).and_then(|owner| players[owner.index as usize].as_mut());
-                let Some(player) = player else { return false };
+                let Some(player) = player.filter(|player| player.origin == number) else { return false };
                 if !client.is_mine(object) {
                     // It is not here yet, or belongs to somebody else by now.
                     return true;
@@ -498,10 +539,15 @@ impl Edge {
     fn look(&mut self) {
         let now = self.server.current_tick();
         let mut wanted: Vec<FxHashMap<ChannelKey, u16>> = vec![FxHashMap::default(); self.links.len()];
+        let mut homes = Vec::new();
         for (channel, interval_ticks) in self.server.channels_read() {
             let ChannelKey::Cell { grid, cell } = channel else { continue };
-            if let Some(wanted) = wanted.get_mut((self.options.home)(grid, cell)) {
-                wanted.insert(channel, interval_ticks);
+            homes.clear();
+            (self.options.homes)(grid, cell, &mut homes);
+            for &home in &homes {
+                if let Some(wanted) = wanted.get_mut(home) {
+                    wanted.insert(channel, interval_ticks);
+                }
             }
         }
         for (link, wanted) in self.links.iter_mut().zip(wanted) {
@@ -586,12 +632,6 @@ impl Link {
 /// The earlier of two batches, whose numbers wrap.
 fn oldest(a: u32, b: u32) -> u32 {
     if a.wrapping_sub(b) < u32::MAX / 2 { b } else { a }
-}
-
-fn object_of(body: &[u8]) -> Option<ObjectId> {
-    let (index, generation) = body.split_first_chunk::<4>()?;
-    let generation = generation.try_into().ok()?;
-    Some(ObjectId { index: u32::from_le_bytes(*index), generation: u32::from_le_bytes(generation) })
 }
 
 fn position_of(body: &[u8]) -> Option<[f64; 3]> {

@@ -36,6 +36,6 @@ mod mirror;
 mod origin;
 mod talk;
 
-pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions};
+pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
-pub use talk::{BODY_MAX, EDGE_MARK, ToEdge, ToOrigin, edge_user_data, is_edge};
+pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};

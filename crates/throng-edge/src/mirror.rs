@@ -6,19 +6,20 @@
 //! origin one by one. Packets come early and late, so the edge does not take the newest tick that came: it counts on from there,
 //! and counts anew when it is off by more than [`DRIFT_TICKS`].
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use throng::schema::{Quantiser, Values};
-use throng::{ClientCore, ConnectionId, LimitReached, ObjectId, ObjectView, Placement, Server, Tick};
+use throng::{ClientCore, ConnectionId, KindId, LimitReached, ObjectId, ObjectView, Placement, Server, Tick};
 
 /// How far the count of an origin's ticks may be off.
 const DRIFT_TICKS: i64 = 3;
 
 /// An object in the copy.
 #[derive(Clone, Copy, Debug)]
-struct Copied {
-    here: ObjectId,
-    /// The tick of the newest news that were copied.
-    newest: Tick,
+pub(crate) struct Copied {
+    pub(crate) here: ObjectId,
+    pub(crate) kind: KindId,
+    /// The tick of the newest news that were copied; `None`: nothing of this origin was.
+    newest: Option<Tick>,
     is_own: bool,
     /// The position is computed: it may change without news.
     is_reckoned: bool,
@@ -33,6 +34,8 @@ pub(crate) struct Mirror {
     tick: Option<Tick>,
     /// Objects that found no room, by the origin's id, with the tick in which they are tried again.
     refused: FxHashMap<ObjectId, Tick>,
+    /// Objects that go on as one of another origin, until they are gone here.
+    ghosts: FxHashSet<ObjectId>,
     words: Vec<u32>,
     pub(crate) counters: MirrorCounters,
 }
@@ -101,26 +104,27 @@ impl Mirror {
             let here = self.add(view, tick, server);
             return here.into_iter().for_each(|here| added(view.id, here));
         };
-        let is_news = copied.newest != view.newest_tick || copied.is_own != is_own;
+        let is_news = copied.newest != Some(view.newest_tick) || copied.is_own != is_own;
         if !is_news && !copied.is_reckoned {
             return;
         }
         let is_reckoned = view.reckoned.is_some();
         server.write_quantised(copied.here, shown(view, tick, &mut self.words));
-        let copied = Copied { newest: view.newest_tick, is_own, is_reckoned, ..copied };
+        let copied = Copied { newest: Some(view.newest_tick), is_own, is_reckoned, ..copied };
         self.objects.insert(view.id, copied);
     }
 
     fn add(&mut self, view: &ObjectView<'_>, tick: Tick, server: &mut Server) -> Option<ObjectId> {
-        if self.refused.get(&view.id).is_some_and(|again| again.is_newer_than(tick)) {
+        if self.refused.get(&view.id).is_some_and(|again| again.is_newer_than(tick)) || self.ghosts.contains(&view.id) {
             return None;
         }
         let values = shown(view, tick, &mut self.words);
         match server.spawn_quantised(view.kind, values, Placement::Cell(0), None) {
             Ok(here) => {
                 self.refused.remove(&view.id);
-                let (newest, is_reckoned) = (view.newest_tick, view.reckoned.is_some());
-                self.objects.insert(view.id, Copied { here, newest, is_own: view.is_own(), is_reckoned });
+                let (newest, is_reckoned) = (Some(view.newest_tick), view.reckoned.is_some());
+                let copied = Copied { here, kind: view.kind, newest, is_own: view.is_own(), is_reckoned };
+                self.objects.insert(view.id, copied);
                 Some(here)
             }
             Err(_) => {
@@ -134,9 +138,26 @@ impl Mirror {
     /// The object is gone at the origin, or nobody looks at it any more.
     pub(crate) fn remove(&mut self, object: ObjectId, server: &mut Server) {
         self.refused.remove(&object);
+        self.ghosts.remove(&object);
         if let Some(copied) = self.objects.remove(&object) {
             server.despawn(copied.here);
         }
+    }
+
+    /// An object goes on as one of another origin: its copy is no longer this one's, and it is not copied again.
+    pub(crate) fn give_up(&mut self, object: ObjectId) -> Option<Copied> {
+        let copied = self.objects.remove(&object)?;
+        self.ghosts.insert(object);
+        Some(copied)
+    }
+
+    /// An object goes on in the copy of another one. False if it has a copy already.
+    pub(crate) fn adopt(&mut self, object: ObjectId, former: Copied) -> bool {
+        let is_new = !self.objects.contains_key(&object);
+        if is_new {
+            self.objects.insert(object, Copied { newest: None, ..former });
+        }
+        is_new
     }
 
     /// The origin is gone.
@@ -145,6 +166,7 @@ impl Mirror {
             server.despawn(copied.here);
         }
         self.refused.clear();
+        self.ghosts.clear();
         self.tick = None;
     }
 

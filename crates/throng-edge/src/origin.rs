@@ -9,7 +9,10 @@ use throng::{
     ServerEvent, Time, USER_DATA_LEN,
 };
 
-use crate::talk::{BODY_MAX, Down, ToEdge, ToOrigin, Up, is_edge, read_inputs, read_looks};
+use crate::talk::{
+    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, object_bytes,
+    read_inputs, read_looks,
+};
 
 /// A player at an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,8 +39,33 @@ pub enum OriginEvent {
         /// The user data of its token.
         user_data: Box<[u8; USER_DATA_LEN]>,
     },
-    /// A player has left.
+    /// A player has left, or another origin has it now: despawn its objects.
     Left(PlayerId),
+    /// A player whom [`Origin::hand_over`] wants to move can: all its inputs and messages were told. Answer with
+    /// [`Origin::release`].
+    Free {
+        /// The player.
+        player: PlayerId,
+        /// The number of the other origin.
+        to: u16,
+    },
+    /// A player whom [`Origin::hand_over`] wanted to move stays for now: the other origin is not there, or the player has just
+    /// come from there. It can be handed over again.
+    Stays(PlayerId),
+    /// A player has come from another origin. Spawn its object and [`give`](Origin::give) it: for clients it goes on as the
+    /// former one.
+    Arrived {
+        /// The player from now on.
+        player: PlayerId,
+        /// The client's id, from its token.
+        client_id: u64,
+        /// The user data of its token.
+        user_data: Box<[u8; USER_DATA_LEN]>,
+        /// Its object at the other origin.
+        former: Former,
+        /// What the other origin's game has said of it.
+        state: Vec<u8>,
+    },
     /// An input of a player. Changes that the world makes for it are part of this tick.
     Input {
         /// The player.
@@ -92,6 +120,9 @@ pub enum OriginError {
     /// The message could not be encoded.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// The player is on its way to another origin.
+    #[error("the player is handed over to another server")]
+    Moving,
     /// The edge takes no more messages: it is slow, or gone and not given up yet.
     #[error("{WAITING_MAX} messages wait for the player's edge already")]
     Full,
@@ -107,6 +138,7 @@ impl OriginError {
             OriginError::UnknownPlayer => "unknown_player",
             OriginError::TooLong(_) => "too_long",
             OriginError::Message(_) => "message",
+            OriginError::Moving => "moving",
             OriginError::Full => "full",
             OriginError::Limit(limit) => limit.tag(),
         }
@@ -143,11 +175,33 @@ impl OriginCounters {
 struct EdgeSeat {
     connection: ConnectionId,
     /// By session.
-    players: FxHashMap<u32, ()>,
+    players: FxHashMap<u32, Seat>,
     /// The newest batch of inputs that was taken.
     batch: Option<u32>,
     /// Messages that its lane had no room for.
     waiting: VecDeque<ToEdge>,
+}
+
+/// A player, as its origin knows it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    stage: Stage,
+    /// Its object elsewhere, as long as it has none here.
+    former: Option<Former>,
+}
+
+/// How far a player is on its way to another origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// It is here.
+    #[default]
+    Here,
+    /// The edge was asked to hold back its inputs.
+    Asked { to: u16 },
+    /// It may be released.
+    Free,
+    /// Its state has left. Its objects stay until the other origin has it.
+    Released,
 }
 
 /// Messages that wait for one edge.
@@ -269,8 +323,39 @@ impl Origin {
     ) -> Result<(), OriginError> {
         let edge = self.edge_of(player)?;
         server.set_owner(object, Some(edge))?;
-        let body = [object.index.to_le_bytes(), object.generation.to_le_bytes()].concat();
-        self.tell(player, (Down::Given, 0), body)
+        self.tell(player, (Down::Given, 0), object_bytes(object).to_vec())?;
+        if let Some(former) = self.player(player).and_then(|seat| seat.former.take()) {
+            self.tell_all(Down::Continues, &continues_bytes(former, object));
+        }
+        Ok(())
+    }
+
+    /// Hands a player over to another server of the same world, `to` by its number at the edges. The player stays as it is until
+    /// [`OriginEvent::Free`] comes.
+    ///
+    /// # Errors
+    /// The player has left, or is handed over already, or its edge takes no more messages now.
+    pub fn hand_over(&mut self, player: PlayerId, to: u16) -> Result<(), OriginError> {
+        self.at_stage(player, |stage| stage == Stage::Here)?;
+        self.tell(player, (Down::Move, 0), to.to_le_bytes().to_vec())?;
+        self.set_stage(player, Stage::Asked { to });
+        Ok(())
+    }
+
+    /// Lets go of a player after [`OriginEvent::Free`], with all that the other server has to know of it. `object` goes on there.
+    /// Let it stand still, and despawn it with [`OriginEvent::Left`]: until the other server has it, clients are shown this one.
+    ///
+    /// # Errors
+    /// The player has left, or is not free to go, or its edge takes no more messages now, or the state is longer than
+    /// [`STATE_MAX`].
+    pub fn release(&mut self, player: PlayerId, object: ObjectId, state: &[u8]) -> Result<(), OriginError> {
+        self.at_stage(player, |stage| stage == Stage::Free)?;
+        if state.len() > STATE_MAX {
+            return Err(OriginError::TooLong(state.len()));
+        }
+        self.tell(player, (Down::State, 0), [&object_bytes(object)[..], state].concat())?;
+        self.set_stage(player, Stage::Released);
+        Ok(())
     }
 
     /// Lets a player look from a position, in metres, whatever belongs to it.
@@ -322,9 +407,25 @@ impl Origin {
         self.edges.get_mut(&connection.index).filter(|seat| seat.connection == connection)
     }
 
+    fn player(&mut self, player: PlayerId) -> Option<&mut Seat> {
+        self.seat(player.edge)?.players.get_mut(&player.session)
+    }
+
+    fn at_stage(&mut self, player: PlayerId, is_right: impl FnOnce(Stage) -> bool) -> Result<(), OriginError> {
+        let seat = self.player(player).ok_or(OriginError::UnknownPlayer)?;
+        if is_right(seat.stage) { Ok(()) } else { Err(OriginError::Moving) }
+    }
+
+    fn set_stage(&mut self, player: PlayerId, stage: Stage) {
+        if let Some(seat) = self.player(player) {
+            seat.stage = stage;
+        }
+    }
+
+    /// The edge of a player who is here.
     fn edge_of(&mut self, player: PlayerId) -> Result<ConnectionId, OriginError> {
-        let seat = self.seat(player.edge).filter(|seat| seat.players.contains_key(&player.session));
-        seat.map(|seat| seat.connection).ok_or(OriginError::UnknownPlayer)
+        self.at_stage(player, |stage| stage != Stage::Released)?;
+        Ok(player.edge)
     }
 
     /// Queues a message. It leaves with the next tick.
@@ -337,6 +438,13 @@ impl Origin {
         let talk = ToEdge { step: step as u8, session: player.session, lane, body };
         seat.ok_or(OriginError::Full)?.waiting.push_back(talk);
         Ok(())
+    }
+
+    /// Queues a message to all edges. One that takes no more goes without: nothing but smoothness is lost.
+    fn tell_all(&mut self, step: Down, body: &[u8]) {
+        for seat in self.edges.values_mut().filter(|seat| seat.waiting.len() < WAITING_MAX) {
+            seat.waiting.push_back(ToEdge { step: step as u8, body: body.to_vec(), ..ToEdge::default() });
+        }
     }
 
     /// An edge has gone, and its players with it.
@@ -365,24 +473,71 @@ impl Origin {
                 is_known
             }
             Some(Up::Look) => self.look_at(server, edge, &talk.body),
+            Some(Up::Free) => self.set_free(player),
+            Some(Up::Stay) => {
+                let is_asked = self.at_stage(player, |stage| matches!(stage, Stage::Asked { .. })).is_ok();
+                if is_asked {
+                    self.set_stage(player, Stage::Here);
+                    self.events.push_back(OriginEvent::Stays(player));
+                }
+                is_asked
+            }
+            Some(Up::Arrive) => self.arrive(player, &talk),
             None => false,
         }
     }
 
     fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Ok(user_data) = <[u8; USER_DATA_LEN]>::try_from(&talk.body[..]) else { return false };
-        let players_max = self.options.players_max;
-        let Some(seat) = self.seat(player.edge).filter(|seat| !seat.players.contains_key(&player.session)) else {
-            return false;
-        };
-        if seat.players.len() >= players_max {
-            self.counters.players_refused += 1;
-            return true;
+        if !self.seat_player(player, Seat::default()) {
+            return self.player(player).is_none();
         }
-        seat.players.insert(player.session, ());
         let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
         // As many as there can be players.
         self.events.push_back(joined);
+        true
+    }
+
+    /// Gives a new player a seat. False if it has one, or there is no room.
+    fn seat_player(&mut self, player: PlayerId, new: Seat) -> bool {
+        let players_max = self.options.players_max;
+        let Some(seat) = self.seat(player.edge) else { return false };
+        if seat.players.contains_key(&player.session) {
+            return false;
+        }
+        let has_room = seat.players.len() < players_max;
+        if has_room {
+            seat.players.insert(player.session, new);
+        } else {
+            self.counters.players_refused += 1;
+        }
+        has_room
+    }
+
+    fn set_free(&mut self, player: PlayerId) -> bool {
+        let Some(Stage::Asked { to }) = self.player(player).map(|seat| seat.stage) else { return false };
+        self.set_stage(player, Stage::Free);
+        self.events.push_back(OriginEvent::Free { player, to });
+        true
+    }
+
+    /// A player comes from another origin, or back from the way to one that is gone.
+    fn arrive(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
+        let Some(Arrival { user_data, former, state }) = Arrival::read(&talk.body) else { return false };
+        if self.at_stage(player, |stage| stage == Stage::Released).is_ok() {
+            self.leave(player);
+        }
+        if !self.seat_player(player, Seat { former: Some(former), ..Seat::default() }) {
+            let is_refused = self.player(player).is_none();
+            if is_refused && let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) {
+                let body = b"the server of this part of the world is full".to_vec();
+                let (step, session) = (Down::End as u8, player.session);
+                seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
+            }
+            return is_refused;
+        }
+        let (user_data, state) = (Box::new(*user_data), state.to_vec());
+        self.events.push_back(OriginEvent::Arrived { player, client_id: talk.number, user_data, former, state });
         true
     }
 

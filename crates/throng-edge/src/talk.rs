@@ -3,11 +3,30 @@
 //! ```text
 //! inputs of a batch, each   [session: u32][number: u32][length: u8][bytes]
 //! looks, each               [interval in ticks: u16, 0 for no longer][grid: u8][x: i32][y: i32][z: i32]
+//! a state that leaves       [object: u32, u32][state of the game]
+//! a player who arrives      [user data: 256][origin it comes from: u16][object there: u32, u32][state of the game]
+//! an object that continues  [origin it comes from: u16][object there: u32, u32][object here: u32, u32]
 //! ```
+//!
+//! An object is its index and its generation. Origins have the same numbers at all edges.
+//!
+//! A player who is handed over from origin A to origin B:
+//!
+//! ```text
+//! A                               edge                                  B
+//!   Move to B               ---->   holds back inputs and messages
+//!   the last of its inputs  <----   Free
+//!   State, and a ghost      ---->   Arrive, then what was held back ---->  spawns it
+//!                                   the ghost becomes B's object    <----  Given; Continues, to all edges
+//!   Left: despawns it       <----   Leave
+//! ```
+//!
+//! The edge alone decides where its player is, so there is one home at every moment. What goes over each of the two connections
+//! arrives in order, so no input and no message is lost or taken twice.
 //!
 //! All numbers are little endian.
 
-use throng::{ChannelKey, MAX_INPUT_BYTES, Replicate, USER_DATA_LEN};
+use throng::{ChannelKey, MAX_INPUT_BYTES, ObjectId, Replicate, USER_DATA_LEN};
 
 /// The longest body of a message.
 pub const BODY_MAX: usize = 128 << 10;
@@ -77,6 +96,12 @@ pub(crate) enum Up {
     Say,
     /// Cells that are looked at from now on, or no longer.
     Look,
+    /// Everything of a player who is to move was sent.
+    Free,
+    /// A player cannot move: the other origin is not there.
+    Stay,
+    /// A player comes from another origin: the client's id, its user data, where it comes from, and its state.
+    Arrive,
 }
 
 /// The meaning of a [`ToEdge`].
@@ -90,10 +115,16 @@ pub(crate) enum Down {
     Say,
     /// A player has to go: why.
     End,
+    /// A player belongs to another origin from now on: which, as a u16.
+    Move,
+    /// The state of a player who moves.
+    State,
+    /// An object goes on as another one. It is not about a player.
+    Continues,
 }
 
 impl Up {
-    const ALL: [Up; 5] = [Up::Join, Up::Leave, Up::Inputs, Up::Say, Up::Look];
+    const ALL: [Up; 8] = [Up::Join, Up::Leave, Up::Inputs, Up::Say, Up::Look, Up::Free, Up::Stay, Up::Arrive];
 
     pub(crate) fn of(step: u8) -> Option<Up> {
         Up::ALL.get(usize::from(step)).copied()
@@ -101,11 +132,91 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 4] = [Down::Given, Down::View, Down::Say, Down::End];
+    const ALL: [Down; 7] = [Down::Given, Down::View, Down::Say, Down::End, Down::Move, Down::State, Down::Continues];
 
     pub(crate) fn of(step: u8) -> Option<Down> {
         Down::ALL.get(usize::from(step)).copied()
     }
+}
+
+/// Bytes of an object's index and generation.
+pub(crate) const OBJECT_BYTES: usize = 8;
+/// Bytes of the number of an origin.
+const NUMBER_BYTES: usize = 2;
+/// The longest state of a player: it fits into a message with all that is said beside it.
+pub const STATE_MAX: usize = BODY_MAX - USER_DATA_LEN - NUMBER_BYTES - OBJECT_BYTES;
+
+pub(crate) fn object_bytes(object: ObjectId) -> [u8; OBJECT_BYTES] {
+    let mut bytes = [0; OBJECT_BYTES];
+    bytes[..4].copy_from_slice(&object.index.to_le_bytes());
+    bytes[4..].copy_from_slice(&object.generation.to_le_bytes());
+    bytes
+}
+
+/// Reads an object; `None` if there are too few bytes.
+pub(crate) fn split_object(body: &[u8]) -> Option<(ObjectId, &[u8])> {
+    let (index, rest) = body.split_first_chunk::<4>()?;
+    let (generation, rest) = rest.split_first_chunk::<4>()?;
+    Some((ObjectId { index: u32::from_le_bytes(*index), generation: u32::from_le_bytes(*generation) }, rest))
+}
+
+/// Reads an object and nothing else.
+pub(crate) fn read_object(body: &[u8]) -> Option<ObjectId> {
+    split_object(body).filter(|(_, rest)| rest.is_empty()).map(|(object, _)| object)
+}
+
+/// Where an object was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Former {
+    /// The number of the origin.
+    pub origin: u16,
+    /// The object there.
+    pub object: ObjectId,
+}
+
+impl Former {
+    fn bytes(self) -> [u8; NUMBER_BYTES + OBJECT_BYTES] {
+        let mut bytes = [0; NUMBER_BYTES + OBJECT_BYTES];
+        bytes[..NUMBER_BYTES].copy_from_slice(&self.origin.to_le_bytes());
+        bytes[NUMBER_BYTES..].copy_from_slice(&object_bytes(self.object));
+        bytes
+    }
+
+    fn split(body: &[u8]) -> Option<(Former, &[u8])> {
+        let (origin, rest) = body.split_first_chunk::<NUMBER_BYTES>()?;
+        let (object, rest) = split_object(rest)?;
+        Some((Former { origin: u16::from_le_bytes(*origin), object }, rest))
+    }
+}
+
+/// A player who comes from another origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) user_data: &'a [u8; USER_DATA_LEN],
+    pub(crate) former: Former,
+    pub(crate) state: &'a [u8],
+}
+
+impl<'a> Arrival<'a> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [&self.user_data[..], &self.former.bytes(), self.state].concat()
+    }
+
+    pub(crate) fn read(body: &'a [u8]) -> Option<Arrival<'a>> {
+        let (user_data, rest) = body.split_first_chunk()?;
+        let (former, state) = Former::split(rest)?;
+        Some(Arrival { user_data, former, state })
+    }
+}
+
+pub(crate) fn continues_bytes(former: Former, object: ObjectId) -> Vec<u8> {
+    [&former.bytes()[..], &object_bytes(object)].concat()
+}
+
+/// Reads which object goes on as which; `None` if it is malformed.
+pub(crate) fn read_continues(body: &[u8]) -> Option<(Former, ObjectId)> {
+    let (former, rest) = Former::split(body)?;
+    Some((former, read_object(rest)?))
 }
 
 /// An input of one client.
@@ -198,6 +309,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_a_move_is_read_as_it_was_written_and_nothing_shorter_is() {
+        let object = |index| ObjectId { index, generation: u32::MAX - index };
+        let former = Former { origin: 513, object: object(7) };
+        let arrival = Arrival { user_data: &[9; USER_DATA_LEN], former, state: &[1, 2, 3] };
+        let body = arrival.bytes();
+        assert_eq!(Arrival::read(&body), Some(arrival));
+        assert_eq!(Arrival::read(&body[..body.len() - 4]), None);
+        let body = continues_bytes(former, object(8));
+        assert_eq!(read_continues(&body), Some((former, object(8))));
+        for length in 0..body.len() {
+            assert_eq!(read_continues(&body[..length]), None, "{length} bytes");
+        }
+        assert_eq!((read_object(&object_bytes(object(1))), read_object(&[0; 9])), (Some(object(1)), None));
+        assert_eq!(split_object(&body).map(|(_, rest)| rest.len()), Some(body.len() - OBJECT_BYTES));
+    }
+
+    #[test]
     fn steps_have_the_numbers_of_their_order() {
         assert!(
             Up::ALL
@@ -211,6 +339,6 @@ mod tests {
                 .enumerate()
                 .all(|(number, &step)| step as usize == number && Down::of(number as u8) == Some(step))
         );
-        assert_eq!((Up::of(5), Down::of(4)), (None, None));
+        assert_eq!((Up::of(8), Down::of(7)), (None, None));
     }
 }

@@ -188,7 +188,7 @@ pub use throng_schema as schema;
 pub use throng_schema::traits::{Replicate, ReplicateEnum};
 pub use throng_schema::{Facet, FieldMask, Schema, SchemaError};
 pub use throng_schema_derive::{ReplicateEnumInThrong as ReplicateEnum, ReplicateInThrong as Replicate};
-pub use throng_wire::{ConnectionId, ObjectId, Tick, Time};
+pub use throng_wire::{ConnectionId, KindId, ObjectId, Tick, Time};
 pub use token::{TokenIssuer, fastest_suite, random_key};
 
 /// Everything that most programs need.

@@ -1,5 +1,7 @@
 //! Clients at edges end with the state of their origins.
 
+use std::sync::Arc;
+
 use throng_edge::EdgeOptions;
 use throng_seeds::for_seeds;
 
@@ -85,8 +87,8 @@ fn characters_that_walk_straight_are_not_stated_again_by_the_edge_whatever_the_j
 #[test]
 fn two_origins_share_a_world_and_each_sends_its_own_cells() {
     let options = EdgeOptions {
-        home: |_, cell| usize::from(cell[0] >= 0),
-        entry: |client_id, _| usize::from(client_id % 12 >= 6),
+        homes: Arc::new(|_, cell, homes| homes.push(usize::from(cell[0] >= 0))),
+        entry: Arc::new(|client_id, _| usize::from(client_id % 12 >= 6)),
         ..EdgeOptions::default()
     };
     let mut stage = Stage::with_origins("wifi", 9, 2, options);

@@ -4,5 +4,6 @@ mod converge;
 mod ends;
 mod hostile;
 mod inputs;
+mod moves;
 mod readers;
 mod stage;

@@ -1,6 +1,6 @@
 //! A world with origins, edges and clients.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,11 @@ pub(crate) struct World {
     pub(crate) origin: Origin,
     /// By player, with the client's id.
     pub(crate) heroes: BTreeMap<PlayerId, (ObjectId, u64)>,
+    /// Those whose heroes another world goes on with.
+    pub(crate) ghosts: BTreeSet<PlayerId>,
+    /// West of x = 0 is the first world's, east of it the second's.
+    pub(crate) has_border: bool,
+    number: u16,
     pub(crate) edges: Vec<ConnectionId>,
     pub(crate) left: Vec<PlayerId>,
     pub(crate) words: Vec<String>,
@@ -78,12 +83,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(network: &MemoryNetwork, address: SocketAddr, key: &throng::Key, seed: u64) -> World {
-        let driver = Box::new(network.endpoint(address).unwrap());
+    fn new(network: &MemoryNetwork, number: u8, key: &throng::Key, seed: u64) -> World {
+        let driver = Box::new(network.endpoint(origin_address(number)).unwrap());
         World {
             server: Server::new(driver, schema(), server_options(key)).unwrap(),
             origin: Origin::new(OriginOptions::default()),
             heroes: BTreeMap::new(),
+            ghosts: BTreeSet::new(),
+            has_border: false,
+            number: number.into(),
             edges: Vec::new(),
             left: Vec::new(),
             words: Vec::new(),
@@ -103,6 +111,7 @@ impl World {
             self.take(event);
         }
         self.walk();
+        self.hand_over();
         self.origin.before_tick(&mut self.server);
         self.server.tick(now);
     }
@@ -118,7 +127,29 @@ impl World {
                 self.origin.give(&mut self.server, player, hero).unwrap();
                 self.heroes.insert(player, (hero, client_id));
             }
+            OriginEvent::Free { player, to } => {
+                assert_eq!(to, 1 - self.number);
+                let hero = self.heroes[&player].0;
+                let state = state_of(&self.server.get::<Hero>(hero).unwrap());
+                // It may have left meanwhile.
+                if self.origin.release(player, hero, &state).is_ok() {
+                    self.ghosts.insert(player);
+                    self.server.get_mut::<Hero>(hero).unwrap().velocity = [0.0; 3];
+                }
+            }
+            OriginEvent::Stays(_) => {}
+            OriginEvent::Arrived { player, client_id, user_data, former, state } => {
+                assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
+                assert!(former.origin < 2);
+                let hero = self.server.spawn(hero_of(&state), Placement::Cell(0)).unwrap();
+                // It may have left meanwhile.
+                match self.origin.give(&mut self.server, player, hero) {
+                    Ok(()) => drop(self.heroes.insert(player, (hero, client_id))),
+                    Err(_) => self.server.despawn(hero),
+                }
+            }
             OriginEvent::Left(player) => {
+                self.ghosts.remove(&player);
                 self.left.push(player);
                 if let Some((hero, _)) = self.heroes.remove(&player) {
                     self.server.despawn(hero);
@@ -143,6 +174,19 @@ impl World {
         }
     }
 
+    /// Hands over who has walked a metre beyond the border.
+    fn hand_over(&mut self) {
+        let World { server, origin, heroes, has_border, number, .. } = self;
+        for (player, (hero, _)) in heroes.iter().filter(|_| *has_border) {
+            let x = server.get::<Hero>(*hero).unwrap().position[0];
+            let is_beyond = if *number == 0 { x > 1.0 } else { x < -1.0 };
+            if is_beyond {
+                // It may be on its way already.
+                let _ = origin.hand_over(*player, 1 - *number);
+            }
+        }
+    }
+
     /// In the next tick everybody from the third on has walked straight on for so many ticks.
     pub(crate) fn walk_on(&mut self, ticks: u32) {
         self.walks_on = Some(ticks);
@@ -160,7 +204,7 @@ impl World {
     /// Everybody walks straight on, and turns now and then.
     fn walk(&mut self) {
         let (seconds, walks_on) = (TICK.as_secs_f32(), self.walks_on.take());
-        for (hero, id) in self.heroes.values() {
+        for (_, (hero, id)) in self.heroes.iter().filter(|(player, _)| !self.ghosts.contains(player)) {
             let hero = self.server.get_mut::<Hero>(*hero).unwrap();
             hero.acts += u32::from(self.is_restless);
             if let Some(ticks) = walks_on.filter(|_| *id >= 2) {
@@ -182,6 +226,21 @@ impl World {
             }
         }
     }
+}
+
+/// A hero as one world tells it to the other.
+fn state_of(hero: &Hero) -> Vec<u8> {
+    let floats = hero.position.iter().chain(&hero.velocity).flat_map(|number| number.to_le_bytes());
+    let numbers = [hero.name, hero.acts, hero.secret].into_iter().flat_map(u32::to_le_bytes);
+    floats.chain(numbers).chain(hero.mood.bytes()).collect()
+}
+
+fn hero_of(state: &[u8]) -> Hero {
+    let word = |at: usize| *state[at * 4..].first_chunk::<4>().unwrap();
+    let vector = |at: usize| std::array::from_fn(|axis| f32::from_le_bytes(word(at + axis)));
+    let [name, acts, secret] = [6, 7, 8].map(|at| u32::from_le_bytes(word(at)));
+    let mood = String::from_utf8(state[36..].to_vec()).unwrap();
+    Hero { position: vector(0), velocity: vector(3), name, acts, mood, secret }
 }
 
 /// Clients stand in a row of pairs, some of them out of each other's sight.
@@ -211,7 +270,7 @@ impl Stage {
     pub(crate) fn with_origins(condition: &str, seed: u64, origins: u8, edge_options: EdgeOptions) -> Stage {
         let network = MemoryNetwork::new(condition.parse::<Condition>().unwrap(), seed).unwrap();
         let key = random_key();
-        let world = |number: u8| World::new(&network, origin_address(number), &key, seed + u64::from(number));
+        let world = |number: u8| World::new(&network, number, &key, seed + u64::from(number));
         let worlds = (0..origins).map(world).collect();
         Stage {
             network,
@@ -229,7 +288,7 @@ impl Stage {
 
     /// A new process with an empty world at the address of one that is gone.
     pub(crate) fn revive(&mut self, number: u8) {
-        let world = World::new(&self.network, origin_address(number), &self.key, u64::from(number) + 99);
+        let world = World::new(&self.network, number, &self.key, u64::from(number) + 99);
         self.worlds.insert(usize::from(number), world);
     }
 
@@ -302,8 +361,8 @@ impl Stage {
     /// All characters of all origins as the game has them: with the client's id of their owner.
     pub(crate) fn truth(&self) -> Vec<(Hero, u64)> {
         let of = |world: &World| {
-            let heroes = world.heroes.values();
-            heroes.map(|&(hero, id)| (world.server.get::<Hero>(hero).unwrap().clone(), id)).collect::<Vec<_>>()
+            let heroes = world.heroes.iter().filter(|(player, _)| !world.ghosts.contains(player));
+            heroes.map(|(_, &(hero, id))| (world.server.get::<Hero>(hero).unwrap().clone(), id)).collect::<Vec<_>>()
         };
         self.worlds.iter().flat_map(of).collect()
     }

@@ -1,0 +1,195 @@
+//! Players who move from one origin to another, as the edge sees it. The steps are drawn in `talk.rs`.
+
+use throng::{ConnectionId, ObjectId, Time};
+
+use super::{BATCHES_MAX, Copied, Edge, Link, Player};
+use crate::talk::{Arrival, Former, InputOf, ToOrigin, Up, push_input, read_continues, split_object};
+
+/// Messages of one client that are held back while it moves.
+const MESSAGES_MAX: usize = 256;
+/// A move that takes longer than this many ticks is the end of the client's connection: its origin has stopped half way.
+const MOVE_TICKS: u32 = 300;
+/// Objects of which it is known that they go on, and as what, before they have come.
+const CONTINUING_MAX: usize = 65_536;
+
+/// How far a client is on its way to another origin.
+#[derive(Debug, Default)]
+pub(super) enum Stage {
+    /// Its origin has it.
+    #[default]
+    Home,
+    /// It leaves its origin, which has all that came before.
+    Held(Held),
+    /// Its new origin was told of it; the objects of the former one are shown until the new one has some.
+    Moving {
+        /// The number of the former origin.
+        from: usize,
+    },
+}
+
+/// What a client has sent since its origin let go of it.
+#[derive(Debug)]
+pub(super) struct Held {
+    to: usize,
+    since: throng::Tick,
+    inputs: Vec<(u32, Vec<u8>)>,
+    messages: Vec<(u8, Vec<u8>)>,
+}
+
+impl Held {
+    /// False if there is no room.
+    pub(super) fn input(&mut self, number: u32, bytes: &[u8]) -> bool {
+        let has_room = self.inputs.len() < BATCHES_MAX;
+        if has_room {
+            self.inputs.push((number, bytes.to_vec()));
+        }
+        has_room
+    }
+
+    /// False if there is no room.
+    pub(super) fn message(&mut self, lane: u8, bytes: &[u8]) -> bool {
+        let has_room = self.messages.len() < MESSAGES_MAX;
+        if has_room {
+            self.messages.push((lane, bytes.to_vec()));
+        }
+        has_room
+    }
+}
+
+/// An object that goes on as one of another origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Continuing {
+    former: Former,
+    /// The number of its origin from now on.
+    origin: usize,
+    object: ObjectId,
+    /// It is not waited for any longer then.
+    until: throng::Tick,
+}
+
+impl Edge {
+    /// An origin lets go of a client. False if that makes no sense.
+    pub(super) fn begin_move(&mut self, from: usize, connection: ConnectionId, body: &[u8]) -> bool {
+        let Ok(to) = <[u8; 2]>::try_from(body).map(|bytes| usize::from(u16::from_le_bytes(bytes))) else {
+            return false;
+        };
+        let since = self.server.current_tick();
+        let has_home = to != from && self.links.get(to).is_some_and(Link::has_room);
+        let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
+        // A client that has just come here may still be shown its former object.
+        let can_go = match player.stage {
+            Stage::Home => has_home,
+            Stage::Moving { .. } => false,
+            Stage::Held(_) => return false,
+        };
+        let step = if can_go { Up::Free } else { Up::Stay };
+        if can_go {
+            player.stage = Stage::Held(Held { to, since, inputs: Vec::new(), messages: Vec::new() });
+        }
+        // After all that the client has sent so far.
+        self.links[from].say(ToOrigin { step: step as u8, session: player.session, ..ToOrigin::default() });
+        true
+    }
+
+    /// The state of a client has left its origin: the next one gets it. False if that makes no sense.
+    pub(super) fn move_on(&mut self, from: usize, connection: ConnectionId, body: &[u8]) -> bool {
+        let Some((object, state)) = split_object(body) else { return false };
+        let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
+        let Stage::Held(held) = std::mem::take(&mut player.stage) else { return false };
+        let to = if self.links[held.to].is_live { held.to } else { from };
+        if to == from {
+            self.counters.returned += 1;
+        } else {
+            player.stage = Stage::Moving { from };
+        }
+        player.origin = to;
+        player.own.clear();
+        let former = Former { origin: from as u16, object };
+        let body = Arrival { user_data: &player.user_data, former, state }.bytes();
+        let (session, number) = (player.session, player.client_id);
+        let link = &mut self.links[to];
+        link.say(ToOrigin { step: Up::Arrive as u8, session, number, body, ..ToOrigin::default() });
+        for (lane, body) in held.messages {
+            link.say(ToOrigin { step: Up::Say as u8, session, lane, body, ..ToOrigin::default() });
+        }
+        // The state that has arrived includes what the former origin has taken.
+        player.sent.iter_mut().for_each(|(batch, _)| *batch = link.batch);
+        for (number, bytes) in held.inputs {
+            player.sent.push_back((link.batch, number));
+            push_input(&mut link.inputs, InputOf { session, number, bytes: &bytes });
+        }
+        true
+    }
+
+    /// The new origin has given an object to a client: the former one can forget it.
+    pub(super) fn end_moves(&mut self, now: Time) {
+        let (tick, mut late) = (self.server.current_tick(), Vec::new());
+        for player in self.players.iter_mut().flatten() {
+            match player.stage {
+                Stage::Moving { from } if !player.own.is_empty() => {
+                    player.stage = Stage::Home;
+                    self.counters.moved += 1;
+                    leave(&mut self.links[from], player);
+                }
+                Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
+                _ => {}
+            }
+        }
+        for connection in late {
+            self.server.disconnect(connection, now, "the server did not hand you over in time");
+        }
+    }
+
+    /// An origin is gone: what was on the way from it and to it.
+    pub(super) fn lose_moves(&mut self, gone: usize) {
+        for player in self.players.iter_mut().flatten() {
+            match std::mem::take(&mut player.stage) {
+                Stage::Held(held) if player.origin == gone => {
+                    self.counters.inputs_dropped += held.inputs.len() as u64;
+                    self.counters.messages_dropped += held.messages.len() as u64;
+                }
+                Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player),
+                Stage::Moving { from } if from == gone => {}
+                stage => player.stage = stage,
+            }
+        }
+        self.continuing.retain(|continuing| continuing.origin != gone);
+    }
+
+    /// An origin says as what an object goes on. False if that makes no sense.
+    pub(super) fn hear_continues(&mut self, origin: usize, body: &[u8]) -> bool {
+        let Some((former, object)) = read_continues(body) else { return false };
+        let is_sound = usize::from(former.origin) < self.links.len() && self.continuing.len() < CONTINUING_MAX;
+        if is_sound {
+            let until = self.server.current_tick().after(MOVE_TICKS);
+            self.continuing.push(Continuing { former, origin, object, until });
+        }
+        is_sound
+    }
+
+    /// Objects that have come and are known to go on do so in the copy that clients have already.
+    pub(super) fn continue_objects(&mut self) {
+        let Edge { server, links, continuing, copied, options, .. } = self;
+        let now = server.current_tick();
+        continuing.retain(|&Continuing { former, origin, object, until }| {
+            let shown = links[origin].client.replica().and_then(|replica| throng::Decoder::view(replica, object));
+            let Some(kind) = shown.map(|shown| shown.kind) else { return until.is_newer_than(now) };
+            let from = usize::from(former.origin);
+            // An edge that has never shown the former one shows a new one.
+            let Some(known) = links[from].mirror.give_up(former.object) else { return false };
+            if known.kind != kind || !links[origin].mirror.adopt(object, known) {
+                server.despawn(known.here);
+            } else if options.tells_copies {
+                copied.push_back(Copied { origin, there: object, here: known.here });
+            }
+            false
+        });
+    }
+}
+
+/// An origin can forget a client.
+pub(super) fn leave(link: &mut Link, player: &Player) {
+    if link.is_live {
+        link.say(ToOrigin { step: Up::Leave as u8, session: player.session, ..ToOrigin::default() });
+    }
+}
