@@ -351,29 +351,28 @@ impl Capacity {
         limits
     }
 
-    /// The answer and the trials, for a terminal.
-    pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    /// The trials: a head, and a row for each.
+    fn rows(&self) -> Vec<Vec<String>> {
         let limits: Vec<&str> = self.limits().into_iter().map(|of| &of.name[..]).collect();
-        let mut header = vec![self.unit.clone(), "why".to_owned(), "held".to_owned(), "steady".to_owned()];
-        header.extend(limits.iter().map(|name| (*name).to_owned()));
-        header.push("verdict".to_owned());
-        table.set_header(header);
-        for trial in &self.trials {
+        let mut head = vec![self.unit.clone(), "why".to_owned(), "held".to_owned(), "steady".to_owned()];
+        head.extend(limits.iter().map(|name| (*name).to_owned()));
+        head.push("verdict".to_owned());
+        let row = |trial: &TrialFigures| {
             let held = words(Duration::from_secs_f64(trial.held_s));
             let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held, trial.steady_words()];
             row.extend(limits.iter().map(|name| {
                 trial.limits.iter().find(|of| of.name == *name).map_or("-".to_owned(), LimitFigures::words)
             }));
             row.push(trial.fault.as_ref().map_or(trial.verdict.clone(), |_| "invalid".to_owned()));
-            table.add_row(row);
-        }
-        if let Some(column) = table.column_mut(0) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let mut text = format!("{table}\n\n");
-        let mut line = |name: &str, value: String| text += &format!(" {name:<12} {value}\n");
+            row
+        };
+        std::iter::once(head).chain(self.trials.iter().map(row)).collect()
+    }
+
+    /// The conclusions from the trials, each with its name.
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        let mut line = |name, value| lines.push((name, value));
         line("verdict", format!("{}: {}", self.verdict, self.why));
         if let Some((kept, beyond)) = self.kept.zip(self.beyond) {
             line("answer", format!("{kept} {}; {beyond} are too many", self.unit));
@@ -401,6 +400,36 @@ impl Capacity {
         let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
         faults.for_each(|fault| line("invalid", fault.clone()));
         self.missing.iter().for_each(|missing| line("missing", missing.clone()));
+        lines
+    }
+
+    /// The answer and the trials, for a terminal.
+    pub fn table(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let mut rows = self.rows().into_iter();
+        table.set_header(rows.next().unwrap_or_default());
+        table.add_rows(rows);
+        if let Some(column) = table.column_mut(0) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let lines = self.lines().into_iter().map(|(name, value)| format!(" {name:<12} {value}\n"));
+        format!("{table}\n\n{}", lines.collect::<String>())
+    }
+
+    /// The answer and the trials in Markdown, for a pull request or the summary of a build.
+    pub fn to_markdown(&self) -> String {
+        let cell = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
+        let mut text = format!("**throng lab {}**\n\n", cell(&self.load));
+        for (name, value) in self.lines() {
+            text += &format!("- {name}: {}\n", cell(&value));
+        }
+        for (number, row) in self.rows().into_iter().enumerate() {
+            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
+            text += if number == 0 { "\n" } else { "" };
+            text += &format!("| {} |\n", cells.join(" | "));
+            text += &if number == 0 { format!("|---:|{}\n", "---|".repeat(cells.len() - 1)) } else { String::new() };
+        }
         text
     }
 }

@@ -68,7 +68,8 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
 fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     load_file(folder.path(), 0.85);
-    let holds = ["run", "shell.toml", "--hold", "1s", "--amounts", "100,200,300", "--junit", "limits.xml", "-q"];
+    let files = ["--junit", "limits.xml", "--markdown", "limits.md"];
+    let holds = [&["run", "shell.toml", "--hold", "1s", "--amounts", "100,200,300", "-q"], &files[..]].concat();
     let output = lab(&holds, folder.path());
     let table = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{table}");
@@ -81,6 +82,13 @@ fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
     assert!(
         xml.contains("tests=\"3\" skipped=\"0\" failures=\"0\" errors=\"0\"") && xml.contains("trial 2: cpu"),
         "{xml}"
+    );
+    let markdown = fs::read_to_string(folder.path().join("limits.md")).expect("it is written");
+    assert!(markdown.contains("- verdict: accepted: all holds keep all limits"), "{markdown}");
+    assert_eq!(
+        markdown.lines().filter(|line| line.starts_with("| ")).count(),
+        4,
+        "a head and three trials: {markdown}"
     );
     let output = lab(&[&holds[..], &["--amounts", "500", "--cpu", "85"]].concat(), folder.path());
     assert_eq!(output.status.code(), Some(4), "{output:?}");

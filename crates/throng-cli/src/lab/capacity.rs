@@ -84,6 +84,9 @@ struct LoadArguments {
     /// Also write the trials as JUnit XML, for a build server
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Also write answer and trials as a table in Markdown, for a pull request
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -209,16 +212,20 @@ impl LoadArguments {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let note: fn(&str) = if self.quiet { |_| () } else { |line| errln!("{line}") };
         let store = self.store.open(stop)?;
-        let junit = self.junit.as_deref().map(junit_file).transpose()?;
+        let junit = self.junit.as_deref().map(|path| build_file("--junit", path)).transpose()?;
+        let markdown = self.markdown.as_deref().map(|path| build_file("--markdown", path)).transpose()?;
         note(&format!("{}: {}", load.name, load.about));
         let (runs, live) = (self.runs.clone(), self.live.address()?);
         let shows_progress = !self.quiet;
         let options = CapacityOptions { load, method, runs, program, note, shows_progress, live };
         let (mut capacity, folder) = capacity::measure(&options, stop)?;
-        if let Some((path, mut file)) = junit
-            && let Err(error) = file.write_all(capacity.to_junit().as_bytes())
-        {
-            capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
+        let texts = [(junit, capacity.to_junit()), (markdown, capacity.to_markdown())];
+        for (file, text) in texts {
+            if let Some((path, mut file)) = file
+                && let Err(error) = file.write_all(text.as_bytes())
+            {
+                capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
+            }
         }
         if self.json {
             outln!("{}", capacity.to_json()?);
@@ -240,10 +247,10 @@ impl LoadArguments {
     }
 }
 
-/// The file for the build server, opened before the measurement: a wrong path costs no run. The results of an earlier measurement
+/// A file for the build server, opened before the measurement: a wrong path costs no run. The results of an earlier measurement
 /// there go, so that they are not taken for those of one that was cut off.
-fn junit_file(path: &Path) -> Result<(&Path, File), Failure> {
-    let file = File::create(path).with_context(|| format!("cannot write --junit {}", path.display()));
+fn build_file<'a>(option: &str, path: &'a Path) -> Result<(&'a Path, File), Failure> {
+    let file = File::create(path).with_context(|| format!("cannot write {option} {}", path.display()));
     Ok((path, file.map_err(Failure::Usage)?))
 }
 
