@@ -116,8 +116,9 @@ impl Sidecar {
     /// All matches are over, and the process ends: asks for the shutdown, and waits for a few seconds until that is said.
     /// Returns what was counted, and whether the sidecar took it.
     pub fn end(&self) -> (FleetCounters, FleetState) {
-        self.set_matches([]);
+        // In this order: a process without matches that does not drain yet counts as ready for others.
         self.drain();
+        self.set_matches([]);
         let end = Instant::now() + END_PATIENCE;
         while self.state() != FleetState::Ended && Instant::now() < end {
             std::thread::sleep(LOOK_EVERY / 10);
