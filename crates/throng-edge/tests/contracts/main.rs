@@ -1,5 +1,6 @@
 //! Contracts of edges, on a network in memory and in virtual time.
 
+mod any_bytes;
 mod converge;
 mod ends;
 mod hostile;

@@ -1,0 +1,187 @@
+//! A game whose edges say anything, in any order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use throng::net::{Condition, MemoryNetwork};
+use throng::{
+    CloseCause, ConnectionId, GridOptions, Key, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
+    ServerOptions, Time, Up,
+};
+use throng_edge::{Origin, OriginEvent, OriginOptions, PlayerId, STATE_MAX, ToEdge, ToOrigin, edge_user_data};
+
+use super::choices::Choices;
+
+const PLAYERS_MAX: usize = 3;
+const EVENTS_MAX: usize = 12;
+const EDGES: usize = 2;
+
+#[derive(Clone, Default, Replicate)]
+struct Hero {
+    #[replicate(position(step = 0.01))]
+    position: [f32; 3],
+}
+
+static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
+    let kinds = Schema::builder().kind::<Hero>().kind::<ToOrigin>().kind::<ToEdge>();
+    Arc::new(kinds.build().expect("these kinds are possible"))
+});
+
+/// How far a player is, as the game has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Here,
+    Asked,
+    Free,
+    Released,
+}
+
+struct Game {
+    server: Server,
+    origin: Origin,
+    players: BTreeMap<PlayerId, (Stage, Option<ObjectId>)>,
+    edges: [Option<ConnectionId>; EDGES],
+    generation: u32,
+}
+
+/// The game is told of players who come, leave and move by the steps in their order alone, and never of more than it allows.
+pub(crate) fn run(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let mut game = Game::new();
+    while !choices.is_empty() {
+        game.step(&mut choices);
+    }
+}
+
+impl Game {
+    fn new() -> Game {
+        let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
+        let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).expect("a free address"));
+        let grids = vec![GridOptions::new(Up::Z)];
+        let options = ServerOptions { grids, ..ServerOptions::new(1, Key::new([7; 32])) };
+        let server = Server::new(driver, SCHEMA.clone(), options).expect("good options");
+        let options = OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, ..OriginOptions::default() };
+        let (origin, players) = (Origin::new(options), BTreeMap::new());
+        Game { server, origin, players, edges: [None; EDGES], generation: 0 }
+    }
+
+    fn step(&mut self, choices: &mut Choices<'_>) {
+        let edge = choices.below(EDGES);
+        match choices.below(8) {
+            0 => self.connect(edge),
+            1 => self.disconnect(edge),
+            2 => self.act(choices),
+            3 => self.poll(),
+            _ => self.hear(edge, choices),
+        }
+    }
+
+    fn connect(&mut self, edge: usize) {
+        if self.edges[edge].is_none() {
+            self.generation += 1;
+            let connection = ConnectionId { index: edge as u32, generation: self.generation };
+            let user_data = Box::new(edge_user_data());
+            self.take(ServerEvent::Connected { connection, client_id: edge as u64, user_data });
+            self.edges[edge] = Some(connection);
+        }
+    }
+
+    fn disconnect(&mut self, edge: usize) {
+        if let Some(connection) = self.edges[edge].take() {
+            self.take(ServerEvent::Disconnected { connection, client_id: edge as u64, cause: CloseCause::IdleTimeout });
+            self.poll();
+            assert!(self.players.keys().all(|player| player.edge != connection), "all have left");
+        }
+    }
+
+    fn take(&mut self, event: ServerEvent) {
+        assert!(self.origin.take(&mut self.server, event, Time(1_000_000)).is_none(), "it is an edge's");
+    }
+
+    /// A message of an edge with any content.
+    fn hear(&mut self, edge: usize, choices: &mut Choices<'_>) {
+        let Some(connection) = self.edges[edge] else { return };
+        let (step, session, lane) = (choices.below(10) as u8, choices.below(5) as u32, choices.byte());
+        let number = choices.number().into();
+        // A join has 256 bytes, an arrival 266 and more.
+        let length = [0, 9, 15, 256, 266, 280][choices.below(6)];
+        let mut body = choices.bytes(length.min(16)).to_vec();
+        body.resize(length, 1);
+        let talk = ToOrigin { step, session, number, lane, body };
+        let bytes = self.server.encoded(&talk).expect("it is in the schema");
+        let message = self.server.received(if choices.below(16) == 0 { vec![choices.byte(); 5] } else { bytes });
+        let lane = u8::from(choices.below(16) == 0);
+        self.take(ServerEvent::Message { connection, lane, message });
+    }
+
+    /// The game does something with a player.
+    fn act(&mut self, choices: &mut Choices<'_>) {
+        self.poll();
+        let Some((&player, &(stage, object))) = self.players.iter().nth(choices.below(4)) else { return };
+        match choices.below(3) {
+            0 => {
+                let asked = self.origin.hand_over(player, choices.byte().into());
+                assert_eq!(asked.is_ok(), stage == Stage::Here);
+                if asked.is_ok() {
+                    self.players.insert(player, (Stage::Asked, object));
+                }
+            }
+            1 => {
+                let object = object.unwrap_or(ObjectId { index: 1, generation: 1 });
+                assert!(self.origin.release(player, object, &vec![0; STATE_MAX + 1]).is_err());
+                let released = self.origin.release(player, object, &[1, 2, 3]);
+                assert_eq!(released.is_ok(), stage == Stage::Free);
+                if released.is_ok() {
+                    self.players.insert(player, (Stage::Released, Some(object)));
+                }
+            }
+            _ => {
+                let hero = self.server.spawn(Hero::default(), Placement::Cell(0)).expect("there is room");
+                let given = self.origin.give(&mut self.server, player, hero);
+                // The edge's connection is not the server's: the object cannot be given, but only to one who is here.
+                assert!(given.is_err() || stage != Stage::Released);
+                self.server.despawn(hero);
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let mut droppable = 0;
+        while let Some(event) = self.origin.poll_event() {
+            match event {
+                OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
+                OriginEvent::Joined { player, .. } => self.enter(player),
+                OriginEvent::Arrived { player, state, .. } => {
+                    assert!(state.len() <= STATE_MAX);
+                    self.enter(player);
+                }
+                OriginEvent::Left(player) => {
+                    assert!(self.players.remove(&player).is_some(), "{player:?} was not there");
+                }
+                OriginEvent::Free { player, .. } => self.change(player, Stage::Free),
+                OriginEvent::Stays(player) => self.change(player, Stage::Here),
+                OriginEvent::Input { player, .. } | OriginEvent::Message { player, .. } => {
+                    droppable += 1;
+                    let stage = self.players.get(&player).map(|(stage, _)| *stage);
+                    assert!(stage.is_some_and(|stage| stage != Stage::Released), "{player:?} {stage:?}");
+                }
+            }
+        }
+        assert!(droppable <= EVENTS_MAX);
+        assert_eq!(self.origin.players().count(), self.players.len());
+        self.origin.before_tick(&mut self.server);
+        self.server.tick(Time(1_000_000));
+    }
+
+    fn enter(&mut self, player: PlayerId) {
+        assert_eq!(self.players.insert(player, (Stage::Here, None)), None, "{player:?} was there already");
+        let of_edge = self.players.keys().filter(|known| known.edge == player.edge).count();
+        assert!(of_edge <= PLAYERS_MAX);
+    }
+
+    fn change(&mut self, player: PlayerId, stage: Stage) {
+        let known = self.players.get_mut(&player).expect("it is there");
+        assert_eq!(known.0, Stage::Asked);
+        known.0 = stage;
+    }
+}
