@@ -34,6 +34,8 @@ pub(crate) fn triangles(text: &str) -> Result<usize, String> {
 /// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
 pub(crate) const EDGE_FOR_RUN: &str = "edge-for-run";
+/// The name of its command for a further server.
+pub(crate) const SERVER_FOR_RUN: &str = "server-for-run";
 
 /// The default key of `serve` and `bots`. It is public: use it only between your own machines.
 const LAB_KEY: [u8; 32] = *b"throng-lab-key-public-no-secret!";
@@ -129,6 +131,9 @@ pub(crate) enum Command {
     /// An edge of `crowd --edges`
     #[command(name = "edge-for-run", hide = true)]
     EdgeForRun,
+    /// A further server of `crowd --servers`
+    #[command(name = "server-for-run", hide = true)]
+    ServerForRun,
     /// The bots' process of `match` and `density`
     #[command(name = matches::BOTS_FOR_MATCH, hide = true)]
     BotsForMatch,
@@ -211,6 +216,9 @@ pub(crate) struct CrowdArguments {
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
     #[arg(long, value_name = "M")]
     edges: Option<u32>,
+    /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
+    #[arg(long, value_name = "N")]
+    servers: Option<u32>,
     /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
@@ -260,6 +268,7 @@ impl CrowdArguments {
             idle_objects: self.idle_objects,
             server_threads: self.server_threads,
             edges: self.edges,
+            servers: self.servers,
             pin: self.pin,
             cipher: self.cipher,
             model: self.model,

@@ -86,6 +86,7 @@ fn main() -> ExitCode {
         }
         Command::BotsForRun => play_for_host(),
         // The host process gets the error through the pipe and prints it.
+        Command::ServerForRun => throng_lab::play_server().map(|()| ExitCode::SUCCESS).map_err(|_| Failure::Silent),
         Command::EdgeForRun => throng_lab::play_edge().map(|()| ExitCode::SUCCESS).map_err(|_| Failure::Silent),
         Command::BotsForMatch => matches::play_bots(),
         Command::SiteForMatch => matches::play_site(),
@@ -108,7 +109,8 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         scenario,
         runs: arguments.runs.clone(),
         bots_command: vec![program.clone().into(), args::BOTS_FOR_RUN.into()],
-        edge_command: vec![program.into(), args::EDGE_FOR_RUN.into()],
+        edge_command: vec![program.clone().into(), args::EDGE_FOR_RUN.into()],
+        server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
         show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
         note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
         allocations: Some(allocation::of_this_thread),
@@ -168,8 +170,15 @@ fn play(arguments: &BotsArguments) -> Outcome {
     bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
     let (key, brains) = (arguments.key(), Brains::default());
-    let options =
-        BotsOptions { server: arguments.connect, edges: Vec::new(), key, scenario, truth: None, cores: None, brains };
+    let options = BotsOptions {
+        server: arguments.connect,
+        edges: Vec::new(),
+        key,
+        scenario,
+        truths: Vec::new(),
+        cores: None,
+        brains,
+    };
     let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {
         outln!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);

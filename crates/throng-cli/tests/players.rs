@@ -23,6 +23,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         runs: runs.path().to_owned(),
         bots_command: vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()],
         edge_command: Vec::new(),
+        server_command: Vec::new(),
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -60,6 +61,7 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         runs: runs.path().to_owned(),
         bots_command: killed.to_vec(),
         edge_command: Vec::new(),
+        server_command: Vec::new(),
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -84,6 +86,8 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str) -> Command {
         "60",
         "--edges",
         "2",
+        "--servers",
+        "2",
         "--warmup",
         "1",
         "--json",
@@ -95,7 +99,7 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str) -> Command {
     command
 }
 
-pub(crate) fn clients_of_edges_have_the_servers_state() {
+pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     let runs = tempfile::tempdir().unwrap();
     let output = crowd_at_edges(runs.path(), "6").output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -109,33 +113,44 @@ pub(crate) fn clients_of_edges_have_the_servers_state() {
         assert_eq!((edge["connections"].as_f64(), edge["dropped"].as_u64()), (Some(30.0), Some(0)), "{edge}");
         assert!(edge["objects"].as_u64() >= Some(60) && edge["kbit_per_s_from_server"].as_f64() > Some(1.0), "{edge}");
     }
+    let servers = summary["servers"].as_array().unwrap();
+    let sum = |key: &str| servers.iter().map(|server| server[key].as_f64().unwrap()).sum::<f64>();
+    let on_the_way = (sum("arrived") - sum("released")).abs();
+    assert!(servers.len() == 2 && on_the_way <= 4.0, "{servers:?}");
+    // 60 of 60 players, but for those that are on the way, and of them a few cross the border in each second.
+    assert!((59.0..=60.0).contains(&sum("players")) && sum("released") >= 3.0, "{servers:?}");
     let reasons = summary["invalid_reasons"].to_string();
-    assert!(!reasons.contains("edge"), "{reasons}");
+    assert!(!reasons.contains("edge ") && !reasons.contains("server "), "{reasons}");
 }
 
-pub(crate) fn an_edge_that_is_killed_is_named() {
+pub(crate) fn an_edge_and_a_server_that_are_killed_are_named() {
     let runs = tempfile::tempdir().unwrap();
     let run = crowd_at_edges(runs.path(), "9").spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(20);
-    let edges = loop {
-        let is_edge = |process: &u32| {
-            std::fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.contains("edge-for-run"))
+    let of = |kind: &str| {
+        let is_kind = |process: &u32| {
+            std::fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.contains(kind))
         };
-        let edges: Vec<u32> = children(run.id()).into_iter().filter(is_edge).collect();
-        if edges.len() == 2 {
-            break edges;
+        children(run.id()).into_iter().filter(is_kind).collect::<Vec<u32>>()
+    };
+    let (edges, servers) = loop {
+        let (edges, servers) = (of("edge-for-run"), of("server-for-run"));
+        if edges.len() == 2 && servers.len() == 1 {
+            break (edges, servers);
         }
         assert!(Instant::now() < until, "there are no edges");
         std::thread::sleep(Duration::from_millis(50));
     };
     // While it is measured.
     std::thread::sleep(Duration::from_secs(4));
-    assert!(Command::new("kill").args(["-KILL", &edges[0].to_string()]).status().unwrap().success());
+    for process in [edges[0], servers[0]] {
+        assert!(Command::new("kill").args(["-KILL", &process.to_string()]).status().unwrap().success());
+    }
     let output = run.wait_with_output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let reasons = summary["invalid_reasons"].to_string();
     let has_killed = ["edge 1", "edge 2"].into_iter().filter(|edge| reasons.contains(edge)).count();
-    assert_eq!(has_killed, 1, "{reasons}");
+    assert_eq!((has_killed, reasons.contains("server 2")), (1, true), "{reasons}");
     assert!(reasons.contains("its clients were cut off") && summary["valid"] == false, "{reasons}");
     let connections: Vec<f64> =
         summary["edges"].as_array().unwrap().iter().map(|edge| edge["connections"].as_f64().unwrap()).collect();

@@ -1,12 +1,13 @@
-//! The objects of an edge and those of its origin: a file in memory, written by the edge, read by the bots that compare.
+//! The objects of an edge and those of its origins: a file in memory, written by the edge, read by the bots that compare.
 //!
 //! ```text
-//! records of 24 bytes, little endian, each appended once
-//! [1: u32][index here: u32][generation here: u32][index there: u32][generation there: u32][0: u32]   an object and its copy here
-//! [2: u32][0: u32][tick here: u64][tick there: u64]                                                 ticks, whenever they shift
+//! records of 32 bytes, little endian, each appended once
+//! [1: u32][origin: u32][index here: u32][generation here: u32][index there: u32][generation there: u32][tick here: u64]
+//!                                                                               an object here copies that one from now on
+//! [2: u32][origin: u32][tick here: u64][tick there: u64][0: u64]                ticks, whenever they shift
 //! ```
 //!
-//! *Here* is the edge, *there* is the origin.
+//! *Here* is the edge, *there* is the origin. An object that goes from one origin to another stays the same one here.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,13 +19,42 @@ use throng::{ObjectId, Tick};
 
 use crate::truth::memory_folder;
 
-const RECORD_BYTES: usize = 24;
+const RECORD_BYTES: usize = 32;
 const OBJECT: u32 = 1;
 const TICKS: u32 = 2;
 /// Records that are read at once.
 const READ_RECORDS: usize = 4_096;
 /// Objects of a run that a reader remembers. More are not found.
 const OBJECTS_MAX: usize = 1 << 24;
+/// Origins of an edge.
+const ORIGINS_MAX: usize = 1 << 10;
+
+/// The object of which one at an edge is a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The number of the origin.
+    pub origin: usize,
+    /// The object there.
+    pub id: ObjectId,
+    /// The first tick here in which it is.
+    pub since: Tick,
+}
+
+/// All that is known of where an object at an edge comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Where it comes from now.
+    pub now: Original,
+    /// Where it came from before.
+    pub before: Option<Original>,
+}
+
+impl Source {
+    /// Of which object a state is that was sent here in a tick.
+    pub fn at(&self, here: Tick) -> Original {
+        self.before.filter(|_| self.now.since.is_newer_than(here)).unwrap_or(self.now)
+    }
+}
 
 /// Writes the file.
 #[derive(Debug)]
@@ -32,18 +62,18 @@ pub struct CopiesWriter {
     /// Is removed when the writer is dropped.
     file: NamedTempFile,
     bytes: Vec<u8>,
-    /// Ticks there minus ticks here.
-    shift: Option<i64>,
+    /// By origin, ticks there minus ticks here.
+    shifts: Vec<Option<i64>>,
 }
 
 impl CopiesWriter {
-    /// Creates an empty file, in memory if the machine has a place for that.
+    /// Creates an empty file for an edge of so many origins, in memory if the machine has a place for that.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn create() -> io::Result<CopiesWriter> {
+    pub fn create(origins: usize) -> io::Result<CopiesWriter> {
         let file = tempfile::Builder::new().prefix("throng-copies-").tempfile_in(memory_folder())?;
-        Ok(CopiesWriter { file, bytes: Vec::new(), shift: None })
+        Ok(CopiesWriter { file, bytes: Vec::new(), shifts: vec![None; origins] })
     }
 
     /// The file.
@@ -51,20 +81,21 @@ impl CopiesWriter {
         self.file.path()
     }
 
-    /// The object `here` is a copy of the one `there`.
-    pub fn note(&mut self, here: ObjectId, there: ObjectId) {
-        let numbers = [OBJECT, here.index, here.generation, there.index, there.generation, 0];
+    /// The object `here` is a copy of that one from now on.
+    pub fn note(&mut self, here: ObjectId, there: Original) {
+        let Original { origin, id, since } = there;
+        let numbers = [OBJECT, origin as u32, here.index, here.generation, id.index, id.generation];
         numbers.iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+        self.bytes.extend_from_slice(&since.0.to_le_bytes());
     }
 
-    /// The tick `here` stands for the one `there`.
-    pub fn note_ticks(&mut self, here: Tick, there: Tick) {
+    /// The tick `here` stands for the one `there`, at one of the origins.
+    pub fn note_ticks(&mut self, origin: usize, here: Tick, there: Tick) {
         let shift = there.0 as i64 - here.0 as i64;
-        if self.shift.replace(shift) != Some(shift) {
-            self.bytes.extend_from_slice(&TICKS.to_le_bytes());
-            self.bytes.extend_from_slice(&[0; 4]);
-            self.bytes.extend_from_slice(&here.0.to_le_bytes());
-            self.bytes.extend_from_slice(&there.0.to_le_bytes());
+        let Some(known) = self.shifts.get_mut(origin) else { return };
+        if known.replace(shift) != Some(shift) {
+            [TICKS, origin as u32].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+            [here.0, there.0, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
         }
     }
 
@@ -82,16 +113,24 @@ impl CopiesWriter {
     }
 }
 
+/// How the ticks of an origin stand to those of the edge.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shift {
+    /// Ticks there minus ticks here.
+    ticks: i64,
+    /// The tick there from which on that holds.
+    from: Tick,
+}
+
 /// Reads the file.
 #[derive(Debug)]
 pub struct CopiesReader {
     file: File,
     /// The beginning of a record whose end is not written yet.
     rest: Vec<u8>,
-    there: HashMap<ObjectId, ObjectId>,
-    shift: Option<i64>,
-    /// The tick there from which on the shift holds.
-    shift_from: Tick,
+    there: HashMap<ObjectId, Source>,
+    /// By origin.
+    shifts: Vec<Option<Shift>>,
 }
 
 impl CopiesReader {
@@ -100,13 +139,8 @@ impl CopiesReader {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<CopiesReader> {
-        Ok(CopiesReader {
-            file: File::open(path)?,
-            rest: Vec::new(),
-            there: HashMap::new(),
-            shift: None,
-            shift_from: Tick(0),
-        })
+        let (rest, there, shifts) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(CopiesReader { file: File::open(path)?, rest, there, shifts })
     }
 
     /// Reads all that is new.
@@ -129,40 +163,55 @@ impl CopiesReader {
     fn take(&mut self, record: &[u8]) -> io::Result<()> {
         let word = |at: usize| record[at * 4..].first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
+        let origin = word(1) as usize;
         match word(0) {
+            OBJECT | TICKS if origin >= ORIGINS_MAX => return Err(invalid("a record about copies of no origin")),
             OBJECT if self.there.len() < OBJECTS_MAX => {
                 let id = |at: usize| ObjectId { index: word(at), generation: word(at + 1) };
-                self.there.insert(id(1), id(3));
+                let now = Original { origin, id: id(4), since: Tick(long(6)) };
+                let before = self.there.get(&id(2)).map(|source| source.now);
+                self.there.insert(id(2), Source { now, before });
             }
             OBJECT => {}
             TICKS => {
-                self.shift = Some(long(4).wrapping_sub(long(2)) as i64);
-                self.shift_from = Tick(long(4));
+                if self.shifts.len() <= origin {
+                    self.shifts.resize(origin + 1, None);
+                }
+                let ticks = long(4).wrapping_sub(long(2)) as i64;
+                self.shifts[origin] = Some(Shift { ticks, from: Tick(long(4)) });
             }
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an unknown record about copies")),
+            _ => return Err(invalid("an unknown record about copies")),
         }
         Ok(())
     }
 
-    /// The object there of which the one here is a copy.
-    pub fn there(&self, here: ObjectId) -> Option<ObjectId> {
+    /// The object of which the one here is a copy.
+    pub fn there(&self, here: ObjectId) -> Option<Source> {
         self.there.get(&here).copied()
     }
 
-    /// The tick there since which ticks have stood for each other as they do now.
-    pub fn steady_from(&self) -> Tick {
-        self.shift_from
+    fn shift(&self, origin: usize) -> Option<Shift> {
+        self.shifts.get(origin).copied().flatten()
+    }
+
+    /// The tick of an origin since which its ticks have stood for the same ones here as they do now.
+    pub fn steady_from(&self, origin: usize) -> Tick {
+        self.shift(origin).map_or(Tick(0), |shift| shift.from)
     }
 
     /// The tick here that stands for the one there; `None` before any is known.
-    pub fn tick_here(&self, there: Tick) -> Option<Tick> {
-        Some(Tick(there.0.checked_add_signed(self.shift?.checked_neg()?)?))
+    pub fn tick_here(&self, origin: usize, there: Tick) -> Option<Tick> {
+        Some(Tick(there.0.checked_add_signed(self.shift(origin)?.ticks.checked_neg()?)?))
     }
 
     /// The tick there for which the one here stands; `None` before any is known.
-    pub fn tick_there(&self, here: Tick) -> Option<Tick> {
-        Some(Tick(here.0.checked_add_signed(self.shift?)?))
+    pub fn tick_there(&self, origin: usize, here: Tick) -> Option<Tick> {
+        Some(Tick(here.0.checked_add_signed(self.shift(origin)?.ticks)?))
     }
+}
+
+fn invalid(words: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words)
 }
 
 #[cfg(test)]
@@ -173,33 +222,64 @@ mod tests {
         ObjectId { index, generation }
     }
 
+    fn original(origin: usize, id: ObjectId, since: u64) -> Original {
+        Original { origin, id, since: Tick(since) }
+    }
+
+    fn only(now: Original) -> Option<Source> {
+        Some(Source { now, before: None })
+    }
+
     #[test]
     fn notes_are_read_as_they_were_written_however_they_are_cut() {
-        let mut writer = CopiesWriter::create().unwrap();
+        let mut writer = CopiesWriter::create(3).unwrap();
         let mut reader = CopiesReader::open(writer.path()).unwrap();
         for number in 0..10_000 {
-            writer.note(id(number, 1), id(number + 7, number));
+            let there = original(number as usize % 3, id(number + 7, number), u64::from(number) << 30);
+            writer.note(id(number, 1), there);
             if number % 3_000 == 0 {
                 writer.flush().unwrap();
                 reader.poll().unwrap();
-                assert_eq!(reader.there(id(number, 1)), Some(id(number + 7, number)));
+                assert_eq!(reader.there(id(number, 1)), only(there));
             }
         }
-        assert_eq!((reader.there(id(9_500, 1)), reader.tick_here(Tick(5))), (None, None));
-        writer.note_ticks(Tick(10), Tick(1_000));
-        writer.note_ticks(Tick(11), Tick(1_001));
+        assert_eq!((reader.there(id(9_500, 1)), reader.tick_here(2, Tick(5))), (None, None));
+        writer.note_ticks(2, Tick(10), Tick(1_000));
+        writer.note_ticks(2, Tick(11), Tick(1_001));
+        writer.note_ticks(1, Tick(11), Tick(4));
+        writer.note_ticks(3, Tick(11), Tick(4));
         writer.flush().unwrap();
-        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 10_001 * RECORD_BYTES as u64);
+        assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 10_002 * RECORD_BYTES as u64);
         reader.poll().unwrap();
-        assert_eq!(reader.there(id(9_500, 1)), Some(id(9_507, 9_500)));
-        assert_eq!(reader.tick_here(Tick(1_500)), Some(Tick(510)));
-        assert_eq!(reader.tick_there(Tick(510)), Some(Tick(1_500)));
-        assert_eq!((reader.tick_here(Tick(3)), reader.steady_from()), (None, Tick(1_000)));
+        assert_eq!(reader.there(id(9_500, 1)), only(original(2, id(9_507, 9_500), 9_500 << 30)));
+        assert_eq!(
+            (reader.tick_here(2, Tick(1_500)), reader.tick_there(2, Tick(510))),
+            (Some(Tick(510)), Some(Tick(1_500)))
+        );
+        assert_eq!((reader.tick_here(2, Tick(3)), reader.steady_from(2)), (None, Tick(1_000)));
+        assert_eq!((reader.tick_here(1, Tick(3)), reader.tick_here(0, Tick(3))), (Some(Tick(10)), None));
+        // It goes on at another origin.
+        let moved = original(0, id(1, 2), 10_000 << 30);
+        writer.note(id(9_500, 1), moved);
+        writer.flush().unwrap();
+        reader.poll().unwrap();
+        let source = reader.there(id(9_500, 1)).unwrap();
+        assert_eq!((source.at(Tick(9_999 << 30)), source.at(moved.since)), (source.before.unwrap(), moved));
+        assert_eq!(source.before, Some(original(2, id(9_507, 9_500), 9_500 << 30)));
         // A record of which the end is missing, and one that is none.
         let mut file = File::options().append(true).open(writer.path()).unwrap();
         file.write_all(&[9; 20]).unwrap();
         reader.poll().unwrap();
-        file.write_all(&[9; 4]).unwrap();
+        file.write_all(&[9; 12]).unwrap();
         assert!(reader.poll().is_err());
+    }
+
+    #[test]
+    fn a_record_of_an_origin_that_cannot_be_is_an_error() {
+        let mut file = NamedTempFile::new().unwrap();
+        let mut record = [0; RECORD_BYTES];
+        (record[0], record[7]) = (TICKS as u8, 255);
+        file.write_all(&record).unwrap();
+        assert!(CopiesReader::open(file.path()).unwrap().poll().is_err());
     }
 }

@@ -25,6 +25,7 @@
 pub mod copies;
 pub mod kinds;
 pub mod pulse;
+pub mod regions;
 pub mod scenario;
 pub mod talk;
 pub mod truth;

@@ -114,6 +114,9 @@ pub struct Scenario {
     /// Threads that the server encodes and writes with, 1 to 256.
     #[serde(default = "defaults::server_threads")]
     pub server_threads: u32,
+    /// Servers that share the area, a process each, 1 to 16; more than 1 need edges.
+    #[serde(default = "defaults::servers")]
+    pub servers: u32,
     /// Processes between the server and the clients, each for as many clients, 0 to 64; 0: clients connect to the server.
     #[serde(default)]
     pub edges: u32,
@@ -358,6 +361,9 @@ mod defaults {
     }
     pub(super) fn decoded_min() -> u32 {
         10
+    }
+    pub(super) fn servers() -> u32 {
+        1
     }
     pub(super) fn far_parts() -> u16 {
         1

@@ -33,7 +33,7 @@ pub use input::{BotInput, InputError};
 pub use objects::{IdleObjects, chest_contents, chest_position};
 pub use pillars::Pillar;
 
-use character::Character;
+use character::{Character, LEN};
 use pillars::Pillars;
 
 /// Walking speed in metres per second.
@@ -50,6 +50,14 @@ pub const MAX_PITCH_RAD: f32 = 1.5;
 pub const MILL_RADIUS_M: f32 = 15.0;
 /// A character that was turned back walks this long before it seeks the centre again, in seconds.
 const DETOUR_S: f32 = 1.0;
+
+/// Length of [`World::state_bytes`].
+pub const STATE_BYTES: usize = LEN;
+
+/// Where the character of a place starts, from the centre of the area.
+pub fn spawn_point(scenario: &Scenario, place: u32) -> [f32; 2] {
+    spawn::point(scenario, place)
+}
 
 /// A character of a [`World`]. Valid until it is despawned; the slot is then used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,8 +108,27 @@ impl World {
 
     /// A new character at the spawn point of the lowest free slot, standing still.
     pub fn spawn(&mut self) -> CharacterId {
+        let place = self.free.last().copied().unwrap_or(self.characters.len() as u32);
+        self.spawn_as(place)
+    }
+
+    /// A new character as the one of another slot would be: several servers that share a world number the places together.
+    pub fn spawn_as(&mut self, place: u32) -> CharacterId {
+        self.put(Character::new(spawn::point(&self.scenario, place), self.scenario.seed, place))
+    }
+
+    /// Everything of a character, for another server that goes on with it; `None` if it is gone.
+    pub fn state_bytes(&self, id: CharacterId) -> Option<[u8; STATE_BYTES]> {
+        Some(self.characters.get(id.0 as usize)?.as_ref()?.to_bytes())
+    }
+
+    /// A character that another server has had; `None` if the bytes are not of [`state_bytes`](World::state_bytes).
+    pub fn arrive(&mut self, bytes: &[u8]) -> Option<CharacterId> {
+        Character::from_bytes(bytes, &self.room).map(|character| self.put(character))
+    }
+
+    fn put(&mut self, character: Character) -> CharacterId {
         let slot = self.free.pop().unwrap_or(self.characters.len() as u32);
-        let character = Character::new(spawn::point(&self.scenario, slot), self.scenario.seed, slot);
         match self.characters.get_mut(slot as usize) {
             Some(place) => *place = Some(character),
             None => self.characters.push(Some(character)),

@@ -229,13 +229,13 @@ impl Edge {
         true
     }
 
-    /// The next object that was copied, if [`EdgeOptions::tells_copies`] is set: each once, in the step in which its clients may
-    /// first be told of it.
+    /// The next object that was copied, or goes on at another origin, if [`EdgeOptions::tells_copies`] is set: after the
+    /// [`receive`](Edge::receive) of the tick in which clients may first be told of it.
     pub fn poll_copied(&mut self) -> Option<Copied> {
         self.copied.pop_front()
     }
 
-    /// The tick of an origin that the newest step stands for; `None` before anything came from there.
+    /// The tick of an origin that the newest [`receive`](Edge::receive) stands for; `None` before anything came from there.
     pub fn origin_tick(&self, number: usize) -> Option<Tick> {
         self.links.get(number)?.mirror.tick()
     }
@@ -253,12 +253,23 @@ impl Edge {
         }
     }
 
-    /// One tick: what came from both sides, and everything that is due to both.
+    /// One tick: what came from both sides, and everything that is due to both. The same as [`receive`](Edge::receive) and
+    /// [`tick`](Edge::tick).
     ///
     /// # Errors
     /// A socket fails: of the server first, else of an origin. Everything else of the tick is done all the same, so a socket that
     /// fails now and then is a lossy network.
     pub fn step(&mut self, now: Time) -> Result<(), ReceiveError> {
+        let received = self.receive(now);
+        self.tick(now);
+        received
+    }
+
+    /// Takes what came from both sides. Before clients are sent anything of it, [`poll_copied`](Edge::poll_copied) tells what is new.
+    ///
+    /// # Errors
+    /// As of [`step`](Edge::step).
+    pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
         let mut received = Ok(());
         for number in 0..self.links.len() {
             received = received.and(self.hear_origin(number, now));
@@ -282,12 +293,16 @@ impl Edge {
         self.end_moves(now);
         self.follow();
         self.acknowledge();
+        received
+    }
+
+    /// Sends everything that is due to both sides.
+    pub fn tick(&mut self, now: Time) {
         if self.server.current_tick().0.is_multiple_of(LOOK_TICKS) {
             self.look();
         }
         self.server.tick(now);
         self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now));
-        received
     }
 
     /// Takes what an origin says.

@@ -10,8 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use throng::schema::{Quantiser, Values};
 use throng::{ClientCore, ConnectionId, KindId, LimitReached, ObjectId, ObjectView, Placement, Server, Tick};
 
-/// How far the count of an origin's ticks may be off.
-const DRIFT_TICKS: i64 = 3;
+/// An edge counts the ticks of an origin at most so many ticks too far, or too short.
+pub const DRIFT_TICKS: i64 = 3;
 
 /// An object in the copy.
 #[derive(Clone, Copy, Debug)]

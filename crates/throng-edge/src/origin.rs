@@ -63,7 +63,7 @@ pub enum OriginEvent {
         user_data: Box<[u8; USER_DATA_LEN]>,
         /// Its object at the other origin.
         former: Former,
-        /// What the other origin's game has said of it.
+        /// The state that the other origin's game has released.
         state: Vec<u8>,
     },
     /// An input of a player. Changes that the world makes for it are part of this tick.

@@ -21,8 +21,8 @@
 //!   Left: despawns it       <----   Leave
 //! ```
 //!
-//! The edge alone decides where its player is, so there is one home at every moment. What goes over each of the two connections
-//! arrives in order, so no input and no message is lost or taken twice.
+//! The edge alone decides where its player is, so there is one home at every moment. Each of the two
+//! connections delivers in order, so no input and no message is lost or taken twice.
 //!
 //! All numbers are little endian.
 

@@ -55,6 +55,7 @@ pub(crate) fn play(runs: &Path) -> anyhow::Result<RunSummary> {
         runs: runs.to_owned(),
         bots_command: vec![std::env::current_exe()?.into(), BOTS.into()],
         edge_command: Vec::new(),
+        server_command: Vec::new(),
         show_progress: false,
         note: |line| eprintln!("{line}"),
         allocations: None,

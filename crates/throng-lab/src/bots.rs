@@ -42,8 +42,8 @@ pub struct BotsOptions {
     pub key: Key,
     /// The scenario.
     pub scenario: Scenario,
-    /// The file in which the server writes its state, if the server is on this machine.
-    pub truth: Option<PathBuf>,
+    /// The files in which the servers write their state, by number; none if the server is on another machine.
+    pub truths: Vec<PathBuf>,
     /// The cores that they may use; `None`: all.
     pub cores: Option<Vec<usize>>,
     /// How they decide.
@@ -55,7 +55,7 @@ pub struct BotsOptions {
 pub struct EdgePoint {
     /// Its address.
     pub address: SocketAddr,
-    /// The file that tells its objects from those of the server.
+    /// The file that tells its objects from those of the servers.
     pub copies: PathBuf,
 }
 

@@ -4,7 +4,8 @@
 //! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
 //! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
 //! host -> edge, standard input    measure | settle | stop
-//! edge -> host, standard output   {"ready": {...}} at the beginning, {"done": {...}} at the end
+//! host -> server, standard input  begin | measure | settle | freeze | last | stop
+//! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! ```
 
 use std::io::{BufRead, Write};
@@ -14,11 +15,17 @@ use serde::{Deserialize, Serialize};
 
 use throng_summary::{FieldBytes, Known, Neighbours, WorstClient};
 
-/// A command to the bots.
+/// A command to a process of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// So many bots play from now on: more connect, or the newest leave.
     Players(u32),
+    /// All players are there: they may move.
+    Begin,
+    /// Nothing moves any more.
+    Freeze,
+    /// All is at rest: write the last state.
+    Last,
     /// The warm-up is over: measure from now on.
     Measure,
     /// The measurement is over: continue to play.
@@ -28,12 +35,20 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    const WORDS: [(Command, &'static str); 6] = [
+        (Command::Begin, "begin"),
+        (Command::Measure, "measure"),
+        (Command::Settle, "settle"),
+        (Command::Freeze, "freeze"),
+        (Command::Last, "last"),
+        (Command::Stop, "stop"),
+    ];
+
     pub(crate) fn line(self) -> String {
+        let word = Command::WORDS.iter().find(|(command, _)| *command == self).map(|(_, word)| *word);
         match self {
             Command::Players(number) => format!("players {number}\n"),
-            Command::Measure => "measure\n".to_owned(),
-            Command::Settle => "settle\n".to_owned(),
-            Command::Stop => "stop\n".to_owned(),
+            _ => format!("{}\n", word.unwrap_or_default()),
         }
     }
 
@@ -41,9 +56,7 @@ impl Command {
         let mut words = line.split_whitespace();
         match (words.next()?, words.next()) {
             ("players", Some(number)) => number.parse().ok().map(Command::Players),
-            ("measure", None) => Some(Command::Measure),
-            ("settle", None) => Some(Command::Settle),
-            ("stop", None) => Some(Command::Stop),
+            (word, None) => Command::WORDS.iter().find(|(_, known)| *known == word).map(|(command, _)| *command),
             _ => None,
         }
     }
@@ -79,6 +92,28 @@ pub(crate) enum BotsLine {
     Progress(Progress),
     Done(Box<BotsReport>),
     Failed(String),
+}
+
+/// A line of an edge or of a further server. `P` is where it is reached, `F` are its figures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PartLine<P, F> {
+    /// It can be connected to.
+    Ready(P),
+    /// So many players are there now.
+    Players(PlayerCount),
+    /// It has ended.
+    Done(F),
+    Failed(String),
+}
+
+/// The players of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlayerCount {
+    /// Players that are there.
+    pub(crate) connected: u32,
+    /// Players that have left the world. Those whom another server has taken over are not among them.
+    pub(crate) ended: u32,
 }
 
 /// The bots' report of each second.
@@ -156,7 +191,8 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_they_are_written() {
-        for command in [Command::Players(0), Command::Players(300), Command::Measure, Command::Settle, Command::Stop] {
+        let numbers = [Command::Players(0), Command::Players(300)];
+        for command in Command::WORDS.map(|(command, _)| command).into_iter().chain(numbers) {
             assert_eq!(Command::read(&command.line()), Some(command));
         }
         for nonsense in ["", "players", "players -1", "players many", "stop now", "leave"] {

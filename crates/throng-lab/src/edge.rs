@@ -1,6 +1,7 @@
 //! A process that is an edge of a run: clients connect to it, and it connects to the server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
@@ -8,15 +9,17 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng::net::{UdpDriver, UdpOptions};
 use throng::{Client, ClientOptions, Key, Server};
-use throng_crowd::copies::CopiesWriter;
+use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
+use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
+use throng_crowd::world::spawn_point;
 use throng_edge::{Edge, EdgeOptions, edge_user_data};
 use throng_machine::clock;
 use throng_summary::EdgeFigures;
 
 use crate::bots::EdgePoint;
-use crate::control::{Command, listen, tell};
+use crate::control::{Command, PartLine, listen, tell};
 use crate::host::{server_options, wait_until};
 use crate::pace::Pace;
 
@@ -31,21 +34,14 @@ const FRAME_US_MAX: u64 = 60_000_000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EdgeOrder {
     pub(crate) number: u32,
-    pub(crate) server: SocketAddr,
+    /// By number.
+    pub(crate) servers: Vec<SocketAddr>,
     pub(crate) key: [u8; 32],
     pub(crate) scenario: Scenario,
 }
 
 /// A line of an edge.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum EdgeLine {
-    /// It can be connected to.
-    Ready(EdgePoint),
-    /// It has ended.
-    Done(EdgeFigures),
-    Failed(String),
-}
+pub(crate) type EdgeLine = PartLine<EdgePoint, EdgeFigures>;
 
 /// Runs as an edge of a run: it reads its order and commands from standard input, and writes to standard output. It ends
 /// with its input.
@@ -64,7 +60,7 @@ fn play() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let order: EdgeOrder = serde_json::from_str(&line)?;
-    let mut copies = CopiesWriter::create()?;
+    let mut copies = CopiesWriter::create(order.servers.len())?;
     let mut edge = open(&order)?;
     tell(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let commands = listen();
@@ -76,15 +72,22 @@ fn play() -> anyhow::Result<()> {
         let began = clock::now();
         let here = edge.server().current_tick();
         // A socket that fails now and then is a lossy network.
-        let _ = edge.step(began);
+        let _ = edge.receive(began);
+        let received = clock::now();
+        // Before anything is sent: whoever has a packet finds here what its objects are.
         while let Some(copied) = edge.poll_copied() {
-            copies.note(copied.here, copied.there);
+            let original = Original { origin: copied.origin, id: copied.there, since: here };
+            copies.note(copied.here, original);
         }
-        if let Some(there) = edge.origin_tick(0) {
-            copies.note_ticks(here, there);
+        for origin in 0..order.servers.len() {
+            if let Some(there) = edge.origin_tick(origin) {
+                copies.note_ticks(origin, here, there);
+            }
         }
-        let worked = clock::now().since(began);
         copies.flush()?;
+        let noted = clock::now();
+        edge.tick(noted);
+        let worked = received.since(began) + clock::now().since(noted);
         pace.finish(clock::now());
         if let Some(watch) = &mut watch {
             watch.take(&edge, worked);
@@ -93,7 +96,7 @@ fn play() -> anyhow::Result<()> {
             Ok(Command::Measure) => watch = Some(Watch::begin(&edge)),
             Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge)),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
-            Ok(Command::Players(_)) | Err(TryRecvError::Empty) => {}
+            Ok(_) | Err(TryRecvError::Empty) => {}
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge));
@@ -101,20 +104,37 @@ fn play() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The edge with its server and its client.
+/// The edge with its server, and a client of each origin.
 fn open(order: &EdgeOrder) -> anyhow::Result<Edge> {
     let scenario = &order.scenario;
     let key = Key::new(order.key);
     let local: SocketAddr = ([127, 0, 0, 1], 0).into();
     let options = server_options(scenario, &key, None);
-    let id = FIRST_ID + u64::from(order.number);
     let issuer = crate::host::token_issuer(scenario, &key);
-    let token = issuer.issue_with(id, &[order.server], &edge_user_data())?;
-    let driver = Box::new(UdpDriver::bind(local, &UdpOptions::server())?);
-    let client = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-    let client = Client::new(driver, token, kinds::schema(), client, clock::now())?;
+    let connect = |&server: &SocketAddr| -> anyhow::Result<Client> {
+        let token = issuer.issue_with(FIRST_ID + u64::from(order.number), &[server], &edge_user_data())?;
+        let driver = Box::new(UdpDriver::bind(local, &UdpOptions::server())?);
+        let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
+        Ok(Client::new(driver, token, kinds::schema(), options, clock::now())?)
+    };
+    let origins = order.servers.iter().map(connect).collect::<anyhow::Result<Vec<_>>>()?;
     let server = Server::bind(local, kinds::schema(), options)?;
-    Ok(Edge::new(server, vec![client], EdgeOptions { tells_copies: true, ..EdgeOptions::default() })?)
+    Ok(Edge::new(server, origins, edge_options(scenario))?)
+}
+
+/// Which server has a cell, and which one a client joins: the one where its character starts.
+fn edge_options(scenario: &Scenario) -> EdgeOptions {
+    let (regions, scenario) = (Regions::new(scenario), scenario.clone());
+    let cells = regions.clone();
+    EdgeOptions {
+        tells_copies: true,
+        homes: Arc::new(move |_, cell, homes| cells.of_cell(cell, homes)),
+        entry: Arc::new(move |client_id, _| {
+            let [x, y] = spawn_point(&scenario, client_id as u32);
+            regions.at(scenario.from_corner([x, y, 0.0])[0]).into()
+        }),
+        ..EdgeOptions::default()
+    }
 }
 
 /// The work of an edge in the measured part.
@@ -167,5 +187,5 @@ impl Watch {
 }
 
 fn came_bytes(edge: &Edge) -> u64 {
-    edge.origin(0).map_or(0, |client| client.replication_bytes())
+    (0..).map_while(|number| edge.origin(number)).map(|client| client.replication_bytes()).sum()
 }

@@ -13,6 +13,7 @@ use throng::{
 };
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
+use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
@@ -48,6 +49,12 @@ pub struct Host<R = Channels> {
     origin: Option<Origin>,
     /// The characters of players at edges.
     at_edges: HashMap<PlayerId, CharacterId>,
+    /// Which of the servers that share the area this is.
+    number: u16,
+    regions: Regions,
+    /// Characters whom another server is about to take over: they stand still until then.
+    ghosts: HashMap<PlayerId, (ObjectId, Character)>,
+    handovers: Handovers,
     /// By character.
     bodies: Vec<Option<Body>>,
     /// The objects that never change, in the order of [`IdleObjects`].
@@ -70,6 +77,15 @@ pub struct Host<R = Channels> {
     talks: VecDeque<(ConnectionId, Talk)>,
     /// Messages that are none, or that nobody has taken.
     bad_talks: u64,
+}
+
+/// Characters that went from server to server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handovers {
+    /// That came.
+    pub(crate) arrived: u64,
+    /// That left.
+    pub(crate) released: u64,
 }
 
 /// Where the player of a character is.
@@ -120,15 +136,17 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
-        Host::with_model(scenario, (address, public, key), Channels::new)
+        Host::with_model(scenario, 0, (address, public, key), Channels::new)
     }
 }
 
 impl<R: Replication> Host<R> {
     /// A server for the scenario, with the replication model that `model` makes for its schema and options. The first
-    /// address is the one that it is bound to, the second the one under which clients know it, if that is another.
+    /// address is the one that it is bound to, the second the one under which clients know it, if that is another. `number` says
+    /// which of the scenario's servers it is, from 0.
     pub fn with_model(
         scenario: &Scenario,
+        number: u16,
         (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Host<R>, StartError> {
@@ -153,6 +171,10 @@ impl<R: Replication> Host<R> {
             players: vec![None; seats],
             origin: (scenario.edges > 0).then(|| Origin::new(OriginOptions::default())),
             at_edges: HashMap::new(),
+            number,
+            regions: Regions::new(scenario),
+            ghosts: HashMap::new(),
+            handovers: Handovers::default(),
             bodies: Vec::new(),
             props: Vec::with_capacity(scenario.idle_objects as usize),
             chests_changed: None,
@@ -168,13 +190,19 @@ impl<R: Replication> Host<R> {
             talks: VecDeque::new(),
             bad_talks: 0,
         };
-        for position in IdleObjects::new(scenario) {
-            let position = scenario.from_corner(position);
+        let own: Vec<[f32; 3]> = host.own_idle().collect();
+        for position in own {
             let prop = host.server.spawn(Prop { position }, Placement::Cell(0));
             host.props
                 .push(prop.map_err(|_| StartError::Options("there are more idle objects than the server takes"))?);
         }
         Ok(host)
+    }
+
+    /// Where its part of the objects that never change lie.
+    fn own_idle(&self) -> impl Iterator<Item = [f32; 3]> + '_ {
+        let all = IdleObjects::new(&self.scenario).map(|position| self.scenario.from_corner(position));
+        all.filter(|position| self.regions.at(position[0]) == self.number)
     }
 
     /// The server.
@@ -260,6 +288,15 @@ impl<R: Replication> Host<R> {
         self.is_moving
     }
 
+    /// The characters may move, however many there are.
+    pub(crate) fn begin(&mut self) {
+        self.is_moving = true;
+    }
+
+    pub(crate) fn handovers(&self) -> Handovers {
+        self.handovers
+    }
+
     /// From now on the server sends its time to clients, for bots that do not share its clock.
     pub(crate) fn tell_time(&mut self) {
         self.tells_time = true;
@@ -277,15 +314,17 @@ impl<R: Replication> Host<R> {
         self.is_frozen = false;
     }
 
-    /// The characters as the game has them.
+    /// The characters as the game has them. One whom another server is about to take over has no owner.
     fn true_characters(&self) -> impl Iterator<Item = GameObject> + '_ {
+        let ghosts = self.ghosts.values().map(|(object, value)| GameObject::character(*object, None, value));
         let states = self.world.characters();
-        states.filter_map(|(character, state)| {
+        let characters = states.filter_map(|(character, state)| {
             let body = self.bodies.get(character.0 as usize)?.as_ref()?;
             let position = self.scenario.from_corner(state.position);
             let value = Character { position, ..Character::from(state) };
             Some(GameObject::character(body.object, Some(body.seat.owner()), &value))
-        })
+        });
+        characters.chain(ghosts)
     }
 
     /// The characters by number, with their positions from the corner of the area.
@@ -309,9 +348,8 @@ impl<R: Replication> Host<R> {
 
     /// All objects as the game has them.
     pub(crate) fn true_objects(&self) -> impl Iterator<Item = GameObject> + '_ {
-        let props = IdleObjects::new(&self.scenario).zip(&self.props).map(|(position, &prop)| {
-            GameObject::of(prop, None, &Prop { position: self.scenario.from_corner(position) })
-        });
+        let props = self.own_idle().zip(&self.props);
+        let props = props.map(|(position, &prop)| GameObject::of(prop, None, &Prop { position }));
         self.true_changing().chain(props)
     }
 
@@ -331,7 +369,8 @@ impl<R: Replication> Host<R> {
         while let Some((connection, input)) = self.server.poll_input() {
             self.take_input(connection, &input, read);
         }
-        self.is_moving |= self.connected >= self.scenario.start_at_connected();
+        // Several servers begin when all of them together have enough.
+        self.is_moving |= self.regions.is_whole() && self.connected >= self.scenario.start_at_connected();
         let tick = self.server.current_tick();
         if self.is_moving && !self.is_frozen {
             self.step(tick);
@@ -339,6 +378,7 @@ impl<R: Replication> Host<R> {
         if self.tells_time {
             self.tell_one(tick, began);
         }
+        self.hand_over();
         if let Some(origin) = &mut self.origin {
             origin.before_tick(&mut self.server);
         }
@@ -403,11 +443,35 @@ impl<R: Replication> Host<R> {
         while let Some(event) = self.origin.as_mut().and_then(Origin::poll_event) {
             match event {
                 OriginEvent::Joined { player, client_id, .. } => {
-                    if let Some(character) = self.embody(Seat::Edge(player, client_id as u32)) {
+                    let client_id = client_id as u32;
+                    let character = match self.regions.is_whole() {
+                        true => self.world.spawn(),
+                        false => self.world.spawn_as(client_id),
+                    };
+                    if let Some(character) = self.embody(character, Seat::Edge(player, client_id)) {
                         self.at_edges.insert(player, character);
                     }
                 }
+                OriginEvent::Free { player, .. } => self.release(player),
+                OriginEvent::Stays(_) => {}
+                OriginEvent::Arrived { player, client_id, state, .. } => {
+                    let Some(character) = self.world.arrive(&state) else {
+                        self.bad_inputs += 1;
+                        continue;
+                    };
+                    if let Some(character) = self.embody(character, Seat::Edge(player, client_id as u32)) {
+                        self.at_edges.insert(player, character);
+                        self.handovers.arrived += 1;
+                        // The other server may have let it move longer.
+                        if self.is_frozen {
+                            self.freeze();
+                        }
+                    }
+                }
                 OriginEvent::Left(player) => {
+                    if let Some((ghost, _)) = self.ghosts.remove(&player) {
+                        self.server.despawn(ghost);
+                    }
                     if let Some(character) = self.at_edges.remove(&player) {
                         self.disembody(character);
                     }
@@ -425,15 +489,54 @@ impl<R: Replication> Host<R> {
         }
     }
 
+    /// Asks the edges for the players who have walked into the part of another server.
+    fn hand_over(&mut self) {
+        let Host { origin: Some(origin), world, scenario, regions, at_edges, number, .. } = self else { return };
+        if regions.is_whole() {
+            return;
+        }
+        for (&player, &character) in at_edges.iter() {
+            let Some(state) = world.state(character) else { continue };
+            if let Some(to) = regions.beyond(*number, scenario.from_corner(state.position)[0]) {
+                // It may have been asked for already.
+                let _ = origin.hand_over(player, to);
+            }
+        }
+    }
+
+    /// Lets go of a player: another server goes on with its character, and what clients see here stands still.
+    fn release(&mut self, player: PlayerId) {
+        let Host { origin: Some(origin), world, bodies, at_edges, ghosts, server, scenario, .. } = self else {
+            return;
+        };
+        let Some(&character) = at_edges.get(&player) else { return };
+        let body = bodies.get_mut(character.0 as usize);
+        let (Some(state), Some(seat)) = (world.state_bytes(character), body) else { return };
+        // A player who has just left is not released.
+        let Some(body) = seat.take_if(|body| origin.release(player, body.object, &state).is_ok()) else { return };
+        if let Some(state) = world.state(character) {
+            let position = scenario.from_corner(state.position);
+            let value = Character { position, velocity: [0.0; 3], ..Character::from(state) };
+            if let Some(shown) = server.get_mut::<Character>(body.object) {
+                shown.clone_from(&value);
+            }
+            ghosts.insert(player, (body.object, value));
+        }
+        at_edges.remove(&player);
+        world.despawn(character);
+        self.connected -= 1;
+        self.handovers.released += 1;
+    }
+
     fn enter(&mut self, connection: ConnectionId) {
-        if let Some(character) = self.embody(Seat::Here(connection)) {
+        let character = self.world.spawn();
+        if let Some(character) = self.embody(character, Seat::Here(connection)) {
             self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
         }
     }
 
-    /// A character for a player who has come; `None` if there is no room.
-    fn embody(&mut self, seat: Seat) -> Option<CharacterId> {
-        let character = self.world.spawn();
+    /// Objects for the character of a player who has come; `None` if there is no room.
+    fn embody(&mut self, character: CharacterId, seat: Seat) -> Option<CharacterId> {
         let state = self.world.state(character)?;
         let position = self.scenario.from_corner(state.position);
         let placement = Placement::Cell(0);

@@ -35,8 +35,10 @@ mod loopback;
 mod pace;
 pub mod report;
 pub mod run;
+mod server;
 pub mod terminal;
 
 pub use edge::play_edge;
+pub use server::play_server;
 pub use throng::Key;
 pub use throng_crowd::{kinds, scenario, world};

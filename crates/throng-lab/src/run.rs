@@ -1,9 +1,9 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
-mod edges;
 mod ledger;
 mod live;
+mod parts;
 mod piped;
 mod progress;
 mod samples;
@@ -21,27 +21,29 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use throng::{Channels, Replication, Schema, ServerOptions, StartError, Time};
+use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 
-use crate::bots::BotsReport;
-use crate::control::Command;
+use crate::bots::{BotsReport, EdgePoint};
+use crate::control::{Command, PlayerCount};
+use crate::edge::EdgeOrder;
 use crate::floor::{self, FloorTime};
 use crate::host::Host;
 use crate::report::{self, ReportError};
+use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 pub use child::read_order;
 use child::{Child, Target};
-use edges::Edges;
 use ledger::Ledger;
 pub use live::LiveMetrics;
+use parts::Parts;
 use progress::Display;
 use samples::Samples;
 pub use serve::{ServeOptions, serve};
 use show::Show;
-use throng_summary::RunSummary;
+use throng_summary::{EdgeFigures, RunSummary, ServerFigures};
 
 /// Options of a run.
 pub struct RunOptions {
@@ -53,6 +55,9 @@ pub struct RunOptions {
     pub bots_command: Vec<OsString>,
     /// The command of an edge's process: it calls [`play_edge`](crate::play_edge). Only needed for scenarios with edges.
     pub edge_command: Vec<OsString>,
+    /// The command of a further server's process: it calls [`play_server`](crate::play_server). Only needed for scenarios with
+    /// several servers.
+    pub server_command: Vec<OsString>,
     /// Whether a progress bar is shown.
     pub show_progress: bool,
     /// Gets a line before anything else happens: what is played, and how long it takes.
@@ -173,7 +178,13 @@ struct Play<'a, R> {
     stop: &'a AtomicBool,
     host: Host<R>,
     bots: Child,
-    edges: Edges,
+    edges: Parts<EdgePoint, EdgeFigures>,
+    /// The servers after the first.
+    servers: Parts<ServerPoint, ServerFigures>,
+    /// The work of the first of several servers.
+    watch: Option<ServerWatch>,
+    first_server: Option<ServerFigures>,
+    has_begun: bool,
     show: Option<Show>,
     /// The numbers of players that viewers of the live page want.
     wanted_by_viewers: Option<Receiver<u32>>,
@@ -201,7 +212,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let key = throng::random_key();
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
         let host =
-            Host::with_model(scenario, (address, None, key.clone()), model).context("cannot start the server")?;
+            Host::with_model(scenario, 0, (address, None, key.clone()), model).context("cannot start the server")?;
         let truth =
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -216,8 +227,12 @@ impl<'a, R: Replication> Play<'a, R> {
             }
         };
         let server = host.server().local_address();
-        let edges = Edges::start(options, server, &key)?;
-        let target = Target { server, edges: edges.points(), truth: truth.path().to_owned() };
+        let servers = start_servers(options, &key)?;
+        let points = servers.points();
+        let addresses = std::iter::once(server).chain(points.iter().map(|point| point.address)).collect();
+        let edges = start_edges(options, addresses, &key)?;
+        let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
+        let target = Target { server, edges: edges.points(), truths: truths.collect() };
         let bots = child::start(options, target, &key, bots_cores)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(scenario, options.allocations.is_some(), is_pinned.then(|| cores[0].id));
@@ -237,6 +252,10 @@ impl<'a, R: Replication> Play<'a, R> {
             host,
             bots,
             edges,
+            servers,
+            watch: None,
+            first_server: None,
+            has_begun: false,
             wanted: scenario.profile.first(scenario.players),
             told: None,
             bots_fault: None,
@@ -254,18 +273,24 @@ impl<'a, R: Replication> Play<'a, R> {
         let scenario = &self.options.scenario;
         let patience_s = CONNECT_PATIENCE_S + u64::from(scenario.players) / CONNECTS_PER_S;
         let until = clock::now().after(Duration::from_secs(patience_s));
-        while self.host.connected() + self.host.ended() < self.wanted && clock::now() < until {
+        while self.players().connected + self.players().ended < self.wanted && clock::now() < until {
             self.follow();
             self.tick()?;
-            display.connecting(self.host.connected());
+            display.connecting(self.players().connected);
             if self.stops() {
                 break;
             }
         }
-        if self.host.connected() == 0 && !self.stops() {
+        if self.players().connected == 0 && !self.stops() {
             bail!("no bot has connected within {patience_s} s");
         }
         Ok(())
+    }
+
+    /// The players of all servers.
+    fn players(&self) -> PlayerCount {
+        let others = self.servers.players();
+        PlayerCount { connected: self.host.connected() + others.connected, ended: self.host.ended() + others.ended }
     }
 
     fn warm_up(&mut self, display: &Display) -> Result<()> {
@@ -278,6 +303,8 @@ impl<'a, R: Replication> Play<'a, R> {
         self.mark("the measured part begins");
         self.bots.tell(Command::Measure);
         self.edges.tell(Command::Measure);
+        self.servers.tell(Command::Measure);
+        self.watch = (!self.servers.is_empty()).then(|| ServerWatch::begin(&self.host));
         self.ledger.begin(&self.host);
         let mut is_recorded = false;
         self.for_a_while(length, |play, elapsed| {
@@ -297,6 +324,8 @@ impl<'a, R: Replication> Play<'a, R> {
         self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
         self.edges.tell(Command::Settle);
+        self.servers.tell(Command::Settle);
+        self.first_server = self.watch.take().map(|watch| watch.figures(&self.host));
         Ok(())
     }
 
@@ -344,6 +373,7 @@ impl<'a, R: Replication> Play<'a, R> {
             return Ok(BotsReport::default());
         }
         self.host.freeze();
+        self.servers.tell(Command::Freeze);
         display.settling();
         let until = clock::now().after(settling(&self.options.scenario));
         while clock::now() < until && self.bots_fault.is_none() {
@@ -352,6 +382,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let (tick, began) = timed(clock::now, || self.host.tick());
         let last = self.truth.write((tick, began), None, true, self.host.true_objects());
         last.context("cannot write the server's state")?;
+        self.servers.tell(Command::Last);
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
         loop {
@@ -380,6 +411,9 @@ impl<'a, R: Replication> Play<'a, R> {
         self.truth.note_tick(tick, noted).context("cannot write the time of a tick")?;
         let (tick, began) = timed(clock::now, || self.host.tick());
         let ended = clock::now();
+        if let Some(watch) = &mut self.watch {
+            watch.take(&self.host, ended.since(began));
+        }
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
         if let Some(measured_for) = self.ledger.place_of(began) {
@@ -397,6 +431,12 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         let heard = self.bots.listen();
         self.edges.listen();
+        self.servers.listen();
+        if !self.has_begun && self.players().connected >= self.options.scenario.start_at_connected() {
+            self.has_begun = true;
+            self.host.begin();
+            self.servers.tell(Command::Begin);
+        }
         self.ledger.note_measuring(began.since(noted) + clock::now().since(ended));
         match heard {
             // The figures until then are worth a report.
@@ -415,23 +455,47 @@ impl<'a, R: Replication> Play<'a, R> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds the figures of the edges. An edge that is gone makes the run not valid.
-    fn end_edges(&mut self, summary: &mut RunSummary) {
-        let (figures, faults) = std::mem::take(&mut self.edges).finish();
-        let edges_cpu_cores: f64 = figures.iter().map(|edge| edge.cpu_cores).sum();
-        summary.others_cpu_cores = summary.others_cpu_cores.map(|cores| (cores - edges_cpu_cores).max(0.0));
-        summary.edges = figures;
-        summary.invalid_reasons.extend(faults);
+    /// Adds the figures of edges and further servers. One that is gone makes the run not valid.
+    fn end_parts(&mut self, summary: &mut RunSummary) {
+        let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
+        let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
+        let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
+        let own_cpu_cores: f64 = own.sum();
+        summary.others_cpu_cores = summary.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
+        summary.edges = edges;
+        summary.servers = self.first_server.into_iter().chain(servers).collect();
+        summary.invalid_reasons.extend(edge_faults);
+        summary.invalid_reasons.extend(server_faults);
     }
 
     fn summary(&mut self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
-        self.end_edges(&mut summary);
+        self.end_parts(&mut summary);
         let fault = self.bots_fault.clone().map(End::Bots);
         let end = self.is_interrupted().then_some(End::Interrupted).or(fault);
         conclude(&mut summary, bots, (started_at, end.as_ref()));
         summary
     }
+}
+
+/// The servers after the first.
+fn start_servers(options: &RunOptions, key: &Key) -> Result<Parts<ServerPoint, ServerFigures>> {
+    let order =
+        |number: u32| ServerOrder { number: number as u16, key: *key.as_bytes(), scenario: options.scenario.clone() };
+    let orders = (1..options.scenario.servers).map(|number| (format!("server {}", number + 1), order(number)));
+    Parts::start(&options.server_command, orders)
+}
+
+/// The edges before the servers at these addresses.
+fn start_edges(options: &RunOptions, servers: Vec<SocketAddr>, key: &Key) -> Result<Parts<EdgePoint, EdgeFigures>> {
+    let order = |number: u32| EdgeOrder {
+        number,
+        servers: servers.clone(),
+        key: *key.as_bytes(),
+        scenario: options.scenario.clone(),
+    };
+    let orders = (0..options.scenario.edges).map(|number| (format!("edge {}", number + 1), order(number)));
+    Parts::start(&options.edge_command, orders)
 }
 
 /// Why a run ended before its end.
@@ -489,6 +553,7 @@ mod tests {
             // No bot ever connects.
             bots_command: vec!["false".into()],
             edge_command: Vec::new(),
+            server_command: Vec::new(),
             show_progress: false,
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
             allocations: None,

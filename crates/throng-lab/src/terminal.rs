@@ -7,7 +7,7 @@ use throng_crowd::scenario::Model;
 
 pub use throng_report::{bytes, figure, grouped, optional};
 
-use throng_summary::{Band, EdgeFigures, LoadStep, RunSummary, Split, Target};
+use throng_summary::{Band, EdgeFigures, LoadStep, RunSummary, ServerFigures, Split, Target};
 
 /// Parts of a split in one line.
 const SPLIT_LINE: usize = 4;
@@ -28,6 +28,9 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
         ("network", network(run)),
         ("bots", bots(run)),
     ]);
+    if !run.servers.is_empty() {
+        text += &servers(&run.servers);
+    }
     if !run.edges.is_empty() {
         text += &edges(&run.edges);
     }
@@ -41,6 +44,23 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
     text += &verdict(run);
     if let Some(report) = report {
         text += &format!("report: {}\n", report.display());
+    }
+    text
+}
+
+fn servers(servers: &[ServerFigures]) -> String {
+    let mut text = "\n servers       players  frame p99  cores  missed ticks  characters came    went\n".to_owned();
+    for (number, server) in servers.iter().enumerate() {
+        let number = number + 1;
+        text += &format!(
+            "   {number:<12}{:>7}  {:>9}  {:>5}  {:>12}  {:>15}  {:>6}\n",
+            figure(server.players),
+            format!("{} ms", optional(server.frame_p99_ms)),
+            figure(server.cpu_cores),
+            grouped(server.missed_ticks),
+            grouped(server.arrived),
+            grouped(server.released),
+        );
     }
     text
 }
@@ -288,6 +308,8 @@ mod tests {
     fn it_fits_one_screen() {
         let mut run = RunSummary::example();
         run.revision = "0123456789ab-dirty".to_owned();
+        // A run of several servers has a line more for each.
+        run.servers.clear();
         run.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
         let text = table(&run, Some(Path::new("runs/20260131-120000-crowd/report.html")));
         assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());

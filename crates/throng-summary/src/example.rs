@@ -84,6 +84,14 @@ impl RunSummary {
                 ratio: Some(profile.mean_ms.outgoing() / 5.4),
                 packets_per_tick: 1_870.0,
             },
+            servers: vec![ServerFigures {
+                players: 500.0,
+                frame_p99_ms: Some(2.1),
+                cpu_cores: 0.05,
+                missed_ticks: 0,
+                arrived: 120,
+                released: 118,
+            }],
             edges: vec![EdgeFigures {
                 connections: 500.0,
                 frame_p99_ms: Some(9.4),

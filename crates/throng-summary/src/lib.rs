@@ -74,6 +74,9 @@ pub struct RunSummary {
     /// The edges of the run, if it has any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<EdgeFigures>,
+    /// The servers of the run, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerFigures>,
     /// The data sent to a client.
     pub client: Client,
     /// The state of other characters at the decoding bots, by distance.
@@ -120,6 +123,23 @@ pub struct EdgeFigures {
     pub dropped: u64,
     /// How often it counted the server's ticks anew.
     pub recounts: u64,
+}
+
+/// One of several servers that share the area. All is 0 or `null` of one that did not report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerFigures {
+    /// Players, mean.
+    pub players: f64,
+    /// Working time of a tick, 99th percentile, in milliseconds.
+    pub frame_p99_ms: Option<f64>,
+    /// Processor time by wall time.
+    pub cpu_cores: f64,
+    /// Ticks that were due and not played.
+    pub missed_ticks: u64,
+    /// Characters that came from other servers.
+    pub arrived: u64,
+    /// Characters that went to other servers.
+    pub released: u64,
 }
 
 /// A median and a tail. `null` where nothing was measured.

@@ -21,6 +21,8 @@ pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioErr
 
 /// Edges of a run at most.
 const EDGES_MAX: u32 = 64;
+/// Servers that share the area.
+const SERVERS_MAX: u32 = 16;
 
 struct Check<'a> {
     origin: &'a str,
@@ -135,6 +137,13 @@ impl Check<'_> {
         self.must(s.edges == 0 || s.far.is_none(), "edges (--edges)", || {
             "edges do not pass on the view from afar: leave out `far`".to_owned()
         })?;
+        self.range("servers (--servers)", s.servers, 1, SERVERS_MAX)?;
+        self.must(s.servers == 1 || s.edges > 0, "servers (--servers)", || {
+            "clients see several servers through edges alone: add --edges".to_owned()
+        })?;
+        self.must(s.servers == 1 || s.chests_per_player == 0, "servers (--servers)", || {
+            "chests are not handed over from server to server: leave out `chests_per_player`".to_owned()
+        })?;
         self.range("send_slowdown_percent (--send-slowdown)", s.send_slowdown_percent, 0, 1_000)?;
         self.must(s.send_slowdown_percent == 0 || s.server_threads == 1, "send_slowdown_percent", || {
             "several threads cannot be slowed: leave out --server-threads".to_owned()
@@ -184,6 +193,10 @@ mod tests {
         assert!(refused(|s| s.spawn = Spawn::Line { spacing_m: 1.0 }).contains("line of 999 m"));
         assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
         assert!(refused(|s| s.edges = 65).contains("--edges"));
+        assert!(refused(|s| (s.servers, s.edges) = (0, 1)).contains("--servers"));
+        assert!(refused(|s| (s.servers, s.edges) = (17, 1)).contains("--servers"));
+        assert!(refused(|s| s.servers = 2).contains("add --edges"));
+        assert!(refused(|s| (s.servers, s.edges, s.chests_per_player) = (2, 1, 3)).contains("chests"));
         assert!(refused(|s| (s.edges, s.model) = (2, Model::Graph)).contains("no edges"));
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));

@@ -44,6 +44,9 @@ pub(super) struct Character {
     rng: fastrand::Rng,
 }
 
+/// Bytes of [`Character::to_bytes`].
+pub(super) const LEN: usize = 63;
+
 impl Character {
     pub(super) fn new(home: [f32; 2], seed: u64, slot: u32) -> Character {
         let mut rng = fastrand::Rng::with_seed(mix(seed, family::CHARACTER, u64::from(slot)));
@@ -57,6 +60,48 @@ impl Character {
         };
         character.face(rng.f32() * std::f32::consts::TAU);
         character
+    }
+
+    /// Everything of it, for another server that goes on with it:
+    ///
+    /// ```text
+    /// position, velocity, yaw, pitch, direction, home: 12 x f32, mode: u8, input: 4 bytes, detour: u16, random numbers: u64
+    /// ```
+    pub(super) fn to_bytes(&self) -> [u8; LEN] {
+        let CharacterState { position: [x, y, z], velocity: [u, v, w], yaw, pitch, mode } = self.state;
+        let ([d, e], [h, i]) = (self.direction, self.home);
+        let mut bytes = [0; LEN];
+        for (place, number) in bytes.chunks_exact_mut(4).zip([x, y, z, u, v, w, yaw, pitch, d, e, h, i]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        bytes[48] = mode as u8;
+        bytes[49..53].copy_from_slice(&self.input.encode());
+        bytes[53..55].copy_from_slice(&self.detour_ticks.to_le_bytes());
+        bytes[55..].copy_from_slice(&self.rng.get_seed().to_le_bytes());
+        bytes
+    }
+
+    /// The character of these bytes, within the room; `None` if they are none.
+    pub(super) fn from_bytes(bytes: &[u8], room: &Room) -> Option<Character> {
+        let bytes: &[u8; LEN] = bytes.try_into().ok()?;
+        let numbers: [f32; 12] = std::array::from_fn(|at| {
+            bytes[at * 4..].first_chunk::<4>().map_or(f32::NAN, |number| f32::from_le_bytes(*number))
+        });
+        let [x, y, z, u, v, w, yaw, pitch, d, e, h, i] = numbers;
+        let mode = [Mode::Standing, Mode::Walking, Mode::Airborne].into_iter().find(|mode| *mode as u8 == bytes[48])?;
+        if !numbers.iter().all(|number| number.abs() < 1e6) {
+            return None;
+        }
+        let [half_x, half_y] = room.half_m;
+        let position = [x.clamp(-half_x, half_x), y.clamp(-half_y, half_y), z.clamp(0.0, room.height_m)];
+        Some(Character {
+            state: CharacterState { position, velocity: [u, v, w], yaw: wrap(yaw), pitch, mode },
+            input: BotInput::decode(&bytes[49..53]).ok()?,
+            direction: [d, e],
+            home: [h, i],
+            detour_ticks: u16::from_le_bytes([bytes[53], bytes[54]]),
+            rng: fastrand::Rng::with_seed(u64::from_le_bytes(*bytes.last_chunk()?)),
+        })
     }
 
     /// A jump that has not been done yet is kept.
@@ -207,6 +252,40 @@ mod tests {
             character.step(&ROOM, &Pillars::default());
         }
         assert!(wrap(character.state.yaw - start).abs() < 1e-3);
+    }
+
+    #[test]
+    fn another_server_goes_on_with_a_character_as_if_it_had_never_left() {
+        let room = Room { leash_m2: 9.0, ..ROOM };
+        let mut stays = nobody();
+        stays.take(BotInput { forward: true, jump: true, turn: 20, pitch: -60, sequence: 9, ..BotInput::default() });
+        for _ in 0..45 {
+            stays.step(&room, &Pillars::default());
+        }
+        stays.take(BotInput { forward: true, jump: true, ..BotInput::default() });
+        let mut moves = Character::from_bytes(&stays.to_bytes(), &room).unwrap();
+        for _ in 0..300 {
+            stays.step(&room, &Pillars::default());
+            moves.step(&room, &Pillars::default());
+            assert_eq!(stays.state, moves.state);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_character_are_refused_and_one_outside_comes_in() {
+        let bytes = nobody().to_bytes();
+        let read = |change: fn(&mut [u8; LEN])| {
+            let mut bytes = bytes;
+            change(&mut bytes);
+            Character::from_bytes(&bytes, &ROOM)
+        };
+        assert!(Character::from_bytes(&bytes[1..], &ROOM).is_none());
+        assert!(read(|bytes| bytes[48] = 3).is_none(), "there is no such mode");
+        assert!(read(|bytes| bytes[49] = 255).is_none(), "there are no such actions");
+        assert!(read(|bytes| bytes[..4].copy_from_slice(&f32::NAN.to_le_bytes())).is_none());
+        assert!(read(|bytes| bytes[12..16].copy_from_slice(&f32::INFINITY.to_le_bytes())).is_none());
+        let outside = read(|bytes| bytes[..4].copy_from_slice(&9_000.0_f32.to_le_bytes())).unwrap();
+        assert_eq!(outside.state.position, [50.0, 0.0, 0.0]);
     }
 
     #[test]

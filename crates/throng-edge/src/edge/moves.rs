@@ -27,7 +27,7 @@ pub(super) enum Stage {
     },
 }
 
-/// What a client has sent since its origin let go of it.
+/// The inputs and messages of a client since its origin let go of it.
 #[derive(Debug)]
 pub(super) struct Held {
     to: usize,

@@ -130,7 +130,7 @@ impl World {
             OriginEvent::Free { player, to } => {
                 assert_eq!(to, 1 - self.number);
                 let hero = self.heroes[&player].0;
-                let state = state_of(&self.server.get::<Hero>(hero).unwrap());
+                let state = state_of(self.server.get::<Hero>(hero).unwrap());
                 // It may have left meanwhile.
                 if self.origin.release(player, hero, &state).is_ok() {
                     self.ghosts.insert(player);

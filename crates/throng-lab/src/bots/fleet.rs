@@ -172,7 +172,7 @@ impl<D: Decoder> Fleet<D> {
             issuer: crate::host::token_issuer(&scenario, &options.key),
             server: options.server,
             edges: options.edges.iter().map(|edge| edge.address).collect(),
-            witness: Witness::new(options.truth.as_deref(), &options.edges, &scenario)?,
+            witness: Witness::new(&options.truths, &options.edges, &scenario)?,
             buffers: ReceiveBuffers::new(4),
             out: Vec::new(),
             started: now,

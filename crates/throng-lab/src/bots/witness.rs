@@ -1,18 +1,21 @@
 //! Compares the state of decoding bots with the server's state.
 
-use std::collections::{HashSet, VecDeque};
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng::schema::Threshold;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
+use throng_crowd::copies::{Original, Source};
 use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
-use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
+use throng_crowd::truth::{Snapshot, TrueObject};
+use throng_edge::DRIFT_TICKS;
 use throng_machine::clock;
 
+use self::past::Past;
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
@@ -33,9 +36,6 @@ const FORMER_MAX: usize = 256;
 const EDGE_LAG_TICKS: u32 = 10;
 /// One in so many of the objects that a bot sees from afar is looked at in a look. There are thousands.
 const FAR_PART: u32 = 16;
-/// Ticks whose time is remembered.
-const TICK_TIMES: usize = truth::TICKS as usize;
-
 /// The decoder of a bot.
 pub(super) struct Eyes<'a, D> {
     /// Its state; `None` before it is connected.
@@ -63,24 +63,13 @@ struct Waiting {
 
 /// Samples the decoding bots. Time comes only from its arguments.
 pub(super) struct Witness {
-    truth: Option<TruthReader>,
+    /// By number of the server.
+    pasts: Vec<Past>,
     translation: Translation,
-    /// Since that tick there is a snapshot of each.
-    gapless_from: Tick,
-    /// Former snapshots that are kept.
-    former_max: usize,
     /// A client of an edge has no state that is older by more ticks than this.
     edge_lag_ticks: u32,
-    snapshot: Snapshot,
-    /// By object index, where in the snapshot it lies.
-    places: Vec<u32>,
-    /// The snapshots before it, newest first, with their places.
-    former: VecDeque<(Snapshot, Vec<u32>)>,
-    /// When the last ticks began, oldest first.
-    tick_times: VecDeque<(Tick, Time)>,
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
     next_looks: Vec<Time>,
-    tick_interval_us: f64,
     /// The server's clock, if the server's state is out of reach.
     clock: RemoteClock,
     waiting: Vec<Waiting>,
@@ -108,27 +97,26 @@ pub(super) struct Compared {
 }
 
 impl Witness {
-    pub(super) fn new(truth: Option<&Path>, edges: &[EdgePoint], scenario: &Scenario) -> Result<Witness, BotsError> {
-        let open = |path: &Path| {
-            TruthReader::open(path, truth::room(scenario))
-                .map_err(|source| BotsError::Truth { path: path.to_owned(), source })
-        };
+    /// Reads the files of the servers' state in `truths`; without any, the state comes from the network.
+    pub(super) fn new(truths: &[PathBuf], edges: &[EdgePoint], scenario: &Scenario) -> Result<Witness, BotsError> {
         let edge_lag_ticks = scenario.slowest_interval_ticks() + EDGE_LAG_TICKS;
+        let former_max = match edges {
+            [] => FORMER,
+            _ => (edge_lag_ticks as usize + FORMER).min(FORMER_MAX),
+        };
+        let open = |path: Option<&PathBuf>| {
+            let failed = |source| BotsError::Truth { path: path.cloned().unwrap_or_default(), source };
+            Past::new(path.map(PathBuf::as_path), former_max, scenario).map_err(failed)
+        };
+        let pasts = match truths {
+            [] => vec![open(None)?],
+            _ => truths.iter().map(|path| open(Some(path))).collect::<Result<_, _>>()?,
+        };
         Ok(Witness {
-            truth: truth.map(open).transpose()?,
+            pasts,
             translation: Translation::new(edges)?,
-            gapless_from: Tick(0),
-            former_max: match edges {
-                [] => FORMER,
-                _ => (edge_lag_ticks as usize + FORMER).min(FORMER_MAX),
-            },
             edge_lag_ticks,
-            snapshot: Snapshot::default(),
-            places: Vec::new(),
-            former: VecDeque::with_capacity(FORMER),
-            tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
-            tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
             clock: RemoteClock::default(),
             waiting: Vec::new(),
             age_error_us: None,
@@ -151,9 +139,10 @@ impl Witness {
         all: impl Iterator<Item = Eyes<'a, D>>,
         measuring: bool,
     ) {
-        self.take_snapshot(now());
+        self.refresh(now());
         self.settle_waiting();
-        if !measuring || (self.truth.is_some() && self.snapshot.objects.is_empty()) {
+        let is_early = self.pasts[0].has_file() && !self.has_snapshot();
+        if !measuring || is_early {
             return;
         }
         let interval_us = LOOK_INTERVAL_US * self.next_looks.len().div_ceil(LOOKERS).max(1) as u64;
@@ -170,7 +159,11 @@ impl Witness {
     }
 
     fn has_truth(&self) -> bool {
-        self.truth.is_some() || !self.snapshot.objects.is_empty()
+        self.pasts[0].has_file() || self.has_snapshot()
+    }
+
+    fn has_snapshot(&self) -> bool {
+        self.pasts.iter().any(|past| !past.snapshot.objects.is_empty())
     }
 
     /// Learns the server's clock.
@@ -210,67 +203,26 @@ impl Witness {
         self.waiting.drain(..too_many);
     }
 
-    fn take_snapshot(&mut self, now: Time) {
-        let mut ticks = Vec::new();
+    /// Reads what is new.
+    fn refresh(&mut self, now: Time) {
         self.translation.refresh();
-        let Some(truth) = &mut self.truth else { return };
-        let snapshot = truth.poll().cloned();
-        truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
-        ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
-        snapshot.iter().for_each(|snapshot| self.tell(snapshot));
+        self.pasts.iter_mut().for_each(|past| past.refresh(now));
     }
 
-    /// Learns when a tick began, or that it began at another time.
-    fn note_tick(&mut self, tick: Tick, time: Time) {
-        match self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)) {
-            Ok(place) => self.tick_times[place].1 = time,
-            Err(place) => {
-                self.tick_times.insert(place, (tick, time));
-                if self.tick_times.len() > TICK_TIMES {
-                    self.tick_times.pop_front();
-                }
-            }
-        }
-    }
-
-    /// Reads new snapshots of the truth.
+    /// Learns the state of the only server, which came from another machine.
     pub(super) fn tell(&mut self, snapshot: &Snapshot) {
-        if snapshot.tick.0 != self.snapshot.tick.0 + 1 {
-            self.gapless_from = snapshot.tick;
-        }
-        let room = if self.former.len() < self.former_max { None } else { self.former.pop_back() };
-        let mut next = room.unwrap_or_default();
-        next.0.clone_from(snapshot);
-        std::mem::swap(&mut self.snapshot, &mut next.0);
-        std::mem::swap(&mut self.places, &mut next.1);
-        self.former.push_front(next);
-        self.index();
-    }
-
-    /// When a tick began.
-    fn time_of(&self, tick: Tick) -> Option<f64> {
-        let place = self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
-        Some(self.tick_times[place].1.0 as f64)
-    }
-
-    /// How far the world has moved on since the snapshot, in seconds of the world: those of a server that misses ticks are
-    /// longer than seconds of the clock.
-    fn world_seconds_since_snapshot(&self, now: Time) -> f64 {
-        let (tick, time) = self.tick_times.back().copied().unwrap_or((self.snapshot.tick, self.snapshot.time));
-        let steps = f64::from(tick.since(self.snapshot.tick));
-        let step = (now.micros_since(time) as f64 / self.tick_interval_us).min(1.0);
-        (steps + step) * self.tick_interval_us / 1e6
+        self.pasts[0].tell(snapshot);
     }
 
     /// Waits for the server's final state, and counts the differences.
     pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
         let began = clock::now();
-        while !self.snapshot.is_final {
-            if self.truth.is_none() || clock::now().since(began) > FINAL_PATIENCE {
+        while !self.pasts.iter().all(|past| past.snapshot.is_final) {
+            if !self.pasts[0].has_file() || clock::now().since(began) > FINAL_PATIENCE {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
-            self.take_snapshot(clock::now());
+            self.refresh(clock::now());
         }
         all.for_each(|eyes| self.compare(&eyes));
     }
@@ -278,12 +230,15 @@ impl Witness {
     /// Compares all objects of a bot with the snapshot.
     fn compare(&mut self, eyes: &Eyes<'_, impl Decoder>) {
         let mut held = HashSet::new();
+        let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let id = self.translation.id(eyes.edge, object.id);
-            held.extend(id);
-            let tick = self.translation.client_tick(eyes.edge, self.snapshot.tick).unwrap_or_default();
-            let truth = id.and_then(|id| self.find(id));
-            let same = truth.is_some_and(|truth| is_same(&object, truth, (tick, hops(eyes.edge))));
+            let same = self.translation.source(through, object.id).is_some_and(|Source { now, .. }| {
+                held.insert((now.origin, now.id));
+                let past = self.pasts.get(now.origin);
+                let tick = past.and_then(|past| self.translation.client_tick(through, now.origin, past.snapshot.tick));
+                let truth = past.and_then(|past| past.find(now.id));
+                truth.is_some_and(|truth| is_same(&object, truth, (tick.unwrap_or_default(), hops(through))))
+            });
             self.at_rest.mismatches += u64::from(!same);
             self.at_rest.objects += 1;
         }
@@ -291,14 +246,21 @@ impl Witness {
     }
 
     /// Characters close by that the bot does not hold.
-    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>, held: &HashSet<ObjectId>) -> u64 {
-        let is_own = |object: &&TrueObject| object.owner.is_some() && object.owner == eyes.connection;
-        let own = self.snapshot.objects.iter().find(is_own);
+    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>, held: &HashSet<(usize, ObjectId)>) -> u64 {
+        let own = eyes.connection.and_then(|owner| self.pasts.iter().find_map(|past| past.owned_by(owner)));
         let (Some(own), Some(_)) = (own, eyes.replica) else { return 1 };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
-        let near = self.snapshot.objects.iter().filter(|object| distance(here, object.position_m()) <= near_m);
-        near.filter(|object| !held.contains(&object.id)).count() as u64
+        let near = self.objects().filter(|(_, object)| distance(here, object.position_m()) <= near_m);
+        near.filter(|(origin, object)| !held.contains(&(*origin, object.id))).count() as u64
+    }
+
+    /// All objects of the newest snapshots, with the number of their server. A character without an owner is one of another server
+    /// by now, or in a moment.
+    fn objects(&self) -> impl Iterator<Item = (usize, &TrueObject)> {
+        let all = self.pasts.iter().enumerate();
+        let all = all.flat_map(|(number, past)| past.snapshot.objects.iter().map(move |object| (number, object)));
+        all.filter(|(_, object)| object.kind != Character::NUMBER || object.owner.is_some())
     }
 
     /// The comparisons after everything had come to rest.
@@ -344,125 +306,132 @@ impl Witness {
         self.known_nearby
     }
 
-    fn index(&mut self) {
-        self.places.fill(u32::MAX);
-        for (place, object) in self.snapshot.objects.iter().enumerate() {
-            let index = object.id.index as usize;
-            if self.places.len() <= index {
-                self.places.resize(index + 1, u32::MAX);
-            }
-            self.places[index] = place as u32;
-        }
-    }
-
-    fn find(&self, id: ObjectId) -> Option<&TrueObject> {
-        find_in(&self.snapshot, &self.places, id)
-    }
-
-    /// The time of the newest former snapshot that has an object as a client shows it, among those after `since_us`: an older
-    /// one would say nothing new, and each costs an access to memory that is in no cache.
+    /// The time of the newest former snapshot that has an object as a client shows it, among those after `since_us`.
     fn time_of_equal(
         &self,
         object: &ObjectView<'_>,
-        (id, through): (ObjectId, Through),
+        (original, through): (Original, Through),
         (since_us, hops): (f64, u32),
     ) -> Option<f64> {
-        let mut newer = self.former.iter().take_while(|(snapshot, _)| snapshot.time.0 as f64 > since_us);
-        let equal = newer.find(|(snapshot, places)| {
-            let truth = find_in(snapshot, places, id);
-            let tick = self.translation.client_tick(through, snapshot.tick);
-            truth.zip(tick).is_some_and(|(truth, tick)| is_same(object, truth, (tick, hops)))
+        let past = self.pasts.get(original.origin)?;
+        past.time_of_equal(original.id, since_us, |truth, tick| {
+            let tick = self.translation.client_tick(through, original.origin, tick);
+            tick.is_some_and(|tick| is_same(object, truth, (tick, hops)))
+        })
+    }
+
+    /// Whether a state that a client of an edge has was true in some tick. The edge may count the ticks a little too far or too
+    /// short: while a packet is late, it counts on, and what comes exactly is from an earlier tick then.
+    fn was_so(&self, object: &ObjectView<'_>, (original, through): (Original, Through)) -> bool {
+        let Some(past) = self.pasts.get(original.origin) else { return false };
+        let equal = past.time_of_equal(original.id, 0.0, |truth, tick| {
+            let Some(tick) = self.translation.client_tick(through, original.origin, tick) else { return false };
+            let mut counted = (-DRIFT_TICKS..=DRIFT_TICKS).filter_map(|off| tick.0.checked_add_signed(off));
+            counted.any(|tick| is_same(object, truth, (Tick(tick), hops(through))))
         });
-        equal.map(|(snapshot, _)| snapshot.time.0 as f64)
+        equal.is_some()
     }
 
     /// Whether a state that a client of an edge has must be among the snapshots: there is one of each tick since long before it
     /// was sent, and the edge has counted the ticks in the same way since then.
-    fn has_all_since(&self, object: &ObjectView<'_>, through: Through) -> bool {
-        let newest = self.translation.true_tick(through, object.newest_tick);
-        let steady_from = self.translation.steady_from(through);
-        let oldest = self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from).max(steady_from));
+    fn has_all_since(&self, object: &ObjectView<'_>, through: Through, origin: usize) -> bool {
+        let newest = self.translation.true_tick(through, origin, object.newest_tick);
+        let steady_from = self.translation.steady_from(through, origin);
+        let oldest = self.pasts.get(origin).and_then(Past::gapless_from).map(|oldest| oldest.max(steady_from));
         newest.zip(oldest).is_some_and(|(newest, oldest)| newest.0 >= oldest.0 + u64::from(self.edge_lag_ticks))
     }
 
     fn look_through(&mut self, now: Time, eyes: &Eyes<'_, impl Decoder>) {
         let (Some(replica), Some(connection)) = (eyes.replica, eyes.connection) else { return };
-        let is_own = |object: &&TrueObject| object.owner == Some(connection);
-        let Some(own) = self.snapshot.objects.iter().find(is_own) else { return };
-        let since_s = self.world_seconds_since_snapshot(now);
-        let here = own.position_after(since_s);
+        let own = self.pasts.iter().find_map(|past| Some((past, past.owned_by(connection)?)));
+        // While a character is handed over from server to server, none has it.
+        let Some((past, own)) = own else { return };
+        let here = own.position_after(past.world_seconds_since_snapshot(now));
         self.known.saturating_record(replica.count() as u64);
         let chosen = self.rng.u32(..FAR_PART);
         let through = eyes.edge;
-        let Some(tick) = self.translation.client_tick(through, self.snapshot.tick) else { return };
         let mut held = HashSet::new();
         for object in replica.views() {
             if is_far(&object) && object.id.index % FAR_PART != chosen {
                 continue;
             }
-            // An edge that has not noted an object yet does so in a moment.
-            let Some(id) = self.translation.id(through, object.id) else { continue };
-            if through.is_some() {
-                held.insert(id);
-            }
-            let truth = self.find(id).copied();
-            let same = truth.is_some_and(|truth| is_same(&object, &truth, (tick, hops(through))));
-            // Snapshots have no objects that never change; those are compared at rest.
-            let may_change = object.kind.0 != Prop::NUMBER;
-            if through.is_none() && self.is_clean && may_change && object.newest_tick == self.snapshot.tick {
+            let Some(source) = self.translation.source(through, object.id) else {
+                // An edge notes an object before it sends it.
                 self.in_play.objects += 1;
-                self.in_play.mismatches += u64::from(!same);
-            }
-            if through.is_some() && self.is_clean && may_change && self.has_all_since(&object, through) {
-                self.in_play.objects += 1;
-                let is_known = same || self.time_of_equal(&object, (id, through), (0.0, hops(through))).is_some();
-                self.in_play.mismatches += u64::from(!is_known);
-            }
-            let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else {
+                self.in_play.mismatches += 1;
                 continue;
             };
-            // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
-            // something was sent since.
-            // An edge's tick does not tell from which of the server's ticks a state is.
-            let newest_us = self.time_of(object.newest_tick).filter(|_| through.is_none());
-            // For its age, a state at an edge has to be as right as one at the server's clients.
-            let is_fresh = match through {
-                None => same,
-                Some(_) => is_same(&object, &truth, (tick, 1)),
-            };
-            let equal_us = match is_fresh {
-                true => Some(self.snapshot.time.0 as f64),
-                false => self.time_of_equal(&object, (id, through), (newest_us.unwrap_or(0.0), 1)),
-            };
-            let equal_us = equal_us.or_else(|| through.and(self.former.back()).map(|(oldest, _)| oldest.time.0 as f64));
-            let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
-            let there = truth.position_after(since_s);
-            if let Some(taken_us) = taken_us {
-                let age_ms = (now.0 as f64 - taken_us) / 1e3;
-                let distance_m = distance(here, there);
-                self.neighbours.look(distance_m, age_ms, distance(position_of(&object), there));
-                if distance_m <= NEAR_M {
-                    self.sights.note_near_age(connection, age_ms);
-                }
+            if through.is_some() {
+                held.insert((source.now.origin, source.now.id));
             }
+            self.look_at(now, &object, (source, through), (connection, here));
         }
         let (mut all, mut known) = (0u32, 0u32);
-        for object in self.snapshot.objects.iter().filter(|o| distance(here, o.position_m()) <= NEARBY_M) {
+        for (origin, object) in self.objects().filter(|(_, object)| distance(here, object.position_m()) <= NEARBY_M) {
             all += 1;
             known += u32::from(match through {
                 None => replica.view(object.id).is_some(),
-                Some(_) => held.contains(&object.id),
+                Some(_) => held.contains(&(origin, object.id)),
             });
         }
         let share = f64::from(known) / f64::from(all.max(1));
         self.sights.note_known(connection, share);
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
-}
 
-fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&'a TrueObject> {
-    let place = *places.get(id.index as usize)?;
-    snapshot.objects.get(place as usize).filter(|object| object.id == id)
+    /// Compares one object of a client, whose own is `here`.
+    fn look_at(
+        &mut self,
+        now: Time,
+        object: &ObjectView<'_>,
+        (source, through): (Source, Through),
+        (connection, here): (u32, [f64; 3]),
+    ) {
+        let Original { origin, id, .. } = source.now;
+        // The client may have been told nothing yet since another server has it.
+        let told = source.at(object.newest_tick);
+        let Some(past) = self.pasts.get(origin) else { return };
+        let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
+        let truth = past.find(id).copied();
+        let same = truth.is_some_and(|truth| is_same(object, &truth, (tick, hops(through))));
+        // Snapshots have no objects that never change; those are compared at rest.
+        let may_change = object.kind.0 != Prop::NUMBER;
+        let is_of_snapshot = match through {
+            None => object.newest_tick == past.snapshot.tick,
+            Some(_) => self.has_all_since(object, through, told.origin),
+        };
+        if self.is_clean && may_change && is_of_snapshot {
+            let is_known = same || through.is_some() && self.was_so(object, (told, through));
+            self.in_play.objects += 1;
+            self.in_play.mismatches += u64::from(!is_known);
+        }
+        let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else { return };
+        // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
+        // something was sent since.
+        // An edge's tick does not tell from which of the server's ticks a state is.
+        let newest_us = past.time_of(object.newest_tick).filter(|_| through.is_none());
+        // For its age, a state at an edge has to be as right as one at the server's clients.
+        let is_fresh = match through {
+            None => same,
+            Some(_) => is_same(object, &truth, (tick, 1)),
+        };
+        let equal_us = match is_fresh {
+            true => Some(past.snapshot.time.0 as f64),
+            false => self.time_of_equal(object, (told, through), (newest_us.unwrap_or(0.0), 1)),
+        };
+        let oldest_us = || self.pasts.get(told.origin).filter(|_| through.is_some()).and_then(Past::oldest_us);
+        let equal_us = equal_us.or_else(oldest_us);
+        let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
+        let there = truth.position_after(past.world_seconds_since_snapshot(now));
+        if let Some(taken_us) = taken_us {
+            let age_ms = (now.0 as f64 - taken_us) / 1e3;
+            let distance_m = distance(here, there);
+            self.neighbours.look(distance_m, age_ms, distance(position_of(object), there));
+            if distance_m <= NEAR_M {
+                self.sights.note_near_age(connection, age_ms);
+            }
+        }
+    }
 }
 
 /// Whether a client has the values of the truth at its `tick`, off at most `hops` times: a position that it reckons, to within the error that its kind
@@ -525,6 +494,7 @@ fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
 }
 
+mod past;
 mod translation;
 
 #[cfg(test)]

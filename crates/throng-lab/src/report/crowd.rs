@@ -43,6 +43,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.extend(steps(run, figures));
     page.sections.extend([frame(run, figures), clients(run, figures), sent(run, figures)]);
     page.sections.push(replication(run, figures));
+    page.sections.extend(servers(run));
     page.sections.extend(edges(run));
     page.sections.extend(published(run));
     page.sections.push(environment(run));
@@ -246,6 +247,35 @@ fn frames(run: &RunSummary) -> Frames {
         budget: Some(Line { value: run.server.tick_ms, name: "one tick".to_owned() }),
         point: "frame".to_owned(),
     }
+}
+
+/// The servers of the run; none if there is only one.
+fn servers(run: &RunSummary) -> Option<Section> {
+    let head = [
+        "#server",
+        "#players",
+        "#frame p99",
+        "#cores",
+        "#missed ticks",
+        "#characters that came",
+        "#characters that went",
+    ];
+    let mut table = Table::new("", &head).wide();
+    for (number, server) in run.servers.iter().enumerate() {
+        let cells = [
+            (number + 1).to_string(),
+            figure(server.players),
+            format!("{} ms", optional(server.frame_p99_ms)),
+            figure(server.cpu_cores),
+            crate::terminal::grouped(server.missed_ticks),
+            crate::terminal::grouped(server.arrived),
+            crate::terminal::grouped(server.released),
+        ];
+        table.push(cells.map(Cell::number));
+    }
+    let note = "Each server has a strip of the area, and hands over characters who walk out of it. All other figures of a server \
+                on this page are of the first one.";
+    (!run.servers.is_empty()).then(|| Section::new("Servers").note(note).with(table))
 }
 
 /// The edges of the run; none if it has none.

@@ -27,22 +27,22 @@ struct Order {
     edges: Vec<EdgePoint>,
     key: [u8; 32],
     scenario: Scenario,
-    truth: Option<PathBuf>,
+    truths: Vec<PathBuf>,
     cores: Option<Vec<usize>>,
 }
 
-/// The server, the edges before it, and the file with its state.
+/// The first server, the edges before all servers, and the files with the state of each.
 pub(super) struct Target {
     pub(super) server: SocketAddr,
     pub(super) edges: Vec<EdgePoint>,
-    pub(super) truth: PathBuf,
+    pub(super) truths: Vec<PathBuf>,
 }
 
 /// Starts the bots.
 pub(super) fn start(options: &RunOptions, target: Target, key: &Key, cores: Option<Vec<usize>>) -> Result<Child> {
-    let Target { server, edges, truth } = target;
+    let Target { server, edges, truths } = target;
     let scenario = options.scenario.clone();
-    let order = Order { server, edges, key: *key.as_bytes(), scenario, truth: Some(truth), cores };
+    let order = Order { server, edges, key: *key.as_bytes(), scenario, truths, cores };
     let process = Piped::start(&options.bots_command, "the bots", &order)?;
     Ok(Child { process, progress: Progress::default(), report: None })
 }
@@ -57,7 +57,7 @@ pub fn read_order() -> Result<BotsOptions> {
         edges: order.edges,
         key: Key::new(order.key),
         scenario: order.scenario,
-        truth: order.truth,
+        truths: order.truths,
         cores: order.cores,
         brains: Brains::default(),
     })

@@ -420,6 +420,7 @@ impl Ledger {
             },
             steps: self.stages.figures(self.seconds_measured()),
             edges: Vec::new(),
+            servers: Vec::new(),
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),

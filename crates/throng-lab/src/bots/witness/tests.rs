@@ -11,7 +11,7 @@ use throng::{
     Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
     ServerOptions, TokenIssuer, Up,
 };
-use throng_crowd::copies::CopiesWriter;
+use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds::{self, Character};
 use throng_crowd::pulse::{Pulse, SentInputs};
 use throng_crowd::scenario::Overrides;
@@ -117,6 +117,8 @@ struct World {
     edge: Option<CopiesWriter>,
     /// An object that the clients see and the snapshots leave out.
     ghost: Option<ObjectId>,
+    /// An object that a second server has now.
+    moved: Option<ObjectId>,
     now: Time,
 }
 
@@ -162,7 +164,7 @@ impl World {
             let client = Client::new(driver, token, kinds::schema(), ClientOptions::default(), now);
             Seat {
                 client: client.expect("good options"),
-                witness: Witness::new(None, &points, &scenario).expect("the file is there"),
+                witness: witness(&points, &scenario),
                 connection: None,
                 inputs: SentInputs::default(),
             }
@@ -182,6 +184,7 @@ impl World {
             is_straight: false,
             edge,
             ghost: None,
+            moved: None,
             now: start,
         }
     }
@@ -195,7 +198,7 @@ impl World {
                 let value = Character::default();
                 let id = self.server.spawn_owned(value.clone(), Placement::Cell(0), Some(connection)).expect("room");
                 self.server.set_viewpoint(connection, [0.0; 3]);
-                self.edge.iter_mut().for_each(|edge| edge.note(id, there(id)));
+                self.edge.iter_mut().for_each(|edge| edge.note(id, original(id)));
                 self.characters.push((id, connection.index, value));
                 self.heard.push((connection, None));
             }
@@ -225,7 +228,7 @@ impl World {
         }
         self.server.tick(began);
         if let Some(edge) = &mut self.edge {
-            edge.note_ticks(tick, later(tick));
+            (0..2).for_each(|origin| edge.note_ticks(origin, tick, later(tick)));
             edge.flush().expect("the file can be written");
         }
         let is_moved = self.edge.is_some();
@@ -239,11 +242,15 @@ impl World {
         });
         let objects: Vec<TrueObject> = truth.collect();
         let tick_there = if is_moved { later(tick) } else { tick };
-        let snapshot = Snapshot { tick: tick_there, time: began, objects, ..Snapshot::default() };
+        let moved = self.moved.map(there);
+        let (second, first) = objects.into_iter().partition(|object| Some(object.id) == moved);
+        let snapshot_of = |objects| Snapshot { tick: tick_there, time: began, objects, ..Snapshot::default() };
+        let (snapshot, second): (Snapshot, Snapshot) = (snapshot_of(first), snapshot_of(second));
         if self.skew.is_none() {
-            self.seats.iter_mut().for_each(|seat| seat.witness.note_tick(tick_there, began));
+            self.seats.iter_mut().for_each(|seat| seat.witness.pasts[0].note_tick(tick_there, began));
             if tick.0.is_multiple_of(self.snapshot_ticks) {
                 self.seats.iter_mut().for_each(|seat| seat.witness.tell(&snapshot));
+                self.seats.iter_mut().for_each(|seat| seat.witness.pasts[1].tell(&second));
             }
         }
         let mut look = 0;
@@ -347,13 +354,24 @@ fn there(here: ObjectId) -> ObjectId {
     ObjectId { index: here.index + 100, generation: here.generation + 7 }
 }
 
+/// A witness of two servers, of which most worlds have only the first.
+fn witness(points: &[EdgePoint], scenario: &Scenario) -> Witness {
+    let mut witness = Witness::new(&[], points, scenario).expect("the file is there");
+    witness.pasts.push(Past::new(None, FORMER_MAX, scenario).expect("there is no file"));
+    witness
+}
+
+fn original(here: ObjectId) -> Original {
+    Original { origin: 0, id: there(here), since: Tick(0) }
+}
+
 /// The tick of an origin that one of an edge stands for.
 fn later(tick: Tick) -> Tick {
     tick.after(1_000)
 }
 
 fn at_an_edge() -> World {
-    World::with_edge(&[], None, Some(CopiesWriter::create().expect("a file"))).played()
+    World::with_edge(&[], None, Some(CopiesWriter::create(2).expect("a file"))).played()
 }
 
 fn scenario() -> Scenario {
@@ -480,13 +498,43 @@ fn an_object_that_an_edge_has_from_nowhere_is_a_mismatch() {
     // The edge calls one object another one.
     let (wrong, right) = (world.characters[0].0, world.characters[1].0);
     let edge = world.edge.as_mut().expect("it is there");
-    edge.note(wrong, there(right));
+    edge.note(wrong, original(right));
     edge.flush().expect("the file can be written");
     world.step();
     world.compare();
     for (number, seat) in world.seats.iter().enumerate() {
         // It is another one than the truth has, and the one that it is called is missing.
         assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 2 }, "seat {number}");
+    }
+}
+
+/// An object goes to a second server: its state is compared with that one's from then on, and what was sent before with the first.
+#[test]
+fn an_object_that_another_server_has_taken_over_is_compared_with_that_ones_state() {
+    let mut world = at_an_edge();
+    let id = world.characters[SEATS / 2].0;
+    let since = world.server.current_tick();
+    let edge = world.edge.as_mut().expect("it is there");
+    edge.note(id, Original { origin: 1, id: there(id), since });
+    world.moved = Some(id);
+    let compared: Vec<u64> = world.seats.iter().map(|seat| seat.witness.in_play().objects).collect();
+    // Until all that is kept of the second server has the object.
+    for _ in 0..200 {
+        world.step();
+    }
+    world.compare();
+    for (seat, before) in world.seats.iter().zip(compared) {
+        let in_play = seat.witness.in_play();
+        assert!(in_play.objects > before + 100 && in_play.mismatches == 0, "{in_play:?}");
+        assert_eq!(seat.witness.at_rest(), Compared { objects: SEATS as u64, mismatches: 0 });
+    }
+    world.wrong = Some((id, 8, 1));
+    for _ in 0..30 {
+        world.step();
+    }
+    world.compare();
+    for (number, seat) in world.seats.iter().enumerate() {
+        assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 1 }, "seat {number}");
     }
 }
 
@@ -526,9 +574,9 @@ fn an_object_that_the_game_does_not_have_is_a_mismatch_in_play() {
 fn a_neighbour_that_a_seat_does_not_hold_is_a_mismatch() {
     let mut world = World::play(&[]);
     for seat in &mut world.seats {
-        let mut snapshot = seat.witness.snapshot.clone();
+        let mut snapshot = seat.witness.pasts[0].snapshot.clone();
         let mut missing = snapshot.objects[0];
-        (missing.id.index, missing.owner) = (missing.id.index + 1_000, None);
+        (missing.id.index, missing.owner) = (missing.id.index + 1_000, Some(9_999));
         snapshot.objects.push(missing);
         seat.witness.tell(&snapshot);
     }

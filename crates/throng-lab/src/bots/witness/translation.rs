@@ -1,11 +1,11 @@
 //! How the objects and ticks of a client stand to those of the truth.
 //!
-//! A client of the server has the truth's own. A client of an edge has the edge's: a file of the edge tells both apart. And
-//! what an edge passes on may be off twice, between server and edge and between edge and client, each time by what its kind
-//! allows; a position by one step more.
+//! A client of the server has the truth's own. A client of an edge has the edge's: a file of the edge tells both apart, and from
+//! which of several servers an object comes. And what an edge passes on may be off twice, between server and edge and between
+//! edge and client, each time by what its kind allows; a position by one step more.
 
 use throng::{ObjectId, Tick};
-use throng_crowd::copies::CopiesReader;
+use throng_crowd::copies::{CopiesReader, Original, Source};
 
 use crate::bots::{BotsError, EdgePoint};
 
@@ -31,30 +31,28 @@ impl Translation {
         self.edges.iter_mut().for_each(|edge| drop(edge.poll()));
     }
 
-    /// The truth's number of an object that a client has.
-    pub(super) fn id(&mut self, through: Through, id: ObjectId) -> Option<ObjectId> {
-        let Some(edge) = through.map(|number| self.edges.get_mut(number)) else { return Some(id) };
-        let edge = edge?;
-        edge.there(id).or_else(|| {
-            // The edge sends first, and notes then.
-            edge.poll().ok()?;
-            edge.there(id)
-        })
+    /// Which of the truth's objects a client has.
+    pub(super) fn source(&self, through: Through, id: ObjectId) -> Option<Source> {
+        let Some(number) = through else {
+            let now = Original { origin: 0, id, since: Tick(0) };
+            return Some(Source { now, before: None });
+        };
+        self.edges.get(number)?.there(id)
     }
 
-    /// A client's tick for one of the truth.
-    pub(super) fn client_tick(&self, through: Through, tick: Tick) -> Option<Tick> {
-        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_here(tick))
+    /// A client's tick for one of a server.
+    pub(super) fn client_tick(&self, through: Through, origin: usize, tick: Tick) -> Option<Tick> {
+        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_here(origin, tick))
     }
 
-    /// The truth's tick since which the ticks of an edge have stood for the same ones.
-    pub(super) fn steady_from(&self, through: Through) -> Tick {
-        through.and_then(|number| self.edges.get(number)).map_or(Tick(0), CopiesReader::steady_from)
+    /// The tick of a server since which the ticks of an edge have stood for the same ones.
+    pub(super) fn steady_from(&self, through: Through, origin: usize) -> Tick {
+        through.and_then(|number| self.edges.get(number)).map_or(Tick(0), |edge| edge.steady_from(origin))
     }
 
-    /// The truth's tick for one of a client.
-    pub(super) fn true_tick(&self, through: Through, tick: Tick) -> Option<Tick> {
-        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_there(tick))
+    /// A server's tick for one of a client.
+    pub(super) fn true_tick(&self, through: Through, origin: usize, tick: Tick) -> Option<Tick> {
+        through.map_or(Some(tick), |number| self.edges.get(number)?.tick_there(origin, tick))
     }
 }
 

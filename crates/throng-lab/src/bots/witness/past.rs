@@ -1,0 +1,153 @@
+//! The states of one server that are known: its newest snapshot, and those before it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+use throng::{ObjectId, Tick, Time};
+use throng_crowd::scenario::Scenario;
+use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
+
+/// Ticks whose time is remembered.
+const TICK_TIMES: usize = truth::TICKS as usize;
+
+/// The state of one server until now.
+pub(super) struct Past {
+    /// The file of the server; `None`: its last state is told over the network.
+    truth: Option<TruthReader>,
+    /// Since that tick there is a snapshot of each.
+    gapless_from: Tick,
+    /// Former snapshots that are kept.
+    former_max: usize,
+    pub(super) snapshot: Snapshot,
+    /// By object index, where in the snapshot it lies.
+    places: Vec<u32>,
+    /// The snapshots before it, newest first, with their places.
+    former: VecDeque<(Snapshot, Vec<u32>)>,
+    /// When the last ticks began, oldest first.
+    tick_times: VecDeque<(Tick, Time)>,
+    tick_interval_us: f64,
+}
+
+impl Past {
+    pub(super) fn new(truth: Option<&Path>, former_max: usize, scenario: &Scenario) -> io::Result<Past> {
+        Ok(Past {
+            truth: truth.map(|path| TruthReader::open(path, truth::room(scenario))).transpose()?,
+            gapless_from: Tick(0),
+            former_max,
+            snapshot: Snapshot::default(),
+            places: Vec::new(),
+            former: VecDeque::with_capacity(former_max),
+            tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
+            tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
+        })
+    }
+
+    /// Whether it reads a file.
+    pub(super) fn has_file(&self) -> bool {
+        self.truth.is_some()
+    }
+
+    /// Reads what is new.
+    pub(super) fn refresh(&mut self, now: Time) {
+        let mut ticks = Vec::new();
+        let Some(truth) = &mut self.truth else { return };
+        let snapshot = truth.poll().cloned();
+        truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
+        ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
+        snapshot.iter().for_each(|snapshot| self.tell(snapshot));
+    }
+
+    /// Learns when a tick began, or that it began at another time.
+    pub(super) fn note_tick(&mut self, tick: Tick, time: Time) {
+        match self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)) {
+            Ok(place) => self.tick_times[place].1 = time,
+            Err(place) => {
+                self.tick_times.insert(place, (tick, time));
+                if self.tick_times.len() > TICK_TIMES {
+                    self.tick_times.pop_front();
+                }
+            }
+        }
+    }
+
+    /// Learns a new snapshot.
+    pub(super) fn tell(&mut self, snapshot: &Snapshot) {
+        if snapshot.tick.0 != self.snapshot.tick.0 + 1 {
+            self.gapless_from = snapshot.tick;
+        }
+        let room = if self.former.len() < self.former_max { None } else { self.former.pop_back() };
+        let mut next = room.unwrap_or_default();
+        next.0.clone_from(snapshot);
+        std::mem::swap(&mut self.snapshot, &mut next.0);
+        std::mem::swap(&mut self.places, &mut next.1);
+        self.former.push_front(next);
+        self.index();
+    }
+
+    fn index(&mut self) {
+        self.places.fill(u32::MAX);
+        for (place, object) in self.snapshot.objects.iter().enumerate() {
+            let index = object.id.index as usize;
+            if self.places.len() <= index {
+                self.places.resize(index + 1, u32::MAX);
+            }
+            self.places[index] = place as u32;
+        }
+    }
+
+    /// An object of the newest snapshot.
+    pub(super) fn find(&self, id: ObjectId) -> Option<&TrueObject> {
+        find_in(&self.snapshot, &self.places, id)
+    }
+
+    /// The object of an owner.
+    pub(super) fn owned_by(&self, owner: u32) -> Option<&TrueObject> {
+        self.snapshot.objects.iter().find(|object| object.owner == Some(owner))
+    }
+
+    /// The time of the newest former snapshot that has an object as `is_same` says, among those after `since_us`: an older one
+    /// would say nothing new, and each costs an access to memory that is in no cache.
+    pub(super) fn time_of_equal(
+        &self,
+        id: ObjectId,
+        since_us: f64,
+        is_same: impl Fn(&TrueObject, Tick) -> bool,
+    ) -> Option<f64> {
+        let mut newer = self.former.iter().take_while(|(snapshot, _)| snapshot.time.0 as f64 > since_us);
+        let equal = newer.find(|(snapshot, places)| {
+            find_in(snapshot, places, id).is_some_and(|truth| is_same(truth, snapshot.tick))
+        });
+        equal.map(|(snapshot, _)| snapshot.time.0 as f64)
+    }
+
+    /// The first tick from which on there is a snapshot of each.
+    pub(super) fn gapless_from(&self) -> Option<Tick> {
+        self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from))
+    }
+
+    /// The time of the oldest snapshot that is kept.
+    pub(super) fn oldest_us(&self) -> Option<f64> {
+        self.former.back().map(|(oldest, _)| oldest.time.0 as f64)
+    }
+
+    /// When a tick began.
+    pub(super) fn time_of(&self, tick: Tick) -> Option<f64> {
+        let place = self.tick_times.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
+        Some(self.tick_times[place].1.0 as f64)
+    }
+
+    /// How far the world has moved on since the snapshot, in seconds of the world: those of a server that misses ticks are
+    /// longer than seconds of the clock.
+    pub(super) fn world_seconds_since_snapshot(&self, now: Time) -> f64 {
+        let (tick, time) = self.tick_times.back().copied().unwrap_or((self.snapshot.tick, self.snapshot.time));
+        let steps = f64::from(tick.since(self.snapshot.tick));
+        let step = (now.micros_since(time) as f64 / self.tick_interval_us).min(1.0);
+        (steps + step) * self.tick_interval_us / 1e6
+    }
+}
+
+fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&'a TrueObject> {
+    let place = *places.get(id.index as usize)?;
+    snapshot.objects.get(place as usize).filter(|object| object.id == id)
+}

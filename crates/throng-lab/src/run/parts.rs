@@ -1,0 +1,147 @@
+//! The further processes of a run: its edges, and its servers after the first.
+
+use std::ffi::OsString;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::piped::{Gone, Piped};
+use crate::control::{Command, PartLine, PlayerCount};
+
+/// A process has so long to open its sockets.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// All processes together have so long to report.
+const REPORT_PATIENCE: Duration = Duration::from_secs(5);
+const OFTEN: Duration = Duration::from_millis(5);
+
+/// Processes of one kind. `P` is where one is reached, `F` are its figures.
+pub(super) struct Parts<P, F>(Vec<Part<P, F>>);
+
+struct Part<P, F> {
+    name: String,
+    process: Piped,
+    point: P,
+    players: PlayerCount,
+    figures: Option<F>,
+    fault: Option<String>,
+}
+
+impl<P, F> Default for Parts<P, F> {
+    fn default() -> Parts<P, F> {
+        Parts(Vec::new())
+    }
+}
+
+impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
+    /// Starts one for each name and order, and waits until all can be connected to.
+    pub(super) fn start<O: Serialize>(
+        command: &[OsString],
+        orders: impl Iterator<Item = (String, O)>,
+    ) -> Result<Parts<P, F>> {
+        let start = |(name, order): (String, O)| {
+            let process = Piped::start(command, &name, &order)?;
+            Ok(Starting { name, process, reached: PhantomData })
+        };
+        let starting = orders.map(start).collect::<Result<Vec<Starting<P, F>>>>()?;
+        starting.into_iter().map(Starting::wait).collect::<Result<_>>().map(Parts)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Where they are reached.
+    pub(super) fn points(&self) -> Vec<P> {
+        self.0.iter().map(|part| part.point.clone()).collect()
+    }
+
+    /// The players of all of them.
+    pub(super) fn players(&self) -> PlayerCount {
+        self.0.iter().fold(PlayerCount::default(), |sum, part| PlayerCount {
+            connected: sum.connected + part.players.connected,
+            ended: sum.ended + part.players.ended,
+        })
+    }
+
+    pub(super) fn tell(&mut self, command: Command) {
+        self.0.iter_mut().for_each(|part| part.process.say(&command.line()));
+    }
+
+    /// Hears what they say. One that has ended is named by [`finish`](Parts::finish).
+    pub(super) fn listen(&mut self) {
+        for part in &mut self.0 {
+            while part.fault.is_none() && part.figures.is_none() && part.hear() {}
+        }
+    }
+
+    /// Ends them. Returns the figures of each, and the faults of those that have none.
+    pub(super) fn finish(mut self) -> (Vec<F>, Vec<String>) {
+        self.tell(Command::Stop);
+        let until = Instant::now() + REPORT_PATIENCE;
+        while self.0.iter().any(|part| part.figures.is_none() && part.fault.is_none()) && Instant::now() < until {
+            self.listen();
+            std::thread::sleep(OFTEN);
+        }
+        let mut faults = Vec::new();
+        let figures = self.0.into_iter().map(|part| {
+            part.figures.unwrap_or_else(|| {
+                faults.push(part.fault.unwrap_or_else(|| format!("{} did not report in time", part.name)));
+                F::default()
+            })
+        });
+        (figures.collect(), faults)
+    }
+}
+
+/// A process that cannot be connected to yet.
+struct Starting<P, F> {
+    name: String,
+    process: Piped,
+    reached: PhantomData<(P, F)>,
+}
+
+impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
+    fn wait(self) -> Result<Part<P, F>> {
+        let Starting { name, process, .. } = self;
+        let until = Instant::now() + START_PATIENCE;
+        while Instant::now() < until {
+            match process.next_line() {
+                Ok(Some(line)) => match serde_json::from_str::<PartLine<P, F>>(&line) {
+                    Ok(PartLine::Ready(point)) => {
+                        let players = PlayerCount::default();
+                        return Ok(Part { name, process, point, players, figures: None, fault: None });
+                    }
+                    Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
+                    _ => bail!("{name} wrote an unknown line: {line}"),
+                },
+                Ok(None) => std::thread::sleep(OFTEN),
+                Err(Gone) => bail!("{name} ended before it had begun"),
+            }
+        }
+        bail!("{name} did not start within {} s", START_PATIENCE.as_secs())
+    }
+}
+
+impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
+    /// Takes a line. False if there is none.
+    fn hear(&mut self) -> bool {
+        let line = match self.process.next_line() {
+            Ok(Some(line)) => line,
+            Ok(None) => return false,
+            Err(Gone) => {
+                self.fault = Some(format!("{} has ended: its clients were cut off", self.name));
+                return false;
+            }
+        };
+        match serde_json::from_str::<PartLine<P, F>>(&line) {
+            Ok(PartLine::Players(players)) => self.players = players,
+            Ok(PartLine::Done(figures)) => self.figures = Some(figures),
+            Ok(PartLine::Failed(error)) => self.fault = Some(format!("{} failed: {error}", self.name)),
+            _ => self.fault = Some(format!("{} wrote an unknown line", self.name)),
+        }
+        true
+    }
+}

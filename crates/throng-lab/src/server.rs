@@ -1,0 +1,151 @@
+//! A process that is a further server of a run: it has a part of the area, and edges connect to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc::TryRecvError;
+use std::time::Duration;
+
+use anyhow::Context;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use throng::{Channels, Key, Replication, Time};
+use throng_crowd::scenario::Scenario;
+use throng_crowd::truth::{self, TruthWriter};
+use throng_machine::clock;
+use throng_summary::ServerFigures;
+
+use crate::control::{Command, PartLine, PlayerCount, listen, tell};
+use crate::host::{Handovers, Host};
+
+/// The players are told this often at most.
+const TOLD_INTERVAL: Duration = Duration::from_millis(50);
+/// Frames are told apart up to this length, in microseconds.
+const FRAME_US_MAX: u64 = 60_000_000;
+
+/// The orders for a server, as one line of JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ServerOrder {
+    pub(crate) number: u16,
+    pub(crate) key: [u8; 32],
+    pub(crate) scenario: Scenario,
+}
+
+/// Where a server is reached, and the file with its state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ServerPoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) truth: PathBuf,
+}
+
+/// A line of a server.
+type ServerLine = PartLine<ServerPoint, ServerFigures>;
+
+/// Runs as a further server of a run: it reads its order and commands from standard input, and writes to standard output. It
+/// ends with its input.
+///
+/// # Errors
+/// The order makes no sense, or the server cannot start or go on. The process that started it gets the words too.
+pub fn play_server() -> anyhow::Result<()> {
+    let played = play();
+    if let Err(error) = &played {
+        tell(&ServerLine::Failed(format!("{error:#}")));
+    }
+    played
+}
+
+fn play() -> anyhow::Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let ServerOrder { number, key, scenario } = serde_json::from_str(&line)?;
+    let mut truth = TruthWriter::create(truth::room(&scenario))?;
+    let address = ([127, 0, 0, 1], 0).into();
+    let mut host = Host::with_model(&scenario, number, (address, None, Key::new(key)), Channels::new)?;
+    let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
+    tell(&ServerLine::Ready(point));
+    let commands = listen();
+    let mut watch: Option<ServerWatch> = None;
+    let mut figures = ServerFigures::default();
+    let mut told = (PlayerCount::default(), clock::now());
+    let (mut is_last, mut has_ended) = (false, false);
+    loop {
+        host.wait();
+        let began = clock::now();
+        truth.note_tick(host.server().current_tick(), began)?;
+        let tick = host.tick();
+        if let Some(watch) = &mut watch {
+            watch.take(&host, clock::now().since(began));
+        }
+        // Nothing is written over the last state.
+        if !has_ended {
+            let moment = (tick, began);
+            let written = match is_last {
+                true => truth.write(moment, None, true, host.true_objects()),
+                false => truth.write(moment, host.plan(), false, host.true_changing()),
+            };
+            written.context("cannot write the server's state")?;
+            has_ended = is_last;
+        }
+        let players = PlayerCount { connected: host.connected(), ended: host.ended() };
+        if players != told.0 && began.since(told.1) >= TOLD_INTERVAL {
+            told = (players, began);
+            tell(&ServerLine::Players(players));
+        }
+        match commands.try_recv() {
+            Ok(Command::Begin) => host.begin(),
+            Ok(Command::Measure) => watch = Some(ServerWatch::begin(&host)),
+            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&host)),
+            Ok(Command::Freeze) => host.freeze(),
+            Ok(Command::Last) => is_last = true,
+            Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
+            Ok(Command::Players(_)) | Err(TryRecvError::Empty) => {}
+        }
+    }
+    let figures = watch.map_or(figures, |watch| watch.figures(&host));
+    tell(&ServerLine::Done(figures));
+    Ok(())
+}
+
+/// The work of a server in the measured part.
+pub(crate) struct ServerWatch {
+    began: Time,
+    cpu_s: f64,
+    skipped: u64,
+    handovers: Handovers,
+    ticks: u64,
+    players: u64,
+    frame_us: Histogram<u64>,
+}
+
+impl ServerWatch {
+    pub(crate) fn begin<R: Replication>(host: &Host<R>) -> ServerWatch {
+        ServerWatch {
+            began: clock::now(),
+            cpu_s: clock::process_cpu_s(),
+            skipped: host.skipped_ticks(),
+            handovers: host.handovers(),
+            ticks: 0,
+            players: 0,
+            frame_us: Histogram::new_with_bounds(1, FRAME_US_MAX, 2).expect("the bounds are possible"),
+        }
+    }
+
+    /// Notes a tick that took so long.
+    pub(crate) fn take<R: Replication>(&mut self, host: &Host<R>, worked: Duration) {
+        self.ticks += 1;
+        self.players += u64::from(host.connected());
+        self.frame_us.saturating_record(worked.as_micros() as u64);
+    }
+
+    pub(crate) fn figures<R: Replication>(&self, host: &Host<R>) -> ServerFigures {
+        let elapsed_s = clock::now().since(self.began).as_secs_f64().max(1e-6);
+        let Handovers { arrived, released } = host.handovers();
+        ServerFigures {
+            players: self.players as f64 / self.ticks.max(1) as f64,
+            frame_p99_ms: (self.ticks > 0).then(|| self.frame_us.value_at_quantile(0.99) as f64 / 1e3),
+            cpu_cores: (clock::process_cpu_s() - self.cpu_s) / elapsed_s,
+            missed_ticks: host.skipped_ticks() - self.skipped,
+            arrived: arrived - self.handovers.arrived,
+            released: released - self.handovers.released,
+        }
+    }
+}
