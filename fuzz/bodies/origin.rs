@@ -34,6 +34,7 @@ enum Stage {
     Asked,
     Free,
     Released,
+    Away,
 }
 
 struct Game {
@@ -47,20 +48,21 @@ struct Game {
 /// The game is told of players who come, leave and move by the steps in their order alone, and never of more than it allows.
 pub(crate) fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
-    let mut game = Game::new();
+    let mut game = Game::new(choices.below(4) as u32);
     while !choices.is_empty() {
         game.step(&mut choices);
     }
 }
 
 impl Game {
-    fn new() -> Game {
+    fn new(keep_ticks: u32) -> Game {
         let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
         let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).expect("a free address"));
         let grids = vec![GridOptions::new(Up::Z)];
         let options = ServerOptions { grids, ..ServerOptions::new(1, Key::new([7; 32])) };
         let server = Server::new(driver, SCHEMA.clone(), options).expect("good options");
-        let options = OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, ..OriginOptions::default() };
+        let options =
+            OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, keep_ticks, ..OriginOptions::default() };
         let (origin, players) = (Origin::new(options), BTreeMap::new());
         Game { server, origin, players, edges: [None; EDGES], generation: 0 }
     }
@@ -90,7 +92,8 @@ impl Game {
         if let Some(connection) = self.edges[edge].take() {
             self.take(ServerEvent::Disconnected { connection, client_id: edge as u64, cause: CloseCause::IdleTimeout });
             self.poll();
-            assert!(self.players.keys().all(|player| player.edge != connection), "all have left");
+            let mut gone = self.players.iter().filter(|(player, _)| player.edge == connection);
+            assert!(gone.all(|(_, (stage, _))| *stage == Stage::Away), "all have left, or are kept");
         }
     }
 
@@ -102,7 +105,7 @@ impl Game {
     fn hear(&mut self, edge: usize, choices: &mut Choices<'_>) {
         let Some(connection) = self.edges[edge] else { return };
         let (step, session, lane) = (choices.below(10) as u8, choices.below(5) as u32, choices.byte());
-        let number = choices.number().into();
+        let number = choices.below(4) as u64;
         // A join has 256 bytes, an arrival 266 and more.
         let length = [0, 9, 15, 256, 266, 280][choices.below(6)];
         let mut body = choices.bytes(length.min(16)).to_vec();
@@ -139,7 +142,7 @@ impl Game {
                 let hero = self.server.spawn(Hero::default(), Placement::Cell(0)).expect("there is room");
                 let given = self.origin.give(&mut self.server, player, hero);
                 // The edge's connection is not the server's: the object cannot be given, but only to one who is here.
-                assert!(given.is_err() || stage != Stage::Released);
+                assert!(given.is_err() || !matches!(stage, Stage::Released | Stage::Away));
                 self.server.despawn(hero);
             }
         }
@@ -155,6 +158,16 @@ impl Game {
                     assert!(state.len() <= STATE_MAX);
                     self.enter(player);
                 }
+                OriginEvent::Away(player) => {
+                    let known = self.players.get_mut(&player).expect("it is there");
+                    assert!(!matches!(known.0, Stage::Released | Stage::Away));
+                    known.0 = Stage::Away;
+                }
+                OriginEvent::Returned { player, former } => {
+                    let (stage, _) = self.players.remove(&former).expect("it was there");
+                    assert_ne!(stage, Stage::Released);
+                    self.enter(player);
+                }
                 OriginEvent::Left(player) => {
                     assert!(self.players.remove(&player).is_some(), "{player:?} was not there");
                 }
@@ -163,19 +176,23 @@ impl Game {
                 OriginEvent::Input { player, .. } | OriginEvent::Message { player, .. } => {
                     droppable += 1;
                     let stage = self.players.get(&player).map(|(stage, _)| *stage);
-                    assert!(stage.is_some_and(|stage| stage != Stage::Released), "{player:?} {stage:?}");
+                    let is_here = stage.is_some_and(|stage| !matches!(stage, Stage::Released | Stage::Away));
+                    assert!(is_here, "{player:?} {stage:?}");
                 }
             }
         }
         assert!(droppable <= EVENTS_MAX);
-        assert_eq!(self.origin.players().count(), self.players.len());
+        let here = self.players.values().filter(|(stage, _)| *stage != Stage::Away).count();
+        assert_eq!(self.origin.players().count(), here);
         self.origin.before_tick(&mut self.server);
         self.server.tick(Time(1_000_000));
     }
 
     fn enter(&mut self, player: PlayerId) {
         assert_eq!(self.players.insert(player, (Stage::Here, None)), None, "{player:?} was there already");
-        let of_edge = self.players.keys().filter(|known| known.edge == player.edge).count();
+        let of_edge =
+            self.players.iter().filter(|(known, (stage, _))| known.edge == player.edge && *stage != Stage::Away);
+        let of_edge = of_edge.count();
         assert!(of_edge <= PLAYERS_MAX);
     }
 

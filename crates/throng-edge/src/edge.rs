@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
-    ChannelKey, Client, ClientEvent, ConnectionId, EndReason, Facet, ObjectId, ReceiveError, Replicate, Schema, Server,
-    ServerEvent, Tick, Time, USER_DATA_LEN,
+    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, ObjectId, ReceiveError,
+    Replicate, Schema, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
 };
 
 use crate::mirror::{Mirror, position_m};
@@ -392,7 +392,15 @@ impl Edge {
                 ServerEvent::Connected { connection, client_id, user_data } => {
                     self.join(connection, client_id, user_data, now);
                 }
-                ServerEvent::Disconnected { connection, .. } => self.leave(connection),
+                ServerEvent::Disconnected { connection, cause, .. } => {
+                    // A client that does not answer, or connects a second time, may come back as the same player.
+                    let is_over = match cause {
+                        CloseCause::Peer(_) => true,
+                        CloseCause::Local(reason) => reason.code != CloseCode::REPLACED,
+                        _ => false,
+                    };
+                    self.leave(connection, is_over);
+                }
                 ServerEvent::Message { connection, lane, message } => {
                     let said = self.pass_on(connection, lane, message.bytes());
                     self.counters.messages_dropped += u64::from(!said);
@@ -423,13 +431,13 @@ impl Edge {
         self.players[index] = Some(player);
     }
 
-    fn leave(&mut self, connection: ConnectionId) {
+    fn leave(&mut self, connection: ConnectionId, is_over: bool) {
         let seat = self.players.get_mut(connection.index as usize);
         let Some(player) = seat.and_then(|seat| seat.take_if(|player| player.connection == connection)) else { return };
         self.by_session.remove(&player.session);
-        leave(&mut self.links[player.origin], &player);
+        leave(&mut self.links[player.origin], &player, is_over);
         if let Stage::Moving { from } = player.stage {
-            leave(&mut self.links[from], &player);
+            leave(&mut self.links[from], &player, true);
         }
     }
 

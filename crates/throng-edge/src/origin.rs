@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
     ChannelKey, ConnectionId, LimitReached, MessageError, ObjectId, Received, Replicate, Replication, Server,
-    ServerEvent, Time, USER_DATA_LEN,
+    ServerEvent, Tick, Time, USER_DATA_LEN,
 };
 
 use crate::talk::{
@@ -41,6 +41,16 @@ pub enum OriginEvent {
     },
     /// A player has left, or another origin has it now: despawn its objects.
     Left(PlayerId),
+    /// A player has lost its edge, and may come back to any other: see [`OriginOptions::keep_ticks`]. It is told nothing, and its
+    /// objects stay. [`OriginEvent::Returned`] follows, or [`OriginEvent::Left`].
+    Away(PlayerId),
+    /// A player has come back. Give it its objects again: its new edge does not know them.
+    Returned {
+        /// The player from now on.
+        player: PlayerId,
+        /// The player until now.
+        former: PlayerId,
+    },
     /// A player whom [`Origin::hand_over`] wants to move can: all its inputs and messages were told. Answer with
     /// [`Origin::release`].
     Free {
@@ -98,12 +108,16 @@ pub struct OriginOptions {
     pub players_max: usize,
     /// Events that wait to be polled. Inputs and messages beyond are dropped and counted.
     pub events_max: usize,
+    /// A player whose edge dies, or who does not answer any more, is kept for so many ticks: whoever connects with its client id to
+    /// any edge until then goes on as this player. 0: it leaves at once. For worlds with a single server: a client that comes back
+    /// joins the server of its entry, wherever its character was.
+    pub keep_ticks: u32,
 }
 
 impl Default for OriginOptions {
-    /// Lane 0, 100 Mbit/s, 16,384 players of each edge, a million events.
+    /// Lane 0, 100 Mbit/s, 16,384 players of each edge, a million events, nobody kept.
     fn default() -> OriginOptions {
-        OriginOptions { lane: 0, edge_bytes_per_s: 12_500_000, players_max: 16_384, events_max: 1 << 20 }
+        OriginOptions { lane: 0, edge_bytes_per_s: 12_500_000, players_max: 16_384, events_max: 1 << 20, keep_ticks: 0 }
     }
 }
 
@@ -185,6 +199,7 @@ struct EdgeSeat {
 /// A player, as its origin knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seat {
+    client_id: u64,
     stage: Stage,
     /// Its object elsewhere, as long as it has none here.
     former: Option<Former>,
@@ -203,6 +218,9 @@ enum Stage {
     /// Its state has left. Its objects stay until the other origin has it.
     Released,
 }
+
+/// Players who are here and away. More than so many are not kept.
+const KEPT_MAX: usize = 1 << 17;
 
 /// Messages that wait for one edge.
 const WAITING_MAX: usize = 65_536;
@@ -251,6 +269,10 @@ pub struct Origin {
     options: OriginOptions,
     /// By index of the connection.
     edges: FxHashMap<u32, EdgeSeat>,
+    /// By client id: players who are here, and those who are away with the tick until which they are kept. Only if players are kept.
+    clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
+    /// The tick of the newest [`before_tick`](Origin::before_tick).
+    tick: Tick,
     events: VecDeque<OriginEvent>,
     counters: OriginCounters,
 }
@@ -258,7 +280,14 @@ pub struct Origin {
 impl Origin {
     /// Without edges.
     pub fn new(options: OriginOptions) -> Origin {
-        Origin { options, edges: FxHashMap::default(), events: VecDeque::new(), counters: OriginCounters::default() }
+        Origin {
+            options,
+            edges: FxHashMap::default(),
+            clients: FxHashMap::default(),
+            tick: Tick(0),
+            events: VecDeque::new(),
+            counters: OriginCounters::default(),
+        }
     }
 
     /// Takes an event of the server if it is of an edge, and returns it if it is not.
@@ -309,6 +338,20 @@ impl Origin {
             }
             seat.flush(server, self.options.lane);
         }
+        self.tick = server.current_tick();
+        self.forget();
+    }
+
+    /// Players who have been away for too long leave.
+    fn forget(&mut self) {
+        let Origin { clients, events, tick, .. } = self;
+        clients.retain(|_, (player, until)| {
+            let is_over = until.is_some_and(|until| !until.is_newer_than(*tick));
+            if is_over {
+                events.push_back(OriginEvent::Left(*player));
+            }
+            !is_over
+        });
     }
 
     /// Gives an object to a player, who looks from there if it is the first. The player's edge gets its fields for the owner.
@@ -450,10 +493,11 @@ impl Origin {
     /// An edge has gone, and its players with it.
     fn end(&mut self, connection: ConnectionId) {
         let Some(seat) = self.edges.remove(&connection.index) else { return };
-        let mut sessions: Vec<u32> = seat.players.into_keys().collect();
-        sessions.sort_unstable();
-        let left = sessions.into_iter().map(|session| OriginEvent::Left(PlayerId { edge: connection, session }));
-        self.events.extend(left);
+        let mut players: Vec<(u32, Seat)> = seat.players.into_iter().collect();
+        players.sort_unstable_by_key(|(session, _)| *session);
+        for (session, seat) in players {
+            self.part(PlayerId { edge: connection, session }, seat, true);
+        }
         self.events.push_back(OriginEvent::EdgeLeft(connection));
     }
 
@@ -462,7 +506,8 @@ impl Origin {
         let player = PlayerId { edge, session: talk.session };
         match Up::of(talk.step) {
             Some(Up::Join) => self.join(player, &talk),
-            Some(Up::Leave) => self.leave(player),
+            // A client that says goodbye does not come back.
+            Some(Up::Leave) => self.leave(player, talk.number == 0),
             Some(Up::Inputs) => self.take_inputs(edge, talk.number, &talk.body),
             Some(Up::Say) => {
                 let is_known = self.edge_of(player).is_ok();
@@ -489,13 +534,54 @@ impl Origin {
 
     fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Ok(user_data) = <[u8; USER_DATA_LEN]>::try_from(&talk.body[..]) else { return false };
-        if !self.seat_player(player, Seat::default()) {
+        let client_id = talk.number;
+        if !self.seat_player(player, Seat { client_id, ..Seat::default() }) {
             return self.player(player).is_none();
+        }
+        if let Some(former) = self.note_client(client_id, player) {
+            self.events.push_back(OriginEvent::Returned { player, former });
+            return true;
         }
         let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
         // As many as there can be players.
         self.events.push_back(joined);
         true
+    }
+
+    /// A client is this player from now on. Returns the player that it was, if that is kept for it.
+    fn note_client(&mut self, client_id: u64, player: PlayerId) -> Option<PlayerId> {
+        if self.options.keep_ticks == 0 {
+            return None;
+        }
+        let (former, until) = self.clients.insert(client_id, (player, None))?;
+        if until.is_some() {
+            return Some(former);
+        }
+        // Its edge may be dead, and nobody has noticed yet.
+        let seat = self.seat(former.edge)?.players.remove(&former.session)?;
+        match seat.stage {
+            Stage::Released => {
+                self.events.push_back(OriginEvent::Left(former));
+                None
+            }
+            Stage::Here | Stage::Asked { .. } | Stage::Free => Some(former),
+        }
+    }
+
+    /// A player has lost its seat. It is kept if it `may_return`.
+    fn part(&mut self, player: PlayerId, seat: Seat, may_return: bool) {
+        let is_known = self.clients.get(&seat.client_id).is_some_and(|(known, _)| *known == player);
+        let has_room = is_known && self.clients.len() <= KEPT_MAX;
+        if may_return && has_room && seat.stage != Stage::Released {
+            let until = self.tick.after(self.options.keep_ticks);
+            self.clients.insert(seat.client_id, (player, Some(until)));
+            self.events.push_back(OriginEvent::Away(player));
+        } else {
+            if is_known {
+                self.clients.remove(&seat.client_id);
+            }
+            self.events.push_back(OriginEvent::Left(player));
+        }
     }
 
     /// Gives a new player a seat. False if it has one, or there is no room.
@@ -525,9 +611,9 @@ impl Origin {
     fn arrive(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Some(Arrival { user_data, former, state }) = Arrival::read(&talk.body) else { return false };
         if self.at_stage(player, |stage| stage == Stage::Released).is_ok() {
-            self.leave(player);
+            self.leave(player, false);
         }
-        if !self.seat_player(player, Seat { former: Some(former), ..Seat::default() }) {
+        if !self.seat_player(player, Seat { client_id: talk.number, former: Some(former), ..Seat::default() }) {
             let is_refused = self.player(player).is_none();
             if is_refused && let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) {
                 let body = b"the server of this part of the world is full".to_vec();
@@ -536,17 +622,21 @@ impl Origin {
             }
             return is_refused;
         }
+        if let Some(former) = self.note_client(talk.number, player) {
+            // The one that arrives is newer than the one that was kept.
+            self.events.push_back(OriginEvent::Left(former));
+        }
         let (user_data, state) = (Box::new(*user_data), state.to_vec());
         self.events.push_back(OriginEvent::Arrived { player, client_id: talk.number, user_data, former, state });
         true
     }
 
-    fn leave(&mut self, player: PlayerId) -> bool {
-        let was_there = self.seat(player.edge).is_some_and(|seat| seat.players.remove(&player.session).is_some());
-        if was_there {
-            self.events.push_back(OriginEvent::Left(player));
+    fn leave(&mut self, player: PlayerId, may_return: bool) -> bool {
+        let seat = self.seat(player.edge).and_then(|seat| seat.players.remove(&player.session));
+        if let Some(seat) = seat {
+            self.part(player, seat, may_return);
         }
-        was_there
+        seat.is_some()
     }
 
     fn take_inputs(&mut self, edge: ConnectionId, batch: u64, body: &[u8]) -> bool {

@@ -55,7 +55,7 @@ pub struct ToOrigin {
     /// The player at the edge.
     #[replicate(integer)]
     pub session: u32,
-    /// The id of the client, of a join; the number of a batch.
+    /// The id of the client, of a join and an arrival; the number of a batch; of a leave 1 if the client does not come back.
     #[replicate(integer)]
     pub number: u64,
     /// The lane of a message.
@@ -88,7 +88,7 @@ pub struct ToEdge {
 pub(crate) enum Up {
     /// A client has connected: its id and user data.
     Join,
-    /// It has left.
+    /// It has left for good, or does not answer any more.
     Leave,
     /// Inputs of several clients.
     Inputs,

@@ -84,6 +84,8 @@ fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
                 "gateway.channel_tick_max_ms",
                 "gateway.connections",
                 "gateway.channels",
+                "gateway.measuring_ms_per_s",
+                "gateway.measuring_share",
                 "traffic.messages_in_per_s",
                 "traffic.messages_out_per_s",
                 "traffic.bytes_in_per_s",
@@ -154,7 +156,10 @@ fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
         ),
     ];
     let there = tables.into_iter().filter(|(_, is_there, _)| *is_there);
-    there.fold(Section::new("Figures"), |section, (title, _, paths)| section.with(figures.facts(title, paths)))
+    let cost = run.gateway.measuring_ms_per_s.map(|ms| ms * 1e3).zip(run.gateway.measuring_share);
+    let measuring = throng_report::measuring(cost, "second, until the gateway had told its figures,", "the time");
+    let section = there.fold(Section::new("Figures"), |all, (title, _, paths)| all.with(figures.facts(title, paths)));
+    section.with(measuring)
 }
 
 fn references(run: &GatewaySummary) -> Option<Section> {

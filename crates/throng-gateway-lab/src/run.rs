@@ -162,6 +162,8 @@ pub(super) struct Play<'a> {
     /// Processor time of the machine without this process, when the measured part began and when it ended.
     machine_cpu_s: [Option<f64>; 2],
     scraped: Scraped,
+    /// The time until its own figures had come, of all questions.
+    answered: Duration,
     tick_max_ms: Option<f64>,
     series: Vec<Second>,
 }
@@ -221,6 +223,7 @@ impl<'a> Play<'a> {
             ended: now,
             machine_cpu_s: [None; 2],
             scraped: Scraped::default(),
+            answered: Duration::ZERO,
             tick_max_ms: None,
             series: Vec::new(),
         })
@@ -322,7 +325,12 @@ impl<'a> Play<'a> {
     }
 
     fn sample(&mut self, before: (Instant, Usage), now: (Instant, Usage)) {
-        self.scraped = self.metrics.and_then(scrape).unwrap_or_default();
+        let asked = Instant::now();
+        let scraped = self.metrics.and_then(scrape);
+        if scraped.is_some() {
+            self.answered += asked.elapsed();
+        }
+        self.scraped = scraped.unwrap_or_default();
         self.tick_max_ms = [self.tick_max_ms, self.scraped.channel_tick_ms].into_iter().flatten().reduce(f64::max);
         let (bots, world) = (&self.bots.progress, &self.world.progress);
         let second = Second {
@@ -453,6 +461,8 @@ impl<'a> Play<'a> {
     fn gateway_figures(&self, bots: &ClientsReport) -> GatewayFigures {
         let cpu_s = self.ended.1.cpu_s - self.began.1.cpu_s;
         let pid = self.pid;
+        let seconds = self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9);
+        let measuring_share = (!self.answered.is_zero()).then(|| self.answered.as_secs_f64() / seconds);
         GatewayFigures {
             name: self.name.clone(),
             cpu_cores: pid.map(|_| cores(self.began, self.ended)),
@@ -462,6 +472,8 @@ impl<'a> Play<'a> {
             channel_tick_max_ms: self.tick_max_ms,
             connections: self.scraped.connections,
             channels: self.scraped.channels,
+            measuring_ms_per_s: measuring_share.map(|share| share * 1e3),
+            measuring_share,
         }
     }
 

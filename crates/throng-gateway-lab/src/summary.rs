@@ -113,6 +113,12 @@ pub struct GatewayFigures {
     pub connections: Option<f64>,
     /// Channels as it counts them.
     pub channels: Option<f64>,
+    /// Time in a second until it had answered what it counts, in milliseconds: the most that being measured can cost it.
+    #[serde(default)]
+    pub measuring_ms_per_s: Option<f64>,
+    /// The same as a share of the time.
+    #[serde(default)]
+    pub measuring_share: Option<f64>,
 }
 
 /// World servers.
@@ -365,6 +371,8 @@ impl GatewaySummary {
                 rss_bytes_per_connection: Some(81_920.0),
                 cpu_s_per_million_updates: Some(12.5),
                 channel_tick_max_ms: Some(3.25),
+                measuring_ms_per_s: Some(0.6),
+                measuring_share: Some(0.0006),
                 ..GatewayFigures::default()
             },
             world: WorldFigures { servers: 1, frame_hz: 30.0, ..WorldFigures::default() },

@@ -453,7 +453,8 @@ impl<R: Replication> Host<R> {
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),
-                OriginEvent::Stays(_) => {}
+                // Nobody is kept who loses an edge.
+                OriginEvent::Stays(_) | OriginEvent::Away(_) | OriginEvent::Returned { .. } => {}
                 OriginEvent::Arrived { player, client_id, state, .. } => {
                     let Some(character) = self.world.arrive(&state) else {
                         self.bad_inputs += 1;

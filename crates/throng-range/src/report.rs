@@ -309,7 +309,8 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         counts: summary.histogram.frames.clone(),
         budget: Some(goal(summary)),
     };
-    let measuring = throng_report::measuring(summary.measuring_us_per_frame.zip(summary.measuring_share), "frame");
+    let measuring =
+        throng_report::measuring(summary.measuring_us_per_frame.zip(summary.measuring_share), "frame", "a mean frame");
     let chart = |curves: &[(&str, &str)]| figures.chart("", curves);
     let mut section = Section::new("Frame")
         .note(&format!("Exclusive time; the parts add up to the frame. The goal of a frame is {FRAME_GOAL_MS} ms. Each point is the longest frame of its time span."))

@@ -326,6 +326,10 @@ const GATEWAY: &[Metric] = rows![Gateway:
         "channels as the gateway counts them";
     Neither "gateway.connections", "connections", "",
         "connections as the gateway counts them";
+    Less "gateway.measuring_ms_per_s", "answers about its figures", "ms",
+        "time in a second until the gateway had answered what it counts: the most that being measured can cost it";
+    Less "gateway.measuring_share", "the same by the time", "share",
+        "the time until those answers as a share of all time";
     Neither "world.servers", "world servers", "",
         "how many world servers there were";
     More "world.frame_hz", "frames of a world server", "1/s",

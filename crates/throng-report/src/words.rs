@@ -31,12 +31,12 @@ pub fn optional(value: Option<f64>) -> String {
 /// A run's own measuring is to take at most this share of a frame.
 const MEASURING_SHARE_AIM: f64 = 0.005;
 
-/// A sentence about the cost of measuring: microseconds per `unit`, and their share of a mean frame. Empty if unknown.
-pub fn measuring(cost: Option<(f64, f64)>, unit: &str) -> String {
+/// A sentence about the cost of measuring: microseconds per `unit`, and their share of `whole`. Empty if unknown.
+pub fn measuring(cost: Option<(f64, f64)>, unit: &str, whole: &str) -> String {
     let Some((us, share)) = cost else { return String::new() };
     let verdict = if share <= MEASURING_SHARE_AIM { "within" } else { "above" };
     let (us, percent, aim) = (figure(us), figure(share * 100.0), MEASURING_SHARE_AIM * 100.0);
-    format!("Measuring took {us} µs per {unit}, {percent} % of a mean frame: {verdict} the aim of {aim} %.")
+    format!("Measuring took {us} µs per {unit}, {percent} % of {whole}: {verdict} the aim of {aim} %.")
 }
 
 /// A whole number with commas between its thousands.

@@ -129,7 +129,7 @@ impl Edge {
                 Stage::Moving { from } if !player.own.is_empty() => {
                     player.stage = Stage::Home;
                     self.counters.moved += 1;
-                    leave(&mut self.links[from], player);
+                    leave(&mut self.links[from], player, true);
                 }
                 Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
                 _ => {}
@@ -148,7 +148,7 @@ impl Edge {
                     self.counters.inputs_dropped += held.inputs.len() as u64;
                     self.counters.messages_dropped += held.messages.len() as u64;
                 }
-                Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player),
+                Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player, true),
                 Stage::Moving { from } if from == gone => {}
                 stage => player.stage = stage,
             }
@@ -187,9 +187,10 @@ impl Edge {
     }
 }
 
-/// An origin can forget a client.
-pub(super) fn leave(link: &mut Link, player: &Player) {
+/// An origin can forget a client, or keep it for a while if it is not over.
+pub(super) fn leave(link: &mut Link, player: &Player, is_over: bool) {
     if link.is_live {
-        link.say(ToOrigin { step: Up::Leave as u8, session: player.session, ..ToOrigin::default() });
+        let (session, number) = (player.session, is_over.into());
+        link.say(ToOrigin { step: Up::Leave as u8, session, number, ..ToOrigin::default() });
     }
 }

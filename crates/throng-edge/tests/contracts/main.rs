@@ -7,4 +7,5 @@ mod hostile;
 mod inputs;
 mod moves;
 mod readers;
+mod returns;
 mod stage;

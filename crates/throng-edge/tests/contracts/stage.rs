@@ -73,6 +73,7 @@ pub(crate) struct World {
     number: u16,
     pub(crate) edges: Vec<ConnectionId>,
     pub(crate) left: Vec<PlayerId>,
+    pub(crate) away: Vec<PlayerId>,
     pub(crate) words: Vec<String>,
     pub(crate) is_frozen: bool,
     /// A count changes in each tick.
@@ -94,6 +95,7 @@ impl World {
             number: number.into(),
             edges: Vec::new(),
             left: Vec::new(),
+            away: Vec::new(),
             words: Vec::new(),
             is_frozen: false,
             is_restless: false,
@@ -138,6 +140,12 @@ impl World {
                 }
             }
             OriginEvent::Stays(_) => {}
+            OriginEvent::Away(player) => self.away.push(player),
+            OriginEvent::Returned { player, former } => {
+                let (hero, client_id) = self.heroes.remove(&former).unwrap();
+                self.origin.give(&mut self.server, player, hero).unwrap();
+                self.heroes.insert(player, (hero, client_id));
+            }
             OriginEvent::Arrived { player, client_id, user_data, former, state } => {
                 assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
                 assert!(former.origin < 2);
@@ -317,15 +325,25 @@ impl Stage {
     }
 
     pub(crate) fn add_client(&mut self, edge: usize) {
-        let id = self.clients.len() as u64;
+        let client = self.connection_to_edge(self.clients.len(), edge);
+        self.clients.push(client);
+    }
+
+    /// A client connects again, to this edge. The former connection says nothing more.
+    pub(crate) fn reconnect(&mut self, number: usize, edge: usize) {
+        self.clients[number] = self.connection_to_edge(number, edge);
+        self.ends.remove(&number);
+    }
+
+    fn connection_to_edge(&mut self, number: usize, edge: usize) -> Client {
+        let id = number as u64;
         let address = self.next_address();
         let driver = Box::new(self.network.endpoint(address).unwrap());
         let mut user_data = [0; 256];
         user_data[0] = id as u8;
         let issuer = server_options(&self.key).token_issuer();
         let token = issuer.issue_with(id, &[edge_address(edge)], &user_data).unwrap();
-        let client = Client::new(driver, token, schema(), ClientOptions::default(), self.now).unwrap();
-        self.clients.push(client);
+        Client::new(driver, token, schema(), ClientOptions::default(), self.now).unwrap()
     }
 
     pub(crate) fn tick(&mut self) {

@@ -202,8 +202,11 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
         ),
     };
     let histogram = &run.series.histogram;
-    let measuring =
-        throng_report::measuring(server.measuring_us_per_tick.zip(server.measuring_share), "tick beside the frame");
+    let measuring = throng_report::measuring(
+        server.measuring_us_per_tick.zip(server.measuring_share),
+        "tick beside the frame",
+        "a mean frame",
+    );
     Section::new("Server frame")
         .note("Working time of a tick by part, without the wait for the next tick. In long runs each point is the longest frame of its time span.")
         .with(frames(run))
