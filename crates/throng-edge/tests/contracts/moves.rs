@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use throng::ObjectId;
-use throng_edge::{EdgeOptions, OriginError, edge_user_data};
+use throng_edge::{EdgeOptions, Origin, OriginError, OriginOptions, ToEdge, edge_user_data};
 use throng_seeds::for_seeds;
 
 use crate::stage::{Hero, Stage, Word, World};
@@ -147,47 +147,156 @@ fn inputs_and_messages_arrive_once_and_in_order_while_their_client_moves() {
     });
 }
 
-#[test]
-fn a_server_that_is_gone_gets_nobody_and_who_is_on_the_way_comes_back() {
-    let mut stage = two_worlds("none", 5);
+/// A world in which client 5 stands 5 m before the border and the others do not come near it.
+fn near_the_border(condition: &str) -> Stage {
+    let mut stage = two_worlds(condition, 5);
     stage.add_edge();
     stage.ticks(20);
-    (0..2).for_each(|_| stage.add_client(0));
+    (0..6).for_each(|_| stage.add_client(0));
     stage.ticks(60);
+    stage.worlds.iter_mut().for_each(|world| world.has_border = false);
+    stage
+}
+
+fn hand_over(stage: &mut Stage, from: usize, client_id: u64) {
+    let World { origin, heroes, .. } = &mut stage.worlds[from];
+    let player = *heroes.iter().find(|(_, (_, id))| *id == client_id).unwrap().0;
+    origin.hand_over(player, 1 - from as u16).unwrap();
+}
+
+#[test]
+fn who_is_on_the_way_to_a_server_that_dies_joins_the_next_one_there_and_leaves_no_ghost() {
+    let mut stage = near_the_border("none");
     stage.worlds.pop();
     // The second server is silent, and the edge does not know it yet: players are handed over all the same.
-    for _ in 0..120 {
-        pace(&mut stage, 0);
-        stage.tick();
-    }
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(60);
+    assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1), "it waits for a server that is dead");
+    stage.ticks(400);
     let counters = stage.edges[0].counters();
-    assert_eq!((counters.moved, counters.players), (0, 2));
-    stage.ticks(300);
-    assert_eq!(stage.edges[0].counters().origins_lost, 1);
+    assert_eq!((counters.origins_lost, counters.moved, counters.players), (1, 0, 6));
     assert!(stage.worlds[0].ghosts.is_empty(), "nobody is kept as a ghost");
-
-    // It comes back, empty: they join it.
+    // It comes back, empty: the player joins it.
     stage.revive(1);
-    stage.worlds[1].has_border = true;
     let client = stage.connection_to_origin(1, &edge_user_data());
     assert!(stage.edges[0].replace_origin(1, client));
     stage.ticks(60);
     stage.settle();
-    (0..2).for_each(|number| stage.check(number).unwrap());
+    assert_eq!(stage.worlds[1].heroes.len(), 1);
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
 
-    // And when it is known to be gone, who wants there stays.
+#[test]
+fn who_is_let_go_when_the_other_server_is_dead_comes_back_or_stays() {
+    let mut stage = near_the_border("none");
+    stage.clients[5].send_input(&[9]).unwrap();
+    stage.ticks(10);
     stage.worlds.pop();
-    stage.ticks(400);
-    stage.revive(1);
-    stage.add_client(0);
-    stage.ticks(60);
-    for _ in 0..200 {
-        pace(&mut stage, 0);
+    stage.ticks(200);
+    // The edge lets go of the player while the server seems to be there, and the game is slow.
+    stage.worlds[0].holds_back = true;
+    hand_over(&mut stage, 0, 5);
+    while stage.edges[0].counters().origins_lost == 0 {
         stage.tick();
     }
-    assert_eq!((homes(&stage, 2), stage.worlds[0].ghosts.len()), (1, 0));
+    let World { server, origin, heroes, .. } = &mut stage.worlds[0];
+    let (player, hero) = heroes.iter().find(|(_, (_, id))| *id == 5).map(|(player, hero)| (*player, hero.0)).unwrap();
+    let state = crate::stage::state_of(server.get::<Hero>(hero).unwrap());
+    origin.release(player, hero, &state).unwrap();
+    stage.worlds[0].ghosts.insert(player);
+    stage.ticks(30);
+    assert_eq!((stage.edges[0].counters().returned, homes(&stage, 5), stage.worlds[0].ghosts.len()), (1, 1, 0));
+    assert!(stage.truth().iter().any(|(hero, id)| *id == 5 && hero.acts == 9), "with all that it has done");
+    // Now the edge knows that the server is dead: who wants there stays.
+    stage.worlds[0].holds_back = false;
+    hand_over(&mut stage, 0, 4);
+    stage.ticks(30);
+    assert_eq!((homes(&stage, 4), stage.edges[0].counters().moved, stage.edges[0].counters().returned), (1, 0, 1));
     stage.settle();
-    stage.check(2).unwrap();
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
+#[test]
+fn a_game_that_never_releases_a_player_costs_that_player_its_connection_and_nobody_else() {
+    let mut stage = near_the_border("none");
+    stage.worlds[0].holds_back = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(280);
+    assert!(stage.ends.is_empty());
+    stage.ticks(80);
+    assert_eq!(stage.ends.len(), 1);
+    assert!(stage.ends[&5].to_string().contains("did not hand you over in time"), "{}", stage.ends[&5]);
+    assert_eq!((stage.worlds[0].left.len(), stage.worlds[0].heroes.len()), (1, 5));
+}
+
+#[test]
+fn an_edge_that_dies_takes_ghosts_with_it_also_where_players_are_kept() {
+    let mut stage = two_worlds("none", 5);
+    stage.worlds[0].origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
+    stage.add_edge();
+    stage.ticks(20);
+    (0..6).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    stage.worlds.iter_mut().for_each(|world| world.has_border = false);
+    stage.worlds.pop();
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(30);
+    assert_eq!(stage.worlds[0].ghosts.len(), 1);
+    stage.edges.pop();
+    stage.ticks(500);
+    let world = &stage.worlds[0];
+    assert_eq!((world.ghosts.len(), world.left.len(), world.away.len(), world.heroes.len()), (0, 1, 5, 5));
+}
+
+#[test]
+fn acknowledged_inputs_are_exact_while_their_client_moves() {
+    let mut stage = near_the_border("none");
+    stage.worlds.iter_mut().for_each(|world| world.has_border = true);
+    let (mut first, mut checked) = (None, 0);
+    for tick in 0..480 {
+        pace(&mut stage, tick);
+        let number = stage.clients[5].send_input(&[1]).unwrap();
+        let first = *first.get_or_insert(number);
+        stage.tick();
+        let client = &stage.clients[5];
+        if let (Some(acked), Some((_, hero))) = (client.input_acked(), client.owned_objects::<Hero>().next()) {
+            assert_eq!(hero.acts, acked - first + 1, "in tick {tick}");
+            // Some ticks on both ways, and a few more while it moves.
+            assert!(number - acked < 16, "input {number} and {acked} in tick {tick}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 450 && stage.edges[0].counters().moved >= 6, "{checked}: {:?}", stage.edges[0].counters());
+}
+
+/// An object of the first server that comes to the player's edge late does not count as one of the second.
+#[test]
+fn an_object_that_is_given_at_the_last_moment_does_not_end_the_move() {
+    let mut stage = near_the_border("none");
+    stage.worlds[0].gives_late = true;
+    hand_over(&mut stage, 0, 5);
+    let shown = |stage: &Stage, name| stage.clients[4].objects::<Hero>().filter(|(_, hero)| hero.name == name).count();
+    for tick in 0..60 {
+        stage.tick();
+        assert_eq!(shown(&stage, 5), 1, "in tick {tick}");
+    }
+    assert_eq!((stage.edges[0].counters().moved, shown(&stage, 99)), (1, 0));
+    stage.settle();
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
+#[test]
+fn a_server_has_no_say_about_the_players_of_another_one() {
+    let mut stage = near_the_border("none");
+    let edge = stage.worlds[1].edges[0];
+    for step in [0, 1, 2, 3, 4, 5] {
+        let talk = ToEdge { step, session: 0, lane: 0, body: vec![0; 8] };
+        stage.worlds[1].server.send(edge, 0, &talk).unwrap();
+        stage.ticks(5);
+    }
+    assert_eq!((stage.edges[0].counters().refused, stage.ends.len(), stage.worlds[0].left.len()), (6, 0, 0));
+    stage.settle();
+    stage.check(0).unwrap();
 }
 
 #[test]

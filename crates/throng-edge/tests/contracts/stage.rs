@@ -68,6 +68,11 @@ pub(crate) struct World {
     pub(crate) heroes: BTreeMap<PlayerId, (ObjectId, u64)>,
     /// Those whose heroes another world goes on with.
     pub(crate) ghosts: BTreeSet<PlayerId>,
+    /// Nobody is released who is free to go.
+    pub(crate) holds_back: bool,
+    /// Who is free to go is given one more object, until it has left.
+    pub(crate) gives_late: bool,
+    gifts: Vec<ObjectId>,
     /// West of x = 0 is the first world's, east of it the second's.
     pub(crate) has_border: bool,
     number: u16,
@@ -91,6 +96,9 @@ impl World {
             origin: Origin::new(OriginOptions::default()),
             heroes: BTreeMap::new(),
             ghosts: BTreeSet::new(),
+            holds_back: false,
+            gives_late: false,
+            gifts: Vec::new(),
             has_border: false,
             number: number.into(),
             edges: Vec::new(),
@@ -133,6 +141,14 @@ impl World {
                 assert_eq!(to, 1 - self.number);
                 let hero = self.heroes[&player].0;
                 let state = state_of(self.server.get::<Hero>(hero).unwrap());
+                if self.holds_back {
+                    return;
+                }
+                if self.gives_late {
+                    let gift = self.server.spawn(Hero { name: 99, ..Hero::default() }, Placement::Cell(0)).unwrap();
+                    self.origin.give(&mut self.server, player, gift).unwrap();
+                    self.gifts.push(gift);
+                }
                 // It may have left meanwhile.
                 if self.origin.release(player, hero, &state).is_ok() {
                     self.ghosts.insert(player);
@@ -158,6 +174,7 @@ impl World {
             }
             OriginEvent::Left(player) => {
                 self.ghosts.remove(&player);
+                self.gifts.drain(..).for_each(|gift| self.server.despawn(gift));
                 self.left.push(player);
                 if let Some((hero, _)) = self.heroes.remove(&player) {
                     self.server.despawn(hero);
@@ -237,7 +254,7 @@ impl World {
 }
 
 /// A hero as one world tells it to the other.
-fn state_of(hero: &Hero) -> Vec<u8> {
+pub(crate) fn state_of(hero: &Hero) -> Vec<u8> {
     let floats = hero.position.iter().chain(&hero.velocity).flat_map(|number| number.to_le_bytes());
     let numbers = [hero.name, hero.acts, hero.secret].into_iter().flat_map(u32::to_le_bytes);
     floats.chain(numbers).chain(hero.mood.bytes()).collect()
