@@ -147,6 +147,8 @@ struct Link {
     looks: FxHashMap<ChannelKey, (u16, Tick)>,
     /// Inputs of this tick.
     inputs: Vec<u8>,
+    /// A batch goes out also without inputs: somebody waits for its acknowledgement.
+    owes_batch: bool,
     batch: u32,
     waiting: VecDeque<ToOrigin>,
     /// Objects whose owner is known before they are.
@@ -596,6 +598,7 @@ impl Link {
             mirror: Mirror::default(),
             looks: FxHashMap::default(),
             inputs: Vec::new(),
+            owes_batch: false,
             batch: 1,
             waiting: VecDeque::new(),
             awaited: Vec::new(),
@@ -637,7 +640,7 @@ impl Link {
     /// Sends everything that waits.
     fn flush(&mut self, lane: u8, now: Time) {
         if self.is_live {
-            if !self.inputs.is_empty() {
+            if !self.inputs.is_empty() || std::mem::take(&mut self.owes_batch) {
                 let (number, body) = (u64::from(self.batch), std::mem::take(&mut self.inputs));
                 self.waiting.push_back(ToOrigin { step: Up::Inputs as u8, number, body, ..ToOrigin::default() });
                 self.batch = self.batch.wrapping_add(1);

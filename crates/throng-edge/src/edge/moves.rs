@@ -112,7 +112,8 @@ impl Edge {
         for (lane, body) in held.messages {
             link.say(ToOrigin { step: Up::Say as u8, session, lane, body, ..ToOrigin::default() });
         }
-        // The state that has arrived includes what the former origin has taken.
+        // The state that has arrived includes what the former origin has taken. So the next batch acknowledges all of it.
+        link.owes_batch |= !player.sent.is_empty();
         player.sent.iter_mut().for_each(|(batch, _)| *batch = link.batch);
         for (number, bytes) in held.inputs {
             player.sent.push_back((link.batch, number));

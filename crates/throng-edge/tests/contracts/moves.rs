@@ -269,6 +269,65 @@ fn acknowledged_inputs_are_exact_while_their_client_moves() {
     assert!(checked > 450 && stage.edges[0].counters().moved >= 6, "{checked}: {:?}", stage.edges[0].counters());
 }
 
+#[test]
+fn an_input_is_acknowledged_whenever_it_came_and_if_no_other_follows() {
+    for ticks in 0..12 {
+        let mut stage = near_the_border("none");
+        // So that batches of both servers have numbers that are far apart.
+        for _ in 0..40 {
+            stage.clients[0].send_input(&[1]).unwrap();
+            stage.tick();
+        }
+        stage.ticks(10);
+        let before = ticks < 4;
+        let number = before.then(|| stage.clients[5].send_input(&[7]).unwrap());
+        stage.ticks(if before { ticks } else { 0 });
+        hand_over(&mut stage, 0, 5);
+        stage.ticks(if before { 0 } else { ticks - 4 });
+        let number = number.unwrap_or_else(|| stage.clients[5].send_input(&[7]).unwrap());
+        stage.ticks(40);
+        let client = &stage.clients[5];
+        let acts = client.owned_objects::<Hero>().next().map(|(_, hero)| hero.acts);
+        assert_eq!((client.input_acked(), acts), (Some(number), Some(7)), "case {ticks}");
+        assert_eq!((stage.edges[0].counters().moved, homes(&stage, 5)), (1, 1));
+    }
+}
+
+/// The acknowledgement of the first server may be lost on its way, and the player is with the second one then.
+#[test]
+fn inputs_that_the_first_server_has_taken_are_acknowledged_by_the_second() {
+    let mut moved = 0;
+    for_seeds(30, |seed| {
+        let mut stage = near_the_border("none");
+        for _ in 0..40 {
+            stage.clients[0].send_input(&[1]).unwrap();
+            stage.tick();
+        }
+        let mut rng = fastrand::Rng::with_seed(seed);
+        stage.network.set_condition("bad".parse().unwrap()).unwrap();
+        let mut last = None;
+        let moves_at = rng.u32(2..9);
+        for tick in 0..10 {
+            // Some send nothing any more, and nobody else does.
+            if tick < moves_at || seed % 2 == 0 {
+                last = stage.clients[5].send_input(&[1]).ok().or(last);
+            }
+            if tick == moves_at {
+                hand_over(&mut stage, 0, 5);
+            }
+            stage.tick();
+        }
+        stage.ticks(20);
+        stage.settle();
+        moved += stage.edges[0].counters().moved;
+        match stage.clients[5].input_acked() {
+            acked if acked == last => Ok(()),
+            acked => Err(format!("{acked:?} of {last:?}")),
+        }
+    });
+    assert!(moved >= 20, "{moved}");
+}
+
 /// An object of the first server that comes to the player's edge late does not count as one of the second.
 #[test]
 fn an_object_that_is_given_at_the_last_moment_does_not_end_the_move() {
