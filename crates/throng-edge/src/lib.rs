@@ -23,7 +23,10 @@
 //! - Fields for the owner reach the edge of the owner, and of its clients the owner alone.
 //! - The state of a client's own objects and the number of its newest input in it change together, as without an edge.
 //! - A position with `predict` is told to within its error plus one step of its quantiser.
-//! - An edge that dies is the end of its players, told one by one. An origin that dies leaves an edge that can go on with
+//! - A player who is handed over from origin to origin has one home at every moment, goes on as the same object for all clients,
+//!   and loses no input and no message ([`Origin::hand_over`]).
+//! - An edge that dies is the end of its players, told one by one, or they are kept until they come back through another edge
+//!   ([`OriginOptions::keep_ticks`]). An origin that dies leaves an edge that can go on with
 //!   another one ([`Edge::replace_origin`]): its clients stay connected.
 //!
 //! Limits: objects live in cells (`Placement::Cell`). Kinds with `skip_owner` or `hide_from_owner` fields are refused, because the

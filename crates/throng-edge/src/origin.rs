@@ -265,6 +265,49 @@ impl EdgeSeat {
 ///     Ok(())
 /// }
 /// ```
+///
+/// A player who walks into the part of another server, and one who comes back through another edge:
+///
+/// ```
+/// use std::collections::HashMap;
+/// # use throng::{ObjectId, Placement, Replicate, Server};
+/// # use throng_edge::{Origin, OriginEvent, PlayerId};
+/// # #[derive(Clone, Default, Replicate)]
+/// # struct Hero { #[replicate(position(step = 0.01))] position: [f32; 3] }
+/// type Heroes = HashMap<PlayerId, ObjectId>;
+///
+/// fn take_event(server: &mut Server, origin: &mut Origin, heroes: &mut Heroes, event: OriginEvent) {
+///     match event {
+///         // Some ticks after `origin.hand_over(player, 1)`. From now on the hero stands still here.
+///         OriginEvent::Free { player, .. } => {
+///             let Some(hero) = server.get::<Hero>(heroes[&player]) else { return };
+///             let state = hero.position.map(f32::to_le_bytes).concat();
+///             // An error says that the player has just left.
+///             let _ = origin.release(player, heroes[&player], &state);
+///         }
+///         // At server 1. The state has come through an edge: check it like any input.
+///         OriginEvent::Arrived { player, state, .. } => {
+///             let Ok(numbers) = <[[u8; 4]; 3]>::try_from(state.as_chunks::<4>().0) else { return };
+///             let hero = Hero { position: numbers.map(f32::from_le_bytes) };
+///             let Ok(hero) = server.spawn(hero, Placement::Cell(0)) else { return };
+///             let _ = origin.give(server, player, hero);
+///             heroes.insert(player, hero);
+///         }
+///         // With `OriginOptions::keep_ticks`.
+///         OriginEvent::Returned { player, former } => {
+///             let Some(hero) = heroes.remove(&former) else { return };
+///             let _ = origin.give(server, player, hero);
+///             heroes.insert(player, hero);
+///         }
+///         OriginEvent::Left(player) => {
+///             if let Some(hero) = heroes.remove(&player) {
+///                 server.despawn(hero);
+///             }
+///         }
+///         _ => {}
+///     }
+/// }
+/// ```
 pub struct Origin {
     options: OriginOptions,
     /// By index of the connection.

@@ -196,9 +196,7 @@ fn who_is_let_go_when_the_other_server_is_dead_comes_back_or_stays() {
     // The edge lets go of the player while the server seems to be there, and the game is slow.
     stage.worlds[0].holds_back = true;
     hand_over(&mut stage, 0, 5);
-    while stage.edges[0].counters().origins_lost == 0 {
-        stage.tick();
-    }
+    stage.ticks_until(600, |stage| stage.edges[0].counters().origins_lost > 0);
     let World { server, origin, heroes, .. } = &mut stage.worlds[0];
     let (player, hero) = heroes.iter().find(|(_, (_, id))| *id == 5).map(|(player, hero)| (*player, hero.0)).unwrap();
     let state = crate::stage::state_of(server.get::<Hero>(hero).unwrap());

@@ -57,9 +57,7 @@ fn clients_of_an_edge_that_dies_go_on_at_another_one_before_anybody_has_noticed(
 fn who_does_not_come_back_in_time_leaves_and_who_does_goes_on() {
     let mut stage = stage("wifi");
     stage.edges.remove(0);
-    while stage.worlds[0].away.is_empty() {
-        stage.tick();
-    }
+    stage.ticks_until(600, |stage| !stage.worlds[0].away.is_empty());
     assert_eq!((stage.worlds[0].away.len(), stage.worlds[0].heroes.len()), (3, 3), "all are away");
     stage.reconnect(1, 1);
     stage.ticks(KEEP_TICKS - 30);

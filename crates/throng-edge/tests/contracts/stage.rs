@@ -386,6 +386,17 @@ impl Stage {
         (0..count).for_each(|_| self.tick());
     }
 
+    /// Until something is so, which takes fewer than `most` ticks.
+    pub(crate) fn ticks_until(&mut self, most: u32, is_so: impl Fn(&Stage) -> bool) {
+        for _ in 0..most {
+            if is_so(self) {
+                return;
+            }
+            self.tick();
+        }
+        panic!("it is not so after {most} ticks");
+    }
+
     /// Nothing moves any more, and everything arrives.
     pub(crate) fn settle(&mut self) {
         self.network.set_condition("none".parse().unwrap()).unwrap();
