@@ -16,7 +16,7 @@ use crate::mirror::{Mirror, position_m};
 use crate::talk::{
     BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_object,
 };
-use moves::{Continuing, Stage, leave};
+use moves::{Continuing, Leaving, Stage, leave};
 
 /// Ticks between two looks at what is read here.
 const LOOK_TICKS: u64 = 2;
@@ -168,6 +168,7 @@ pub struct Edge {
     counters: EdgeCounters,
     /// New copies that were not polled yet.
     copied: VecDeque<Copied>,
+    leaving: Leaving,
     continuing: Vec<Continuing>,
     /// Sums of links that were replaced.
     former: (u64, u64),
@@ -191,6 +192,7 @@ impl Edge {
             next_session: 0,
             counters: EdgeCounters::default(),
             copied: VecDeque::new(),
+            leaving: Leaving::default(),
             continuing: Vec::new(),
             former: (0, 0),
         })
@@ -354,8 +356,10 @@ impl Edge {
     /// A message of an origin. False if it makes no sense.
     fn hear(&mut self, number: usize, talk: &ToEdge, now: Time) -> bool {
         let step = Down::of(talk.step);
-        if step == Some(Down::Continues) {
-            return self.hear_continues(number, &talk.body);
+        match step {
+            Some(Down::Continues) => return self.hear_continues(number, &talk.body),
+            Some(Down::Leaves) => return self.hear_leaves(number, &talk.body),
+            _ => {}
         }
         let Some(&connection) = self.by_session.get(&talk.session) else {
             // Its client has left meanwhile.
@@ -383,7 +387,7 @@ impl Edge {
             }
             Some(Down::Move) => self.begin_move(number, connection, &talk.body),
             Some(Down::State) => self.move_on(number, connection, &talk.body),
-            Some(Down::Continues) | None => false,
+            Some(Down::Continues | Down::Leaves) | None => false,
         }
     }
 

@@ -10,8 +10,8 @@ use throng::{
 };
 
 use crate::talk::{
-    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, object_bytes,
-    read_inputs, read_looks,
+    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
+    object_bytes, read_inputs, read_looks,
 };
 
 /// A player at an edge.
@@ -214,7 +214,7 @@ enum Stage {
     /// The edge was asked to hold back its inputs.
     Asked { to: u16 },
     /// It may be released.
-    Free,
+    Free { to: u16 },
     /// Its state has left. Its objects stay until the other origin has it.
     Released,
 }
@@ -435,11 +435,13 @@ impl Origin {
     /// The player has left, or is not free to go, or its edge takes no more messages now, or the state is longer than
     /// [`STATE_MAX`].
     pub fn release(&mut self, player: PlayerId, object: ObjectId, state: &[u8]) -> Result<(), OriginError> {
-        self.at_stage(player, |stage| stage == Stage::Free)?;
+        let stage = self.player(player).ok_or(OriginError::UnknownPlayer)?.stage;
+        let Stage::Free { to } = stage else { return Err(OriginError::Moving) };
         if state.len() > STATE_MAX {
             return Err(OriginError::TooLong(state.len()));
         }
         self.tell(player, (Down::State, 0), [&object_bytes(object)[..], state].concat())?;
+        self.tell_all(Down::Leaves, &leaves_bytes(object, to));
         self.set_stage(player, Stage::Released);
         Ok(())
     }
@@ -607,7 +609,7 @@ impl Origin {
                 self.events.push_back(OriginEvent::Left(former));
                 None
             }
-            Stage::Here | Stage::Asked { .. } | Stage::Free => Some(former),
+            Stage::Here | Stage::Asked { .. } | Stage::Free { .. } => Some(former),
         }
     }
 
@@ -645,7 +647,7 @@ impl Origin {
 
     fn set_free(&mut self, player: PlayerId) -> bool {
         let Some(Stage::Asked { to }) = self.player(player).map(|seat| seat.stage) else { return false };
-        self.set_stage(player, Stage::Free);
+        self.set_stage(player, Stage::Free { to });
         self.events.push_back(OriginEvent::Free { player, to });
         true
     }

@@ -5,6 +5,7 @@
 //! looks, each               [interval in ticks: u16, 0 for no longer][grid: u8][x: i32][y: i32][z: i32]
 //! a state that leaves       [object: u32, u32][state of the game]
 //! a player who arrives      [user data: 256][origin it comes from: u16][object there: u32, u32][state of the game]
+//! an object that leaves     [object: u32, u32][origin it goes to: u16]
 //! an object that continues  [origin it comes from: u16][object there: u32, u32][object here: u32, u32]
 //! ```
 //!
@@ -17,9 +18,11 @@
 //!   Move to B               ---->   holds back inputs and messages
 //!   the last of its inputs  <----   Free
 //!   State, and a ghost      ---->   Arrive, then what was held back ---->  spawns it
-//!                                   the ghost becomes B's object    <----  Given; Continues, to all edges
+//!   Leaves, to all edges    ---->   the ghost becomes B's object    <----  Given; Continues, to all edges
 //!   Left: despawns it       <----   Leave
 //! ```
+//!
+//! A server cannot take an object of another one: it continues with a server only if its own server has said that it leaves for there.
 //!
 //! The edge alone decides where its player is, so there is one home at every moment. Each of the two
 //! connections delivers in order, so no input and no message is lost or taken twice.
@@ -121,6 +124,8 @@ pub(crate) enum Down {
     State,
     /// An object goes on as another one. It is not about a player.
     Continues,
+    /// An object may go on at another origin. It is not about a player either.
+    Leaves,
 }
 
 impl Up {
@@ -132,7 +137,8 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 7] = [Down::Given, Down::View, Down::Say, Down::End, Down::Move, Down::State, Down::Continues];
+    const ALL: [Down; 8] =
+        [Down::Given, Down::View, Down::Say, Down::End, Down::Move, Down::State, Down::Continues, Down::Leaves];
 
     pub(crate) fn of(step: u8) -> Option<Down> {
         Down::ALL.get(usize::from(step)).copied()
@@ -211,6 +217,16 @@ impl<'a> Arrival<'a> {
 
 pub(crate) fn continues_bytes(former: Former, object: ObjectId) -> Vec<u8> {
     [&former.bytes()[..], &object_bytes(object)].concat()
+}
+
+pub(crate) fn leaves_bytes(object: ObjectId, to: u16) -> Vec<u8> {
+    [&object_bytes(object)[..], &to.to_le_bytes()].concat()
+}
+
+/// Reads which object leaves, and where it goes to; `None` if it is malformed.
+pub(crate) fn read_leaves(body: &[u8]) -> Option<(ObjectId, u16)> {
+    let (object, to) = split_object(body)?;
+    Some((object, u16::from_le_bytes(to.try_into().ok()?)))
 }
 
 /// Reads which object goes on as which; `None` if it is malformed.
@@ -321,6 +337,9 @@ mod tests {
         for length in 0..body.len() {
             assert_eq!(read_continues(&body[..length]), None, "{length} bytes");
         }
+        let leaves = leaves_bytes(object(7), 513);
+        assert_eq!(read_leaves(&leaves), Some((object(7), 513)));
+        assert_eq!(read_leaves(&leaves[..9]).or(read_leaves(&[0; 11])), None);
         assert_eq!((read_object(&object_bytes(object(1))), read_object(&[0; 9])), (Some(object(1)), None));
         assert_eq!(split_object(&body).map(|(_, rest)| rest.len()), Some(body.len() - OBJECT_BYTES));
     }
@@ -339,6 +358,6 @@ mod tests {
                 .enumerate()
                 .all(|(number, &step)| step as usize == number && Down::of(number as u8) == Some(step))
         );
-        assert_eq!((Up::of(8), Down::of(7)), (None, None));
+        assert_eq!((Up::of(8), Down::of(8)), (None, None));
     }
 }

@@ -1,9 +1,10 @@
 //! Players who move from one origin to another, as the edge sees it. The steps are drawn in `talk.rs`.
 
-use throng::{ConnectionId, ObjectId, Time};
+use rustc_hash::FxHashMap;
+use throng::{ConnectionId, ObjectId, Tick, Time};
 
 use super::{BATCHES_MAX, Copied, Edge, Link, Player};
-use crate::talk::{Arrival, Former, InputOf, ToOrigin, Up, push_input, read_continues, split_object};
+use crate::talk::{Arrival, Former, InputOf, ToOrigin, Up, push_input, read_continues, read_leaves, split_object};
 
 /// Messages of one client that are held back while it moves.
 const MESSAGES_MAX: usize = 256;
@@ -31,7 +32,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Held {
     to: usize,
-    since: throng::Tick,
+    since: Tick,
     inputs: Vec<(u32, Vec<u8>)>,
     messages: Vec<(u8, Vec<u8>)>,
 }
@@ -64,8 +65,11 @@ pub(super) struct Continuing {
     origin: usize,
     object: ObjectId,
     /// It is not waited for any longer then.
-    until: throng::Tick,
+    until: Tick,
 }
+
+/// Objects that their servers have let go of, by number of the server and object: where each may go on, and until when.
+pub(super) type Leaving = FxHashMap<(usize, ObjectId), (usize, Tick)>;
 
 impl Edge {
     /// An origin lets go of a client. False if that makes no sense.
@@ -155,6 +159,18 @@ impl Edge {
             }
         }
         self.continuing.retain(|continuing| continuing.origin != gone);
+        self.leaving.retain(|&(from, _), &mut (to, _)| from != gone && to != gone);
+    }
+
+    /// An origin says where one of its objects may go on. False if that makes no sense.
+    pub(super) fn hear_leaves(&mut self, origin: usize, body: &[u8]) -> bool {
+        let Some((object, to)) = read_leaves(body) else { return false };
+        let is_sound = usize::from(to) < self.links.len() && self.leaving.len() < CONTINUING_MAX;
+        if is_sound {
+            let until = self.server.current_tick().after(MOVE_TICKS);
+            self.leaving.insert((origin, object), (to.into(), until));
+        }
+        is_sound
     }
 
     /// An origin says as what an object goes on. False if that makes no sense.
@@ -170,12 +186,17 @@ impl Edge {
 
     /// Objects that have come and are known to go on do so in the copy that clients have already.
     pub(super) fn continue_objects(&mut self) {
-        let Edge { server, links, continuing, copied, options, .. } = self;
+        let Edge { server, links, leaving, continuing, copied, options, .. } = self;
         let now = server.current_tick();
+        leaving.retain(|_, &mut (_, until)| until.is_newer_than(now));
         continuing.retain(|&Continuing { former, origin, object, until }| {
             let shown = links[origin].client.replica().and_then(|replica| throng::Decoder::view(replica, object));
             let Some(kind) = shown.map(|shown| shown.kind) else { return until.is_newer_than(now) };
             let from = usize::from(former.origin);
+            if leaving.get(&(from, former.object)).is_none_or(|&(to, _)| to != origin) {
+                return until.is_newer_than(now);
+            }
+            leaving.remove(&(from, former.object));
             // An edge that has never shown the former one shows a new one.
             let Some(known) = links[from].mirror.give_up(former.object) else { return false };
             if known.kind != kind || !links[origin].mirror.adopt(object, known) {

@@ -202,7 +202,11 @@ fn who_is_let_go_when_the_other_server_is_dead_comes_back_or_stays() {
     let state = crate::stage::state_of(server.get::<Hero>(hero).unwrap());
     origin.release(player, hero, &state).unwrap();
     stage.worlds[0].ghosts.insert(player);
-    stage.ticks(30);
+    for tick in 0..30 {
+        stage.tick();
+        let shown = stage.clients[4].objects::<Hero>().filter(|(_, hero)| hero.name == 5).count();
+        assert_eq!(shown, 1, "client 4 sees it once in tick {tick}");
+    }
     assert_eq!((stage.edges[0].counters().returned, homes(&stage, 5), stage.worlds[0].ghosts.len()), (1, 1, 0));
     assert!(stage.truth().iter().any(|(hero, id)| *id == 5 && hero.acts == 9), "with all that it has done");
     // Now the edge knows that the server is dead: who wants there stays.
@@ -343,17 +347,37 @@ fn an_object_that_is_given_at_the_last_moment_does_not_end_the_move() {
 }
 
 #[test]
-fn a_server_has_no_say_about_the_players_of_another_one() {
+fn a_server_has_no_say_about_the_players_and_objects_of_another_one() {
     let mut stage = near_the_border("none");
-    let edge = stage.worlds[1].edges[0];
-    for step in [0, 1, 2, 3, 4, 5] {
-        let talk = ToEdge { step, session: 0, lane: 0, body: vec![0; 8] };
-        stage.worlds[1].server.send(edge, 0, &talk).unwrap();
+    fn says(stage: &mut Stage, step: u8, body: Vec<u8>) {
+        let World { server, edges, .. } = &mut stage.worlds[1];
+        server.send(edges[0], 0, &ToEdge { step, session: 0, lane: 0, body }).unwrap();
         stage.ticks(5);
     }
-    assert_eq!((stage.edges[0].counters().refused, stage.ends.len(), stage.worlds[0].left.len()), (6, 0, 0));
+    (0..6).for_each(|step| says(&mut stage, step, vec![0; 8]));
     stage.settle();
     stage.check(0).unwrap();
+    // It has an object that client 4 sees too, and would like to be another server's.
+    let (_, &(there, _)) = stage.worlds[0].heroes.iter().find(|(_, (_, id))| *id == 5).unwrap();
+    let at = stage.worlds[0].server.get::<Hero>(there).unwrap().clone();
+    let own = stage.worlds[1].server.spawn(Hero { name: 77, ..at }, throng::Placement::Cell(0)).unwrap();
+    let bytes = |object: ObjectId| [object.index.to_le_bytes(), object.generation.to_le_bytes()].concat();
+    let names = |stage: &Stage| -> BTreeSet<u32> {
+        stage.clients[4].objects::<Hero>().map(|(_, hero)| hero.name).filter(|name| [5, 77].contains(name)).collect()
+    };
+    // A leave that is not its own to say, and then the object that is to go on.
+    says(&mut stage, 7, [bytes(there), vec![1, 0]].concat());
+    says(&mut stage, 6, [vec![0, 0], bytes(there), bytes(own)].concat());
+    assert_eq!(names(&stage), [5, 77].into());
+    // Its own server may say it, and says for where.
+    for (to, shown) in [(0, BTreeSet::from([5, 77])), (1, [77].into())] {
+        let World { server, edges, .. } = &mut stage.worlds[0];
+        let body = [bytes(there), vec![to, 0]].concat();
+        server.send(edges[0], 0, &ToEdge { step: 7, session: 0, lane: 0, body }).unwrap();
+        stage.ticks(5);
+        assert_eq!(names(&stage), shown);
+    }
+    assert_eq!((stage.edges[0].counters().refused, stage.ends.len(), stage.worlds[0].left.len()), (6, 0, 0));
 }
 
 #[test]

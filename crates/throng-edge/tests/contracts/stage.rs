@@ -70,7 +70,7 @@ pub(crate) struct World {
     pub(crate) ghosts: BTreeSet<PlayerId>,
     /// Nobody is released who is free to go.
     pub(crate) holds_back: bool,
-    /// Who is free to go is given one more object, until it has left.
+    /// A player who is free to go is given one more object, until it has left.
     pub(crate) gives_late: bool,
     gifts: Vec<ObjectId>,
     /// West of x = 0 is the first world's, east of it the second's.
