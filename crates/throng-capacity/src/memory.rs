@@ -80,7 +80,7 @@ pub(super) fn watch<T>(
     let (is_over, series, missing) = (AtomicBool::new(false), Mutex::new(Series::new()), Mutex::new(None));
     let held = std::thread::scope(|scope| {
         let _ends = Ends(&is_over);
-        scope.spawn(|| sample(file, interval, &is_over, (&series, &missing)));
+        scope.spawn(|| sample(file, (interval, length), &is_over, (&series, &missing)));
         hold()
     });
     let series = series.into_inner().unwrap_or_default();
@@ -105,13 +105,14 @@ type Series = BTreeMap<String, Vec<Point>>;
 
 fn sample(
     mut file: File,
-    interval: Duration,
+    (interval, length): (Duration, Duration),
     is_over: &AtomicBool,
     (series, missing): (&Mutex<Series>, &Mutex<Option<String>>),
 ) {
     let began = Instant::now();
     for number in 1u32.. {
-        while began.elapsed() < interval.saturating_mul(number) {
+        // In the middle of each interval: at the end of the last one, the load's processes end.
+        while began.elapsed() + interval / 2 < interval.saturating_mul(number) {
             if is_over.load(Ordering::Relaxed) {
                 return;
             }
@@ -121,6 +122,10 @@ fn sample(
         let line = serde_json::to_string(&Sample { time_s, bytes: &bytes }).unwrap_or_default();
         if let (Err(error), Ok(mut missing)) = (writeln!(file, "{line}"), missing.lock()) {
             missing.get_or_insert(error.to_string());
+        }
+        // A load that is slow to end is in the file. Its growth is judged while it was held.
+        if began.elapsed() > length {
+            continue;
         }
         let Ok(mut series) = series.lock() else { return };
         for (name, value) in bytes {
@@ -257,6 +262,27 @@ mod tests {
         assert!(grows.words().contains("8.58 MiB (8.58 MiB to 8.58 MiB) per hour"), "{}", grows.words());
         let short = verdict(&points(|_| 5e7)[..10]);
         assert!(short.verdict == "undecided" && short.words().contains("too few"), "{short:?}");
+    }
+
+    /// A load that gets smaller in the last half interval, or ends later than it should, has not done so while it was held.
+    #[test]
+    fn samples_are_of_the_time_in_which_the_load_is_held() {
+        let folder = tempfile::tempdir().expect("there is a temporary folder");
+        let length = Duration::from_secs(3);
+        let hold = || std::thread::sleep(length + Duration::from_millis(1_700));
+        let (_, watched) = watch(folder.path(), length, 0.1, hold).expect("it can be written");
+        assert!(watched.memory.iter().all(|of| of.samples <= 3), "{:?}", watched.memory);
+        let lines = fs::read_to_string(folder.path().join(MEMORY_FILE)).expect("samples");
+        let times: Vec<f64> = lines
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).expect("JSON")["time_s"].as_f64().expect("a time")
+            })
+            .collect();
+        assert!(
+            times.len() >= 4 && times.iter().zip(0u32..).all(|(&time, number)| time >= f64::from(number) + 0.5),
+            "{times:?}"
+        );
     }
 
     #[test]
