@@ -216,6 +216,9 @@ pub(crate) struct CrowdArguments {
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
     #[arg(long, value_name = "M")]
     edges: Option<u32>,
+    /// Snapshots of the server's state in a second that bots are compared with; with edges one in each tick
+    #[arg(long, value_name = "HZ", hide_short_help = true)]
+    truth_hz: Option<u32>,
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
@@ -269,6 +272,7 @@ impl CrowdArguments {
             server_threads: self.server_threads,
             edges: self.edges,
             servers: self.servers,
+            truth_hz: self.truth_hz,
             pin: self.pin,
             cipher: self.cipher,
             model: self.model,

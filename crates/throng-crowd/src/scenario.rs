@@ -114,6 +114,10 @@ pub struct Scenario {
     /// Threads that the server encodes and writes with, 1 to 256.
     #[serde(default = "defaults::server_threads")]
     pub server_threads: u32,
+    /// Snapshots of the server's state in a second that bots are compared with, 1 to 240; one in each tick of a slower world, and of
+    /// one with edges. Ages of what is not sent again are told as finely as that.
+    #[serde(default = "defaults::truth_hz")]
+    pub truth_hz: u32,
     /// Servers that share the area, a process each, 1 to 16; more than 1 need edges.
     #[serde(default = "defaults::servers")]
     pub servers: u32,
@@ -361,6 +365,9 @@ mod defaults {
     }
     pub(super) fn decoded_min() -> u32 {
         10
+    }
+    pub(super) fn truth_hz() -> u32 {
+        15
     }
     pub(super) fn servers() -> u32 {
         1

@@ -92,9 +92,6 @@ const CONNECTS_PER_S: u64 = 400;
 const SETTLE: Duration = Duration::from_millis(3_000);
 /// Length of what is recorded for the floor, and of one replay of it.
 const FLOOR: Duration = Duration::from_millis(1_500);
-/// Snapshots of the truth in a second, and one in each tick of a slower world. A state that was not sent again, because it is still
-/// right, is known to be right up to the newest snapshot: that is how finely ages are told.
-const SNAPSHOTS_HZ: u32 = 15;
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
@@ -261,7 +258,7 @@ impl<'a, R: Replication> Play<'a, R> {
             bots_fault: None,
             truth,
             truth_interval_ticks: match scenario.edges {
-                0 => (scenario.tick_hz / SNAPSHOTS_HZ).max(1),
+                0 => (scenario.tick_hz / scenario.truth_hz).max(1),
                 // A client of an edge is told no tick of the server: its state is looked for among those of all ticks.
                 _ => 1,
             },

@@ -27,8 +27,10 @@ pub struct Overrides {
     pub server_threads: Option<u32>,
     /// Processes between server and clients.
     pub edges: Option<u32>,
-    /// Puts over [`Scenario::servers`].
+    /// Servers that share the area.
     pub servers: Option<u32>,
+    /// Snapshots of the server's state in a second.
+    pub truth_hz: Option<u32>,
     /// Seed of world and bots.
     pub seed: Option<u64>,
     /// Pin server and bots to cores of their own; false leaves the scenario's value.
@@ -61,6 +63,7 @@ impl Overrides {
         put(&mut scenario.server_threads, self.server_threads);
         put(&mut scenario.edges, self.edges);
         put(&mut scenario.servers, self.servers);
+        put(&mut scenario.truth_hz, self.truth_hz);
         put(&mut scenario.seed, self.seed);
         put(&mut scenario.cipher, self.cipher);
         put(&mut scenario.model, self.model);

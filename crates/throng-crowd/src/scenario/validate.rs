@@ -137,6 +137,7 @@ impl Check<'_> {
         self.must(s.edges == 0 || s.far.is_none(), "edges (--edges)", || {
             "edges do not pass on the view from afar: leave out `far`".to_owned()
         })?;
+        self.range("truth_hz (--truth-hz)", s.truth_hz, 1, 240)?;
         self.range("servers (--servers)", s.servers, 1, SERVERS_MAX)?;
         self.must(s.servers == 1 || s.edges > 0, "servers (--servers)", || {
             "clients see several servers through edges alone: add --edges".to_owned()
@@ -195,6 +196,7 @@ mod tests {
         assert!(refused(|s| s.edges = 65).contains("--edges"));
         assert!(refused(|s| (s.servers, s.edges) = (0, 1)).contains("--servers"));
         assert!(refused(|s| (s.servers, s.edges) = (17, 1)).contains("--servers"));
+        assert!(refused(|s| s.truth_hz = 0).contains("--truth-hz"));
         assert!(refused(|s| s.servers = 2).contains("add --edges"));
         assert!(refused(|s| (s.servers, s.edges, s.chests_per_player) = (2, 1, 3)).contains("chests"));
         assert!(refused(|s| (s.edges, s.model) = (2, Model::Graph)).contains("no edges"));
