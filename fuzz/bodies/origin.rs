@@ -104,7 +104,7 @@ impl Game {
     /// A message of an edge with any content.
     fn hear(&mut self, edge: usize, choices: &mut Choices<'_>) {
         let Some(connection) = self.edges[edge] else { return };
-        let (step, session, lane) = (choices.below(10) as u8, choices.below(5) as u32, choices.byte());
+        let (step, session, lane) = (choices.below(11) as u8, choices.below(5) as u32, choices.byte());
         let number = choices.below(4) as u64;
         // A join has 256 bytes, an arrival 266 and more.
         let length = [0, 9, 15, 256, 266, 280][choices.below(6)];

@@ -280,6 +280,7 @@ impl Edge {
         }
         received = self.server.receive(now).and(received);
         self.take_events(now);
+        self.end_searches();
         self.take_inputs();
         self.continue_objects();
         for (origin, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live) {
@@ -333,7 +334,7 @@ impl Edge {
     fn begin(&mut self, number: usize) {
         let link = &mut self.links[number];
         link.is_live = true;
-        let joining = self.players.iter().flatten().filter(|player| player.origin == number);
+        let joining = self.players.iter().flatten().filter(|player| player.origin == number && !player.is_sought());
         joining.for_each(|player| link.say(player.join()));
     }
 
@@ -365,6 +366,9 @@ impl Edge {
             // Its client has left meanwhile.
             return step.is_some() && talk.session < self.next_session;
         };
+        if step == Some(Down::Has) {
+            return self.hear_has(number, connection, &talk.body);
+        }
         if self.player(connection).is_none_or(|player| player.origin != number) {
             return false;
         }
@@ -387,7 +391,7 @@ impl Edge {
             }
             Some(Down::Move) => self.begin_move(number, connection, &talk.body),
             Some(Down::State) => self.move_on(number, connection, &talk.body),
-            Some(Down::Continues | Down::Leaves) | None => false,
+            Some(Down::Continues | Down::Leaves | Down::Has) | None => false,
         }
     }
 
@@ -423,10 +427,11 @@ impl Edge {
         }
         let session = self.next_session;
         self.next_session += 1;
-        let (own, sent, stage) = (Vec::new(), VecDeque::new(), Stage::Home);
+        let stage = self.seek(session, client_id, origin);
+        let (own, sent) = (Vec::new(), VecDeque::new());
         let player = Player { connection, session, client_id, user_data, origin, own, sent, stage };
         let link = &mut self.links[origin];
-        if link.is_live {
+        if link.is_live && !player.is_sought() {
             link.say(player.join());
         }
         let index = connection.index as usize;
@@ -441,6 +446,9 @@ impl Edge {
         let seat = self.players.get_mut(connection.index as usize);
         let Some(player) = seat.and_then(|seat| seat.take_if(|player| player.connection == connection)) else { return };
         self.by_session.remove(&player.session);
+        if player.is_sought() {
+            return;
+        }
         leave(&mut self.links[player.origin], &player, is_over);
         if let Stage::Moving { from } = player.stage {
             leave(&mut self.links[from], &player, true);
@@ -457,7 +465,7 @@ impl Edge {
         let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
         let Some(player) = player.filter(|player| player.connection == connection) else { return false };
         let session = player.session;
-        if let Stage::Held(held) = &mut player.stage {
+        if let Stage::Held(held) | Stage::Sought(held, _) = &mut player.stage {
             return bytes.len() <= BODY_MAX && held.message(lane, bytes);
         }
         let link = &mut self.links[player.origin];
@@ -472,7 +480,7 @@ impl Edge {
         while let Some((connection, input)) = self.server.poll_input() {
             let player = self.players.get_mut(connection.index as usize).and_then(Option::as_mut);
             let Some(player) = player.filter(|player| player.connection == connection) else { continue };
-            if let Stage::Held(held) = &mut player.stage {
+            if let Stage::Held(held) | Stage::Sought(held, _) = &mut player.stage {
                 let is_held = held.input(input.number, input.bytes());
                 self.counters.inputs_dropped += u64::from(!is_held);
                 continue;
@@ -588,6 +596,11 @@ impl Edge {
 }
 
 impl Player {
+    /// Whether it is not known yet which origin has it.
+    fn is_sought(&self) -> bool {
+        matches!(self.stage, Stage::Sought(..))
+    }
+
     fn join(&self) -> ToOrigin {
         let body = self.user_data.to_vec();
         ToOrigin { step: Up::Join as u8, session: self.session, number: self.client_id, body, ..ToOrigin::default() }

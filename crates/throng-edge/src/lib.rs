@@ -40,6 +40,6 @@ mod origin;
 mod talk;
 
 pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes};
-pub use mirror::DRIFT_TICKS;
+pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
 pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};

@@ -4,7 +4,8 @@
 //! sides compute it in between. So the copy is given the computed position in each tick, and the edge's server, which computes the
 //! same line, states it again only when the origin has. The two lines agree as long as ticks of the edge stand for ticks of the
 //! origin one by one. Packets come early and late, so the edge does not take the newest tick that came: it counts on from there,
-//! and counts anew when it is off by more than [`DRIFT_TICKS`].
+//! and counts anew when it is off by more than [`DRIFT_TICKS`]. While nothing comes at all it counts on for a while, because
+//! packets that are late are no reason for a jump, and then waits.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng::schema::{Quantiser, Values};
@@ -12,6 +13,8 @@ use throng::{ClientCore, ConnectionId, KindId, LimitReached, ObjectId, ObjectVie
 
 /// An edge counts the ticks of an origin at most so many ticks too far, or too short.
 pub const DRIFT_TICKS: i64 = 3;
+/// An origin from which nothing comes is counted on until it is so many ticks too far.
+pub const COAST_TICKS: i64 = 15;
 
 /// An object in the copy.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Mirror {
     objects: FxHashMap<ObjectId, Copied>,
     /// The origin's tick at the edge's next one.
     tick: Option<Tick>,
+    /// The newest tick that had come when it was counted last.
+    newest: Option<Tick>,
     /// Objects that found no room, by the origin's id, with the tick in which they are tried again.
     refused: FxHashMap<ObjectId, Tick>,
     /// Objects that go on as one of another origin, until they are gone here.
@@ -80,10 +85,14 @@ impl Mirror {
     /// The origin's tick that this tick of the edge stands for.
     fn count(&mut self, newest: Tick) -> Tick {
         let next = self.tick.map(|tick| tick.after(1));
-        let off = next.map_or(i64::MAX, |next| next.0 as i64 - newest.0 as i64);
-        let tick = match next.filter(|_| off.abs() <= DRIFT_TICKS) {
-            Some(next) => next,
-            None => {
+        let off = next.map_or(i64::MIN, |next| next.0 as i64 - newest.0 as i64);
+        let is_silent = self.newest.replace(newest) == Some(newest);
+        let tick = match (next, self.tick) {
+            (Some(next), _) if off.abs() <= DRIFT_TICKS => next,
+            // Nothing has come for a while. Objects go on as predicted, and then stand still.
+            (Some(next), _) if is_silent && (0..=COAST_TICKS).contains(&off) => next,
+            (_, Some(tick)) if is_silent && off > 0 => tick,
+            _ => {
                 self.counters.recounts += 1;
                 newest
             }
@@ -199,4 +208,35 @@ fn shown<'a>(view: &ObjectView<'a>, tick: Tick, words: &'a mut Vec<u32>) -> Valu
     words.extend_from_slice(view.values.words);
     reckoned.reckoning.set_position(words, reckoned.at(tick));
     Values { words, blobs: view.values.blobs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ticks for which the edge's stand, if the newest that has come is each of these.
+    fn counted(newest: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
+        let mut mirror = Mirror::default();
+        let ticks = newest.into_iter().map(|newest| mirror.count(Tick(newest)).0).collect();
+        (ticks, mirror.counters.recounts)
+    }
+
+    #[test]
+    fn ticks_are_counted_on_whether_packets_come_early_or_late() {
+        assert_eq!(counted([10, 10, 12, 13, 13, 17]), (vec![10, 11, 12, 13, 14, 15], 1));
+        // Eleven at once after ten without any: the count was right.
+        let late = (10..20).chain([19; 10]).chain([30, 31]);
+        assert_eq!(counted(late), ((10..32).collect(), 1));
+        // It falls behind.
+        assert_eq!(counted([10, 15, 16]), (vec![10, 15, 16], 2));
+    }
+
+    #[test]
+    fn the_count_waits_for_an_origin_that_is_silent_and_begins_anew_with_the_next_news() {
+        let (ticks, recounts) = counted((10..12).chain([11; 40]).chain([12, 13, 14]));
+        let coasting: Vec<u64> = (10..=26).collect();
+        assert_eq!(ticks[..17], coasting);
+        assert!(ticks[17..42].iter().all(|tick| *tick == 26), "{ticks:?}");
+        assert_eq!((&ticks[42..], recounts), (&[12, 13, 14][..], 2));
+    }
 }

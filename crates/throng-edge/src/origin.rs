@@ -573,6 +573,7 @@ impl Origin {
                 is_asked
             }
             Some(Up::Arrive) => self.arrive(player, &talk),
+            Some(Up::Seek) => self.tell_whether_it_is_here(player, talk.number),
             None => false,
         }
     }
@@ -590,6 +591,17 @@ impl Origin {
         let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
         // As many as there can be players.
         self.events.push_back(joined);
+        true
+    }
+
+    /// Answers an edge to which a client has just come. False if there is no room for the answer.
+    fn tell_whether_it_is_here(&mut self, player: PlayerId, client_id: u64) -> bool {
+        let is_here = self.clients.get(&client_id).copied().is_some_and(|(known, until)| {
+            until.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
+        });
+        let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) else { return false };
+        let (step, session, body) = (Down::Has as u8, player.session, vec![is_here.into()]);
+        seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
         true
     }
 

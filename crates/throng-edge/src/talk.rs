@@ -24,6 +24,9 @@
 //!
 //! A server cannot take an object of another one: it continues with a server only if its own server has said that it leaves for there.
 //!
+//! A client that connects to an edge may have a player already, with any of several servers: its former edge may have died. So the edge
+//! asks all of them (`Seek`, `Has`), and lets the client join the one that has its player, or else the one of its entry.
+//!
 //! The edge alone decides where its player is, so there is one home at every moment. Each of the two
 //! connections delivers in order, so no input and no message is lost or taken twice.
 //!
@@ -105,6 +108,8 @@ pub(crate) enum Up {
     Stay,
     /// A player comes from another origin: the client's id, its user data, where it comes from, and its state.
     Arrive,
+    /// Does this origin have the player of a client: the client's id.
+    Seek,
 }
 
 /// The meaning of a [`ToEdge`].
@@ -126,10 +131,12 @@ pub(crate) enum Down {
     Continues,
     /// An object may go on at another origin. It is not about a player either.
     Leaves,
+    /// Whether the player that was sought is here: a byte, 0 or 1.
+    Has,
 }
 
 impl Up {
-    const ALL: [Up; 8] = [Up::Join, Up::Leave, Up::Inputs, Up::Say, Up::Look, Up::Free, Up::Stay, Up::Arrive];
+    const ALL: [Up; 9] = [Up::Join, Up::Leave, Up::Inputs, Up::Say, Up::Look, Up::Free, Up::Stay, Up::Arrive, Up::Seek];
 
     pub(crate) fn of(step: u8) -> Option<Up> {
         Up::ALL.get(usize::from(step)).copied()
@@ -137,8 +144,17 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 8] =
-        [Down::Given, Down::View, Down::Say, Down::End, Down::Move, Down::State, Down::Continues, Down::Leaves];
+    const ALL: [Down; 9] = [
+        Down::Given,
+        Down::View,
+        Down::Say,
+        Down::End,
+        Down::Move,
+        Down::State,
+        Down::Continues,
+        Down::Leaves,
+        Down::Has,
+    ];
 
     pub(crate) fn of(step: u8) -> Option<Down> {
         Down::ALL.get(usize::from(step)).copied()
@@ -358,6 +374,6 @@ mod tests {
                 .enumerate()
                 .all(|(number, &step)| step as usize == number && Down::of(number as u8) == Some(step))
         );
-        assert_eq!((Up::of(8), Down::of(8)), (None, None));
+        assert_eq!((Up::of(9), Down::of(9)), (None, None));
     }
 }

@@ -3,13 +3,15 @@
 use rustc_hash::FxHashMap;
 use throng::{ConnectionId, ObjectId, Tick, Time};
 
-use super::{BATCHES_MAX, Copied, Edge, Link, Player};
+use super::{BATCHES_MAX, Copied, Edge, EdgeCounters, Link, Player};
 use crate::talk::{Arrival, Former, InputOf, ToOrigin, Up, push_input, read_continues, read_leaves, split_object};
 
 /// Messages of one client that are held back while it moves.
 const MESSAGES_MAX: usize = 256;
 /// A move that takes longer than this many ticks is the end of the client's connection: its origin has stopped half way.
 const MOVE_TICKS: u32 = 300;
+/// A client joins the origin of its entry if the others have not said after so many ticks whether they have its player.
+const SEEK_TICKS: u32 = 30;
 /// Objects of which it is known that they go on, and as what, before they have come.
 const CONTINUING_MAX: usize = 65_536;
 
@@ -19,6 +21,8 @@ pub(super) enum Stage {
     /// Its origin has it.
     #[default]
     Home,
+    /// It has just come, and these origins have not said yet whether they have its player.
+    Sought(Held, Vec<usize>),
     /// It leaves its origin, which has all that came before.
     Held(Held),
     /// Its new origin was told of it; the objects of the former one are shown until the new one has some.
@@ -28,7 +32,7 @@ pub(super) enum Stage {
     },
 }
 
-/// The inputs and messages of a client since its origin let go of it.
+/// The inputs and messages of a client whose origin has let go of it, or is not known yet.
 #[derive(Debug)]
 pub(super) struct Held {
     to: usize,
@@ -38,6 +42,10 @@ pub(super) struct Held {
 }
 
 impl Held {
+    fn new(to: usize, since: Tick) -> Held {
+        Held { to, since, inputs: Vec::new(), messages: Vec::new() }
+    }
+
     /// False if there is no room.
     pub(super) fn input(&mut self, number: u32, bytes: &[u8]) -> bool {
         let has_room = self.inputs.len() < BATCHES_MAX;
@@ -54,6 +62,25 @@ impl Held {
             self.messages.push((lane, bytes.to_vec()));
         }
         has_room
+    }
+}
+
+impl Held {
+    fn drop_all(self, counters: &mut EdgeCounters) {
+        counters.inputs_dropped += self.inputs.len() as u64;
+        counters.messages_dropped += self.messages.len() as u64;
+    }
+
+    /// All of it goes to the origin that has the client now, which knows the client already.
+    fn pass_on(self, player: &mut Player, link: &mut Link) {
+        let session = player.session;
+        for (lane, body) in self.messages {
+            link.say(ToOrigin { step: Up::Say as u8, session, lane, body, ..ToOrigin::default() });
+        }
+        for (number, bytes) in self.inputs {
+            player.sent.push_back((link.batch, number));
+            push_input(&mut link.inputs, InputOf { session, number, bytes: &bytes });
+        }
     }
 }
 
@@ -84,11 +111,11 @@ impl Edge {
         let can_go = match player.stage {
             Stage::Home => has_home,
             Stage::Moving { .. } => false,
-            Stage::Held(_) => return false,
+            Stage::Held(_) | Stage::Sought(..) => return false,
         };
         let step = if can_go { Up::Free } else { Up::Stay };
         if can_go {
-            player.stage = Stage::Held(Held { to, since, inputs: Vec::new(), messages: Vec::new() });
+            player.stage = Stage::Held(Held::new(to, since));
         }
         // After all that the client has sent so far.
         self.links[from].say(ToOrigin { step: step as u8, session: player.session, ..ToOrigin::default() });
@@ -99,7 +126,9 @@ impl Edge {
     pub(super) fn move_on(&mut self, from: usize, connection: ConnectionId, body: &[u8]) -> bool {
         let Some((object, state)) = split_object(body) else { return false };
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
-        let Stage::Held(held) = std::mem::take(&mut player.stage) else { return false };
+        let Stage::Held(held) = &mut player.stage else { return false };
+        let held = std::mem::replace(held, Held::new(from, Tick(0)));
+        player.stage = Stage::Home;
         let to = if self.links[held.to].is_live { held.to } else { from };
         if to == from {
             self.counters.returned += 1;
@@ -113,17 +142,60 @@ impl Edge {
         let (session, number) = (player.session, player.client_id);
         let link = &mut self.links[to];
         link.say(ToOrigin { step: Up::Arrive as u8, session, number, body, ..ToOrigin::default() });
-        for (lane, body) in held.messages {
-            link.say(ToOrigin { step: Up::Say as u8, session, lane, body, ..ToOrigin::default() });
-        }
         // The state that has arrived includes what the former origin has taken. So the next batch acknowledges all of it.
         link.owes_batch |= !player.sent.is_empty();
         player.sent.iter_mut().for_each(|(batch, _)| *batch = link.batch);
-        for (number, bytes) in held.inputs {
-            player.sent.push_back((link.batch, number));
-            push_input(&mut link.inputs, InputOf { session, number, bytes: &bytes });
+        held.pass_on(player, link);
+        true
+    }
+
+    /// Asks all origins but the one of its entry whether they have the player of a client that has just come.
+    pub(super) fn seek(&mut self, session: u32, client_id: u64, entry: usize) -> Stage {
+        let others = self.links.iter_mut().enumerate().filter(|(number, link)| *number != entry && link.is_live);
+        let asked: Vec<usize> = others
+            .map(|(number, link)| {
+                link.say(ToOrigin { step: Up::Seek as u8, session, number: client_id, ..ToOrigin::default() });
+                number
+            })
+            .collect();
+        if asked.is_empty() { Stage::Home } else { Stage::Sought(Held::new(entry, self.server.current_tick()), asked) }
+    }
+
+    /// An origin says whether it has the player that is sought. False if that makes no sense.
+    pub(super) fn hear_has(&mut self, origin: usize, connection: ConnectionId, body: &[u8]) -> bool {
+        let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
+        let &[has @ (0 | 1)] = body else { return false };
+        // An answer that comes too late says nothing any more.
+        if let Stage::Sought(held, asked) = &mut player.stage {
+            let before = asked.len();
+            asked.retain(|asked| *asked != origin);
+            if has == 1 && asked.len() < before {
+                held.to = origin;
+                asked.clear();
+            }
         }
         true
+    }
+
+    /// Clients of which it is known where their players are, or which have waited long enough, join there.
+    pub(super) fn end_searches(&mut self) {
+        let Edge { server, links, players, counters, .. } = self;
+        let now = server.current_tick();
+        for player in players.iter_mut().flatten() {
+            let Stage::Sought(held, asked) = &mut player.stage else { continue };
+            if !asked.is_empty() && now.since(held.since) <= SEEK_TICKS {
+                continue;
+            }
+            let held = std::mem::replace(held, Held::new(0, now));
+            (player.stage, player.origin) = (Stage::Home, held.to);
+            let link = &mut links[held.to];
+            if link.is_live {
+                link.say(player.join());
+                held.pass_on(player, link);
+            } else {
+                held.drop_all(counters);
+            }
+        }
     }
 
     /// The new origin has given an object to a client: the former one can forget it.
@@ -149,10 +221,7 @@ impl Edge {
     pub(super) fn lose_moves(&mut self, gone: usize) {
         for player in self.players.iter_mut().flatten() {
             match std::mem::take(&mut player.stage) {
-                Stage::Held(held) if player.origin == gone => {
-                    self.counters.inputs_dropped += held.inputs.len() as u64;
-                    self.counters.messages_dropped += held.messages.len() as u64;
-                }
+                Stage::Held(held) if player.origin == gone => held.drop_all(&mut self.counters),
                 Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player, true),
                 Stage::Moving { from } if from == gone => {}
                 stage => player.stage = stage,

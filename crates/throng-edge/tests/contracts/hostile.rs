@@ -41,7 +41,7 @@ fn any_messages_of_an_edge_are_refused_or_harmless() {
         for _ in 0..200 {
             let body: Vec<u8> = (0..rng.usize(0..60)).map(|_| rng.u8(..)).collect();
             // Never a message that the test's own game would take for a word, nor a join of full length.
-            let step = [0, 1, 2, 4, 5, 6, 7, 255][rng.usize(..8)];
+            let step = [0, 1, 2, 4, 5, 6, 7, 8, 255][rng.usize(..9)];
             let talk = ToOrigin { step, session: rng.u32(..3), number: rng.u64(..), lane: rng.u8(..), body };
             said += u64::from(hostile.send(0, &talk).is_ok());
             hostile.update(stage.now).unwrap();
@@ -66,10 +66,10 @@ fn any_messages_of_an_origin_are_refused_or_harmless() {
         stage.add_client(0);
         stage.ticks(60);
         for _ in 0..200 {
-            let length = [rng.usize(0..40), 2, 10, 18][rng.usize(..4)];
+            let length = [rng.usize(0..40), 1, 2, 10, 18][rng.usize(..5)];
             let body: Vec<u8> = (0..length).map(|_| rng.u8(..3)).collect();
             // Never the end of a client.
-            let step = [0, 1, 4, 5, 6, 7, 77][rng.usize(..7)];
+            let step = [0, 1, 4, 5, 6, 7, 8, 77][rng.usize(..8)];
             let talk = ToEdge { step, session: rng.u32(..3), lane: rng.u8(..), body };
             let edge = stage.worlds[0].edges[0];
             stage.worlds[0].server.send(edge, 0, &talk).map_err(|error| error.to_string())?;

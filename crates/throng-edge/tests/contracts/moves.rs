@@ -10,7 +10,7 @@ use throng_seeds::for_seeds;
 use crate::stage::{Hero, Stage, Word, World};
 
 /// Two worlds that share an area, with a border at x = 0.
-fn two_worlds(condition: &str, seed: u64) -> Stage {
+pub(crate) fn two_worlds(condition: &str, seed: u64) -> Stage {
     let options = EdgeOptions {
         // The cells on both sides of the border have objects of both.
         homes: Arc::new(|_, cell, homes| match cell[0] {
@@ -158,7 +158,7 @@ fn near_the_border(condition: &str) -> Stage {
     stage
 }
 
-fn hand_over(stage: &mut Stage, from: usize, client_id: u64) {
+pub(crate) fn hand_over(stage: &mut Stage, from: usize, client_id: u64) {
     let World { origin, heroes, .. } = &mut stage.worlds[from];
     let player = *heroes.iter().find(|(_, (_, id))| *id == client_id).unwrap().0;
     origin.hand_over(player, 1 - from as u16).unwrap();

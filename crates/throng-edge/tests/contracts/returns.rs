@@ -2,7 +2,8 @@
 
 use throng_edge::{Origin, OriginOptions};
 
-use crate::stage::{Hero, Stage};
+use crate::moves::{hand_over, two_worlds};
+use crate::stage::{Hero, Stage, Word};
 
 const KEEP_TICKS: u32 = 90;
 
@@ -86,4 +87,98 @@ fn who_says_goodbye_or_is_sent_away_leaves_at_once_and_who_connects_twice_goes_o
     assert_eq!(acts(&stage), [(2, 7)]);
     stage.settle();
     stage.check(2).unwrap();
+}
+
+/// Client 5 was handed over to the second of two servers, and the edge of all dies. There is another one.
+fn moved_and_cut_off() -> Stage {
+    let mut stage = two_worlds("none", 5);
+    for world in &mut stage.worlds {
+        world.origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
+        world.has_border = false;
+    }
+    (0..2).for_each(|_| stage.add_edge());
+    stage.ticks(20);
+    (0..6).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(30);
+    stage.clients[5].send_input(&[9]).unwrap();
+    stage.ticks(20);
+    assert_eq!((stage.worlds[0].heroes.len(), stage.worlds[1].heroes.len()), (5, 1));
+    stage.edges.remove(0);
+    stage
+}
+
+#[test]
+fn who_comes_back_finds_its_player_with_whatever_server_it_is() {
+    // At once, and after both servers have noticed.
+    for ticks in [0, 500] {
+        let mut stage = moved_and_cut_off();
+        stage.ticks(ticks);
+        (0..6).for_each(|number| stage.reconnect(number, 1));
+        // Its inputs of the time until then are not lost.
+        let mut sent = 0;
+        for _ in 0..40 {
+            stage.tick();
+            sent += u32::from(stage.clients[5].send_input(&[1]).is_ok());
+        }
+        stage.ticks(30);
+        assert_eq!((stage.worlds[0].heroes.len(), stage.worlds[1].heroes.len()), (5, 1), "after {ticks} ticks");
+        let (hero, _) = stage.truth().into_iter().find(|(_, id)| *id == 5).unwrap();
+        assert_eq!(hero.acts, 9 + sent, "after {ticks} ticks");
+        stage.settle();
+        (0..6).for_each(|number| stage.check(number).unwrap());
+        let counters = stage.edges[0].counters();
+        assert_eq!((counters.refused, counters.inputs_dropped), (0, 0));
+        assert!(stage.worlds.iter().all(|world| world.origin.counters().refused == 0));
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_keeps_nobody_from_joining_another_one() {
+    let mut stage = moved_and_cut_off();
+    // The second server is silent, and nobody has noticed.
+    stage.worlds.pop();
+    stage.reconnect(5, 1);
+    stage.clients[5].send_input(&[4]).unwrap_err();
+    let (mut joined_after, mut sent) = (None, 0);
+    for tick in 0..80 {
+        stage.tick();
+        sent += u32::from(stage.clients[5].send_input(&[1]).is_ok());
+        if tick == 10 {
+            stage.clients[5].send(0, &Word { text: "I wait".to_owned() }).unwrap();
+        }
+        joined_after = joined_after.or((stage.worlds[0].heroes.len() == 6).then_some(tick));
+    }
+    stage.ticks(20);
+    // Nothing of what it did and said before it had joined is lost.
+    let (hero, _) = stage.truth().into_iter().find(|(_, id)| *id == 5).unwrap();
+    assert!(sent > 70 && hero.acts == sent, "{} of {sent}", hero.acts);
+    assert!(stage.heard.contains(&(5, "I wait!".to_owned())), "{:?}", stage.heard);
+    assert!(joined_after.is_some_and(|ticks| (30..50).contains(&ticks)), "{joined_after:?}");
+    // Somebody who leaves while its player is sought leaves nothing behind.
+    stage.reconnect(4, 1);
+    stage.ticks(8);
+    let now = stage.now;
+    stage.clients[4].close(now, "enough");
+    stage.ticks(60);
+    assert_eq!(stage.worlds[0].origin.counters().refused, 0);
+    assert_eq!(stage.edges[0].counters().players, 1);
+}
+
+#[test]
+fn inputs_of_a_client_whose_servers_are_all_gone_are_counted() {
+    let mut stage = moved_and_cut_off();
+    // The first server is known to be gone, the second one is not.
+    stage.worlds.remove(0);
+    stage.ticks_until(600, |stage| stage.edges[0].counters().origins_lost == 1);
+    stage.worlds.pop();
+    stage.reconnect(5, 1);
+    let mut sent = 0;
+    for _ in 0..30 {
+        stage.tick();
+        sent += u64::from(stage.clients[5].send_input(&[1]).is_ok());
+    }
+    stage.ticks(30);
+    assert!(sent > 10 && stage.edges[0].counters().inputs_dropped == sent, "{sent}: {:?}", stage.edges[0].counters());
 }
