@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
-use throng_lab::scenario::{Cipher, Model, NetPreset, Overrides, Profile, Scratch};
+use throng_lab::scenario::{Cipher, Fault, Model, NetPreset, Overrides, Profile, Scratch};
 
 use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
@@ -81,7 +81,7 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a workload with a server and bots on this machine, and write a report
     #[command(after_help = CROWD_EXAMPLES)]
-    Crowd(CrowdArguments),
+    Crowd(Box<CrowdArguments>),
     /// Run a workload with several replication models, and print one table
     Compare(CompareArguments),
     /// Run the server of a workload, for bots on another machine
@@ -222,6 +222,9 @@ pub(crate) struct CrowdArguments {
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
+    /// Kill or pause a process while the run is measured, as kill:edge-1:4s or pause:server-2:4s:2s; may be repeated (docs/edges.md)
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
     /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
@@ -273,6 +276,7 @@ impl CrowdArguments {
             edges: self.edges,
             servers: self.servers,
             truth_hz: self.truth_hz,
+            faults: self.faults.clone(),
             pin: self.pin,
             cipher: self.cipher,
             model: self.model,

@@ -362,6 +362,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::a_full_disk_takes_no_figures_away,
         &crate::players::clients_of_edges_have_the_state_of_all_servers,
         &crate::players::an_edge_and_a_server_that_are_killed_are_named,
+        &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &crate::players::a_staircase_has_the_figures_of_each_level,
         &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
         &crate::lab::a_soak_tells_growing_memory_from_steady_memory,

@@ -78,14 +78,14 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     assert!(result.report.unwrap().is_file());
 }
 
-fn crowd_at_edges(runs: &std::path::Path, seconds: &str) -> Command {
+fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
     command.args([
         "crowd",
         "--players",
         "60",
         "--edges",
-        "2",
+        edges,
         "--servers",
         "2",
         "--warmup",
@@ -101,7 +101,7 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str) -> Command {
 
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     let runs = tempfile::tempdir().unwrap();
-    let output = crowd_at_edges(runs.path(), "6").output().unwrap();
+    let output = crowd_at_edges(runs.path(), "6", "2").output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
@@ -123,9 +123,34 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     assert!(!reasons.contains("edge ") && !reasons.contains("server "), "{reasons}");
 }
 
+pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
+    let runs = tempfile::tempdir().unwrap();
+    let faults = ["--fault", "kill:edge-1:1s", "--fault", "pause:edge-2:6s:2s"];
+    let output = crowd_at_edges(runs.path(), "10", "3").args(faults).output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bots = &summary["bots"];
+    assert_eq!((&bots["disconnects"], &bots["reconnected"]), (&0.into(), &20.into()), "{summary}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    let met = |index: usize| {
+        let fault = &summary["faults"][index];
+        assert_eq!(fault["unserved"], 0, "{fault}");
+        let ms = |key: &str| fault[key].as_f64().unwrap_or_else(|| panic!("{fault}"));
+        (fault["bots"].as_u64().unwrap(), ms("longest_gap_ms"), ms("served_again_ms"))
+    };
+    // Its clients notice that it is silent after 3 s.
+    let (bots, longest_gap_ms, served_again_ms) = met(0);
+    assert!(bots == 20 && longest_gap_ms > 2_900.0 && served_again_ms < 5_000.0, "{summary}");
+    // By then the second one has the clients of the first, too. They do not have to connect again.
+    let (bots, longest_gap_ms, served_again_ms) = met(1);
+    assert!(bots == 40 && (1_900.0..3_500.0).contains(&longest_gap_ms) && served_again_ms < 1_000.0, "{summary}");
+    assert_eq!(summary["edges"][0]["connections"], 0.0, "{summary}");
+    let reasons = summary["invalid_reasons"].to_string();
+    assert!(!reasons.contains("edge ") && !reasons.contains("packets were lost"), "{reasons}");
+}
+
 pub(crate) fn an_edge_and_a_server_that_are_killed_are_named() {
     let runs = tempfile::tempdir().unwrap();
-    let run = crowd_at_edges(runs.path(), "9").spawn().unwrap();
+    let run = crowd_at_edges(runs.path(), "9", "2").spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(20);
     let of = |kind: &str| {
         let is_kind = |process: &u32| {

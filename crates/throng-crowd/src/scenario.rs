@@ -5,6 +5,7 @@
 
 mod cipher;
 mod error;
+mod fault;
 mod model;
 mod named;
 mod overrides;
@@ -21,6 +22,7 @@ use throng_report::MetricLimit;
 
 pub use cipher::Cipher;
 pub use error::ScenarioError;
+pub use fault::{FAULT_FORMS, Fault, FaultKind, Part};
 pub use model::{Model, Scratch};
 pub use overrides::Overrides;
 pub use profile::{PROFILE_FORMS, Profile};
@@ -124,6 +126,9 @@ pub struct Scenario {
     /// Processes between the server and the clients, each for as many clients, 0 to 64; 0: clients connect to the server.
     #[serde(default)]
     pub edges: u32,
+    /// Faults of its processes while the run is measured, 32 at most.
+    #[serde(default)]
+    pub faults: Vec<Fault>,
     /// Whether the server gets the first core for itself and the bots the others.
     #[serde(default)]
     pub pin: bool,

@@ -7,6 +7,7 @@ mod bot;
 mod brain;
 mod fleet;
 mod members;
+mod outage;
 mod pipe;
 mod talk;
 mod witness;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::{Deserialize, Serialize};
 
-use throng_summary::{FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 /// A command to a process of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +140,12 @@ pub struct BotsReport {
     pub connected: u32,
     /// Connections that ended early. Bots that were told to leave are not among them.
     pub disconnects: u32,
+    /// How often bots connected again, to another edge.
+    #[serde(default)]
+    pub reconnected: u32,
+    /// The faults of the scenario, and the bots that they met.
+    #[serde(default)]
+    pub faults: Vec<FaultFigures>,
     /// Their reasons, with counts.
     pub ends: Vec<(String, u32)>,
     /// Bots that decoded.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng::net::{UdpDriver, UdpOptions};
-use throng::{Client, ClientOptions, Key, Server};
+use throng::{Client, ClientOptions, Key, Server, Time, TokenIssuer};
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
 use throng_crowd::regions::Regions;
@@ -29,6 +29,8 @@ const UP_BYTES_PER_S: u32 = 12_500_000;
 const FIRST_ID: u64 = 1 << 40;
 /// Frames are told apart up to this length, in microseconds.
 const FRAME_US_MAX: u64 = 60_000_000;
+/// Sockets of an edge are on this machine alone.
+const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 /// The orders for an edge, as one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,7 +63,8 @@ fn play() -> anyhow::Result<()> {
     std::io::stdin().read_line(&mut line)?;
     let order: EdgeOrder = serde_json::from_str(&line)?;
     let mut copies = CopiesWriter::create(order.servers.len())?;
-    let mut edge = open(&order)?;
+    let mut links = Links::new(&order);
+    let mut edge = open(&order, &links)?;
     tell(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let commands = listen();
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
@@ -88,38 +91,73 @@ fn play() -> anyhow::Result<()> {
         let noted = clock::now();
         edge.tick(noted);
         let worked = received.since(began) + clock::now().since(noted);
+        links.reconnect(&mut edge, began)?;
         pace.finish(clock::now());
         if let Some(watch) = &mut watch {
             watch.take(&edge, worked);
         }
         match commands.try_recv() {
-            Ok(Command::Measure) => watch = Some(Watch::begin(&edge)),
-            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge)),
+            Ok(Command::Measure) => watch = Some(Watch::begin(links.came_bytes(&edge))),
+            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge, &links)),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}
         }
     }
-    let figures = watch.map_or(figures, |watch| watch.figures(&edge));
+    let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
     tell(&EdgeLine::Done(figures));
     Ok(())
 }
 
 /// The edge with its server, and a client of each origin.
-fn open(order: &EdgeOrder) -> anyhow::Result<Edge> {
+fn open(order: &EdgeOrder, links: &Links) -> anyhow::Result<Edge> {
     let scenario = &order.scenario;
-    let key = Key::new(order.key);
-    let local: SocketAddr = ([127, 0, 0, 1], 0).into();
-    let options = server_options(scenario, &key, None);
-    let issuer = crate::host::token_issuer(scenario, &key);
-    let connect = |&server: &SocketAddr| -> anyhow::Result<Client> {
-        let token = issuer.issue_with(FIRST_ID + u64::from(order.number), &[server], &edge_user_data())?;
-        let driver = Box::new(UdpDriver::bind(local, &UdpOptions::server())?);
-        let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-        Ok(Client::new(driver, token, kinds::schema(), options, clock::now())?)
-    };
-    let origins = order.servers.iter().map(connect).collect::<anyhow::Result<Vec<_>>>()?;
-    let server = Server::bind(local, kinds::schema(), options)?;
+    let options = server_options(scenario, &Key::new(order.key), None);
+    let now = clock::now();
+    let origins = (0..order.servers.len()).map(|origin| links.connect(origin, now));
+    let origins = origins.collect::<anyhow::Result<Vec<_>>>()?;
+    let server = Server::bind(LOCAL.into(), kinds::schema(), options)?;
     Ok(Edge::new(server, origins, edge_options(scenario))?)
+}
+
+/// The connections of an edge to its servers.
+struct Links {
+    /// In the edge's tokens.
+    id: u64,
+    issuer: TokenIssuer,
+    servers: Vec<SocketAddr>,
+    /// Bytes of state that came over connections that have ended.
+    came_bytes: u64,
+}
+
+impl Links {
+    fn new(order: &EdgeOrder) -> Links {
+        let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
+        Links { id: FIRST_ID + u64::from(order.number), issuer, servers: order.servers.clone(), came_bytes: 0 }
+    }
+
+    fn connect(&self, origin: usize, now: Time) -> anyhow::Result<Client> {
+        let token = self.issuer.issue_with(self.id, &[self.servers[origin]], &edge_user_data())?;
+        let driver = Box::new(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?);
+        let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
+        Ok(Client::new(driver, token, kinds::schema(), options, now)?)
+    }
+
+    /// State that came so far.
+    fn came_bytes(&self, edge: &Edge) -> u64 {
+        let open = (0..).map_while(|number| edge.origin(number));
+        self.came_bytes + open.map(|client| client.replication_bytes()).sum::<u64>()
+    }
+
+    /// A server that did not answer for a while may be there again. Each try ends after the timeout of its token.
+    fn reconnect(&mut self, edge: &mut Edge, now: Time) -> anyhow::Result<()> {
+        for origin in 0..self.servers.len() {
+            if edge.origin_end(origin).is_some() {
+                self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
+                edge.replace_origin(origin, self.connect(origin, now)?);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Which server has a cell, and which one a client joins: the one where its character starts.
@@ -149,11 +187,11 @@ struct Watch {
 }
 
 impl Watch {
-    fn begin(edge: &Edge) -> Watch {
+    fn begin(came_bytes: u64) -> Watch {
         Watch {
             began: clock::now(),
             cpu_s: clock::process_cpu_s(),
-            came_bytes: came_bytes(edge),
+            came_bytes,
             ticks: 0,
             connections: 0,
             worked: Duration::ZERO,
@@ -168,7 +206,7 @@ impl Watch {
         self.frame_us.saturating_record(worked.as_micros() as u64);
     }
 
-    fn figures(self, edge: &Edge) -> EdgeFigures {
+    fn figures(self, edge: &Edge, links: &Links) -> EdgeFigures {
         let elapsed_s = clock::now().since(self.began).as_secs_f64().max(1e-6);
         let ticks = self.ticks.max(1) as f64;
         let counters = edge.counters();
@@ -178,14 +216,10 @@ impl Watch {
             us_per_connection: (self.connections > 0)
                 .then(|| self.worked.as_secs_f64() * 1e6 / self.connections as f64),
             cpu_cores: (clock::process_cpu_s() - self.cpu_s) / elapsed_s,
-            kbit_per_s_from_server: (came_bytes(edge) - self.came_bytes) as f64 * 8.0 / 1e3 / elapsed_s,
+            kbit_per_s_from_server: (links.came_bytes(edge) - self.came_bytes) as f64 * 8.0 / 1e3 / elapsed_s,
             objects: counters.objects,
             dropped: counters.refused + counters.objects_refused + counters.inputs_dropped + counters.messages_dropped,
             recounts: counters.recounts,
         }
     }
-}
-
-fn came_bytes(edge: &Edge) -> u64 {
-    (0..).map_while(|number| edge.origin(number)).map(|client| client.replication_bytes()).sum()
 }

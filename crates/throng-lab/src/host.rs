@@ -33,6 +33,10 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(12);
 /// The last part of a wait is spent awake: a sleeping thread is late by as much, and begins its tick on a processor that
 /// has cooled down.
 const SPIN: Duration = Duration::from_micros(300);
+/// In a run with faults, who hears nothing for so long gives up its connection, in seconds.
+const FAULT_TIMEOUT_S: i32 = 3;
+/// In a run with faults, players are kept for so long, in seconds.
+const KEEP_S: u32 = 30;
 
 /// Number of clients that get the server's time, one after the other. They are served first in a tick, so that a pulse
 /// leaves soon after its time was read.
@@ -169,7 +173,7 @@ impl<R: Replication> Host<R> {
             world: World::new(scenario),
             scenario: scenario.clone(),
             players: vec![None; seats],
-            origin: (scenario.edges > 0).then(|| Origin::new(OriginOptions::default())),
+            origin: (scenario.edges > 0).then(|| Origin::new(origin_options(scenario))),
             at_edges: HashMap::new(),
             number,
             regions: Regions::new(scenario),
@@ -453,8 +457,8 @@ impl<R: Replication> Host<R> {
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),
-                // Nobody is kept who loses an edge.
-                OriginEvent::Stays(_) | OriginEvent::Away(_) | OriginEvent::Returned { .. } => {}
+                OriginEvent::Stays(_) | OriginEvent::Away(_) => {}
+                OriginEvent::Returned { player, former } => self.give_back(player, former),
                 OriginEvent::Arrived { player, client_id, state, .. } => {
                     let Some(character) = self.world.arrive(&state) else {
                         self.bad_inputs += 1;
@@ -487,6 +491,20 @@ impl<R: Replication> Host<R> {
                 OriginEvent::Message { .. } => self.bad_talks += 1,
                 OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
             }
+        }
+    }
+
+    /// A player who has lost its edge has come through another one, and goes on with its character.
+    fn give_back(&mut self, player: PlayerId, former: PlayerId) {
+        let Host { origin: Some(origin), server, bodies, at_edges, .. } = self else { return };
+        let Some(character) = at_edges.remove(&former) else { return };
+        at_edges.insert(player, character);
+        if let Some(Some(body)) = bodies.get_mut(character.0 as usize)
+            && let Seat::Edge(seated, _) = &mut body.seat
+        {
+            *seated = player;
+            // One that has just left again gets nothing.
+            let _ = origin.give(server, player, body.object);
         }
     }
 
@@ -645,7 +663,18 @@ pub(crate) fn server_options(scenario: &Scenario, key: &Key, public: Option<Sock
 
 /// The issuer of tokens for that server.
 pub(crate) fn token_issuer(scenario: &Scenario, key: &Key) -> TokenIssuer {
-    TokenIssuer { suite: scenario.cipher.suite(), ..TokenIssuer::new(PROTOCOL_ID, key.clone()) }
+    let issuer = TokenIssuer { suite: scenario.cipher.suite(), ..TokenIssuer::new(PROTOCOL_ID, key.clone()) };
+    match scenario.faults.is_empty() {
+        true => issuer,
+        // Everybody is to be served again within 5 s of a fault, and has to notice it first.
+        false => TokenIssuer { timeout_s: FAULT_TIMEOUT_S, ..issuer },
+    }
+}
+
+/// In a run with faults, players who have lost an edge are kept for a while.
+fn origin_options(scenario: &Scenario) -> OriginOptions {
+    let keep_ticks = if scenario.faults.is_empty() { 0 } else { KEEP_S * scenario.tick_hz };
+    OriginOptions { keep_ticks, ..OriginOptions::default() }
 }
 
 /// Waits for the next tick to be due. Meanwhile the server reads its socket now and then, because the packets of ten thousand

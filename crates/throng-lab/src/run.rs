@@ -1,6 +1,7 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
+mod faults;
 mod ledger;
 mod live;
 mod parts;
@@ -36,6 +37,7 @@ use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 pub use child::read_order;
 use child::{Child, Target};
+use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
 use parts::Parts;
@@ -181,6 +183,7 @@ struct Play<'a, R> {
     /// The work of the first of several servers.
     watch: Option<ServerWatch>,
     first_server: Option<ServerFigures>,
+    faults: Faults,
     has_begun: bool,
     show: Option<Show>,
     /// The numbers of players that viewers of the live page want.
@@ -252,6 +255,7 @@ impl<'a, R: Replication> Play<'a, R> {
             servers,
             watch: None,
             first_server: None,
+            faults: Faults::new(&scenario.faults),
             has_begun: false,
             wanted: scenario.profile.first(scenario.players),
             told: None,
@@ -309,6 +313,9 @@ impl<'a, R: Replication> Play<'a, R> {
                 let interval = SECOND / play.options.scenario.tick_hz;
                 play.host.record((FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as usize);
             }
+            for happened in play.faults.turn(elapsed, (&mut play.edges, &mut play.servers)) {
+                play.mark(&happened);
+            }
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
                 let began = clock::now();
@@ -317,6 +324,7 @@ impl<'a, R: Replication> Play<'a, R> {
             }
             display.measuring(elapsed, length, &play.ledger, bots);
         })?;
+        self.faults.end((&mut self.edges, &mut self.servers));
         self.ledger.end(&self.host);
         self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
@@ -516,6 +524,7 @@ fn conclude(summary: &mut RunSummary, bots: &BotsReport, (started_at, end): (Sys
         }
         None => {}
     }
+    summary.faults.clone_from(&bots.faults);
     for (reason, count) in bots.ends.iter().take(REASONS) {
         summary.invalid_reasons.push(format!("{count} bots: {reason}"));
     }

@@ -7,7 +7,7 @@ use throng_crowd::scenario::Model;
 
 pub use throng_report::{bytes, figure, grouped, optional};
 
-use throng_summary::{Band, EdgeFigures, LoadStep, RunSummary, ServerFigures, Split, Target};
+use throng_summary::{Band, EdgeFigures, FaultFigures, LoadStep, RunSummary, ServerFigures, Split, Target};
 
 /// Parts of a split in one line.
 const SPLIT_LINE: usize = 4;
@@ -33,6 +33,9 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
     }
     if !run.edges.is_empty() {
         text += &edges(&run.edges);
+    }
+    if !run.faults.is_empty() {
+        text += &faults(&run.faults);
     }
     text += &neighbours(run);
     if run.steps.len() > 1 {
@@ -78,6 +81,22 @@ fn edges(edges: &[EdgeFigures]) -> String {
             figure(edge.cpu_cores),
             format!("{} kbit/s", figure(edge.kbit_per_s_from_server)),
             grouped(edge.dropped),
+        );
+    }
+    text
+}
+
+fn faults(faults: &[FaultFigures]) -> String {
+    let mut text =
+        "\n faults                     bots   longest without service   all served again after   never\n".to_owned();
+    for fault in faults {
+        text += &format!(
+            "   {:<24}{:>5}   {:>23}   {:>22}   {:>5}\n",
+            fault.fault,
+            grouped(u64::from(fault.bots)),
+            format!("{} ms", optional(fault.longest_gap_ms)),
+            format!("{} ms", optional(fault.served_again_ms)),
+            grouped(u64::from(fault.unserved)),
         );
     }
     text
@@ -308,8 +327,9 @@ mod tests {
     fn it_fits_one_screen() {
         let mut run = RunSummary::example();
         run.revision = "0123456789ab-dirty".to_owned();
-        // A run of several servers has a line more for each.
+        // A run of several servers or with faults has a line more for each.
         run.servers.clear();
+        run.faults.clear();
         run.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
         let text = table(&run, Some(Path::new("runs/20260131-120000-crowd/report.html")));
         assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());

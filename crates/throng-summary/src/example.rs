@@ -92,6 +92,13 @@ impl RunSummary {
                 arrived: 120,
                 released: 118,
             }],
+            faults: vec![FaultFigures {
+                fault: "pause:edge-1:4s:2s".to_owned(),
+                bots: 500,
+                longest_gap_ms: Some(2_034.0),
+                served_again_ms: Some(41.0),
+                unserved: 0,
+            }],
             edges: vec![EdgeFigures {
                 connections: 500.0,
                 frame_p99_ms: Some(9.4),
@@ -137,6 +144,7 @@ impl RunSummary {
                 missing: false,
                 connected: 1000,
                 disconnects: 0,
+                reconnected: 0,
                 bad_inputs: 0,
                 decoded: 20,
                 state_mismatches: 0,

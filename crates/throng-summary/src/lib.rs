@@ -77,6 +77,9 @@ pub struct RunSummary {
     /// The servers of the run, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerFigures>,
+    /// The faults that the run had on purpose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultFigures>,
     /// The data sent to a client.
     pub client: Client,
     /// The state of other characters at the decoding bots, by distance.
@@ -123,6 +126,22 @@ pub struct EdgeFigures {
     pub dropped: u64,
     /// How often it counted the server's ticks anew.
     pub recounts: u64,
+}
+
+/// A fault that the run had on purpose, and the bots that it met: those without service for more than 500 ms. Service is an
+/// acknowledged input for a bot that decodes, and a packet for the others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FaultFigures {
+    /// The fault, as it was asked for: `kill:edge-1:4s`.
+    pub fault: String,
+    /// Bots that it met.
+    pub bots: u32,
+    /// The longest time without service, in milliseconds; `null` if it met nobody.
+    pub longest_gap_ms: Option<f64>,
+    /// From the end of the fault until all bots that it met and that were served again were so, in milliseconds.
+    pub served_again_ms: Option<f64>,
+    /// Bots that were not served again before the end of the measured part.
+    pub unserved: u32,
 }
 
 /// One of several servers that share the area. All is 0 or `null` of one that did not report.
@@ -407,6 +426,9 @@ pub struct Bots {
     pub connected: u32,
     /// Connections that ended before the run did.
     pub disconnects: u32,
+    /// How often bots connected again, to another edge, after a fault of the run.
+    #[serde(default)]
+    pub reconnected: u32,
     /// Inputs that the server could not read.
     #[serde(default)]
     pub bad_inputs: u64,
@@ -742,7 +764,11 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     if !run.bots.missing {
         against_bots(run, &mut unless);
     }
-    let is_clean = run.network.preset == "none";
+    // Packets to a process that is killed or stands still are lost.
+    let is_clean = run.network.preset == "none" && run.faults.is_empty();
+    for FaultFigures { fault, unserved, .. } in &run.faults {
+        unless(*unserved == 0, format!("{unserved} bots were not served again after {fault}"));
+    }
     unless(run.server.ticks > 0, "the run ended during the warm-up, before the measured part".to_owned());
     let others = run.others_cpu_cores.unwrap_or(0.0);
     unless(

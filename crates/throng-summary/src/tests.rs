@@ -98,6 +98,7 @@ fn whatever_spoils_a_run_is_named() {
         let mut run = RunSummary::example();
         run.invalid_reasons.clear();
         run.network.refused.clear();
+        run.faults.clear();
         change(&mut run);
         run.conclude();
         assert_eq!(run.valid, run.invalid_reasons.is_empty());
@@ -116,6 +117,11 @@ fn whatever_spoils_a_run_is_named() {
     assert_eq!(spoilt(|run| run.others_cpu_cores = Some(0.2)), "");
     assert!(spoilt(|run| run.network.loss_ratio = 0.01).contains("1.00 % of the packets were lost"));
     assert_eq!(spoilt(|run| (run.network.loss_ratio, run.network.preset) = (0.01, "4g".into())), "");
+    fn fault(unserved: u32) -> Vec<FaultFigures> {
+        vec![FaultFigures { fault: "kill:edge-1:4s".to_owned(), unserved, ..FaultFigures::default() }]
+    }
+    assert_eq!(spoilt(|run| (run.network.loss_ratio, run.faults) = (0.01, fault(0))), "");
+    assert!(spoilt(|run| run.faults = fault(3)).contains("3 bots were not served again after kill:edge-1:4s"));
     fn refused() -> Vec<Count> {
         vec![Count { tag: "replayed".to_owned(), count: 2 }]
     }

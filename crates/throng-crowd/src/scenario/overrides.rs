@@ -1,4 +1,4 @@
-use super::{Cipher, Model, NetPreset, Profile, Scenario, Scratch};
+use super::{Cipher, Fault, Model, NetPreset, Profile, Scenario, Scratch};
 
 /// The settings that the command line overrides in a scenario. `None` leaves the scenario's own value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,6 +31,8 @@ pub struct Overrides {
     pub servers: Option<u32>,
     /// Snapshots of the server's state in a second.
     pub truth_hz: Option<u32>,
+    /// Faults of the run; none leaves the scenario's.
+    pub faults: Vec<Fault>,
     /// Seed of world and bots.
     pub seed: Option<u64>,
     /// Pin server and bots to cores of their own; false leaves the scenario's value.
@@ -69,6 +71,9 @@ impl Overrides {
         put(&mut scenario.model, self.model);
         put(&mut scenario.scratch, self.scratch);
         put(&mut scenario.send_slowdown_percent, self.send_slowdown_percent);
+        if !self.faults.is_empty() {
+            scenario.faults.clone_from(&self.faults);
+        }
         scenario.pin |= self.pin;
         scenario.baselines |= self.baselines;
     }

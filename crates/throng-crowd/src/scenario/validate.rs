@@ -145,6 +145,8 @@ impl Check<'_> {
         self.must(s.servers == 1 || s.chests_per_player == 0, "servers (--servers)", || {
             "chests are not handed over from server to server: leave out `chests_per_player`".to_owned()
         })?;
+        let obstacle = super::fault::obstacle(s);
+        self.must(obstacle.is_none(), "faults (--fault)", || obstacle.unwrap_or_default())?;
         self.range("send_slowdown_percent (--send-slowdown)", s.send_slowdown_percent, 0, 1_000)?;
         self.must(s.send_slowdown_percent == 0 || s.server_threads == 1, "send_slowdown_percent", || {
             "several threads cannot be slowed: leave out --server-threads".to_owned()

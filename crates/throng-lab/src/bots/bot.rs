@@ -9,6 +9,7 @@ use throng_crowd::talk::Talk;
 use throng_crowd::world::BotInput;
 
 use super::brain::{Brain, View};
+use super::outage::Service;
 
 pub(crate) struct Bot<D> {
     pub(super) core: ClientCore<D>,
@@ -29,6 +30,7 @@ pub(crate) struct Bot<D> {
     /// in the same way.
     pub(super) connection: Option<u32>,
     pub(super) end: Option<EndReason>,
+    pub(super) service: Service,
     pub(super) received_bytes: u64,
     pub(super) received_datagrams: u64,
     /// When it was measured first, and what it had received until then.
@@ -72,6 +74,12 @@ impl<D: Decoder> Bot<D> {
 
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// A number that changes while it is served: see [`Service`].
+    pub(super) fn served(&self) -> Option<u64> {
+        let of_packets = self.core.is_connected().then_some(self.received_datagrams);
+        if self.is_decoder { self.core.input_acked().map(u64::from) } else { of_packets }
     }
 
     /// See [`ClientCore::fetch`].

@@ -16,6 +16,7 @@ use throng_machine::clock;
 
 use super::bot::Bot;
 use super::members::Rates;
+use super::outage::Outages;
 use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
 use throng_summary::STALL;
@@ -48,6 +49,9 @@ pub(crate) struct Fleet<D> {
     /// Bots that were opened so far.
     pub(super) opened: u64,
     pub(super) most_connected: u32,
+    /// How often bots connected again.
+    pub(super) reconnected: u32,
+    outages: Outages,
     /// Indices of the bots in the order of their turns; empty while bots come and go.
     pub(super) order: Vec<u32>,
     pub(super) brains: Brains,
@@ -56,7 +60,7 @@ pub(crate) struct Fleet<D> {
     pub(super) options: [Arc<ClientOptions>; 2],
     pub(super) issuer: TokenIssuer,
     pub(super) server: SocketAddr,
-    pub(super) edges: Vec<SocketAddr>,
+    pub(super) edges: Vec<Gate>,
     witness: Witness,
     buffers: ReceiveBuffers,
     pub(super) out: Vec<u8>,
@@ -68,6 +72,13 @@ pub(crate) struct Fleet<D> {
     pub(super) measuring: Option<Measuring>,
     pub(super) measured: Measured,
     pub(super) second: Second,
+}
+
+/// An edge, as the bots see it.
+pub(super) struct Gate {
+    pub(super) address: SocketAddr,
+    /// When a bot lost it last.
+    pub(super) lost_at: Option<Time>,
 }
 
 /// Counted from the beginning of the measurement.
@@ -165,13 +176,15 @@ impl<D: Decoder> Fleet<D> {
             next_change: now,
             opened: 0,
             most_connected: 0,
+            reconnected: 0,
+            outages: Outages::new(&options.scenario.faults),
             order: Vec::with_capacity(scenario.players as usize),
             brains: options.brains.clone(),
             schema: kinds::schema(),
             options: [Arc::new(light), Arc::new(decoding)],
             issuer: crate::host::token_issuer(&scenario, &options.key),
             server: options.server,
-            edges: options.edges.iter().map(|edge| edge.address).collect(),
+            edges: options.edges.iter().map(|edge| Gate { address: edge.address, lost_at: None }).collect(),
             witness: Witness::new(&options.truths, &options.edges, &scenario)?,
             buffers: ReceiveBuffers::new(4),
             out: Vec::new(),
@@ -196,6 +209,7 @@ impl<D: Decoder> Fleet<D> {
             true => self.serve_in_order(),
             false => self.serve_all(now),
         };
+        self.reconnect_the_lost(now)?;
         if served == 0 {
             self.rest();
         }
@@ -300,6 +314,10 @@ impl<D: Decoder> Fleet<D> {
                 bot.has_stalled |= turn.late > STALL;
             }
         }
+        for bot in &self.bots {
+            let times = (bot.service.since().since(measuring.since), now.since(measuring.since));
+            self.outages.note(times, false);
+        }
         self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
         self.bots.iter().for_each(|bot| self.measured.rates.take(now, bot));
     }
@@ -343,6 +361,8 @@ impl<D: Decoder> Fleet<D> {
         BotsReport {
             connected: self.most_connected,
             disconnects,
+            reconnected: self.reconnected,
+            faults: self.outages.figures(),
             ends: self.ends(),
             decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
             state_mismatches: self.witness.at_rest().mismatches,
@@ -396,11 +416,30 @@ impl<D: Decoder> Fleet<D> {
         bot.receive(now, &mut self.buffers, self.witness.clock());
         let sent = bot.send_input(now, &self.scenario);
         bot.transmit(now, &mut self.out);
+        if !self.outages.is_empty()
+            && let Some(from) = bot.service.look(bot.served(), now)
+            && let Some(measuring) = &self.measuring
+        {
+            self.outages.note((from.since(measuring.since), now.since(measuring.since)), true);
+        }
         self.second.late_us.saturating_record(turn.late.as_micros() as u64);
         if self.measuring.is_some() && bot.connection.is_some() {
             self.measured.turns.take(turn, sent, self.interval);
             bot.has_stalled |= turn.late > STALL;
         }
+    }
+
+    /// In a run with faults, bots that have lost their edge come back through another one.
+    fn reconnect_the_lost(&mut self, now: Time) -> Result<(), BotsError> {
+        if self.outages.is_empty() || self.edges.len() < 2 {
+            return Ok(());
+        }
+        for index in 0..self.bots.len() {
+            if self.bots[index].has_ended() {
+                self.reconnect(index, now)?;
+            }
+        }
+        Ok(())
     }
 
     fn rest(&self) {

@@ -11,6 +11,7 @@ use throng_crowd::pulse::SentInputs;
 use super::BotsError;
 use super::bot::{Bot, Link};
 use super::fleet::{Fleet, IP_UDP_BYTES};
+use super::outage::Service;
 use throng_summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.
@@ -21,6 +22,8 @@ const CATCH_UP: Duration = Duration::from_millis(50);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The rate to a bot that was measured for a shorter time is not counted.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
+/// An edge that a bot has lost is avoided for so long, as if a matchmaker knew.
+const DOWN: Duration = Duration::from_secs(10);
 /// The golden ratio's share of 2^32. Its multiples are spread evenly over the circle, however many there are (Knuth, The Art
 /// of Computer Programming 3, section 6.4).
 const GOLDEN: u32 = 2_654_435_769;
@@ -152,7 +155,7 @@ impl<D: Decoder> Fleet<D> {
         let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
         self.opened += 1;
         let edge = (!self.edges.is_empty()).then(|| number as usize % self.edges.len());
-        let server = edge.map_or(self.server, |edge| self.edges[edge]);
+        let server = edge.map_or(self.server, |edge| self.edges[edge].address);
         let token = self.issuer.issue(self.opened, &[server]).expect("one server, in order");
         let brain = self.brains.make(&self.scenario, number);
         let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
@@ -172,6 +175,7 @@ impl<D: Decoder> Fleet<D> {
             client_id: self.opened as u32,
             connection: None,
             end: None,
+            service: Service::new(now),
             received_bytes: 0,
             received_datagrams: 0,
             measured_from: now,
@@ -180,6 +184,33 @@ impl<D: Decoder> Fleet<D> {
             measured_from_bits: Vec::new(),
             heard: Vec::new(),
         });
+        Ok(())
+    }
+
+    /// A bot that has lost its edge connects to the next one, as the same client.
+    pub(super) fn reconnect(&mut self, index: usize, now: Time) -> Result<(), BotsError> {
+        let bot = &mut self.bots[index];
+        let lost = bot.edge.unwrap_or(0);
+        self.edges[lost].lost_at = Some(now);
+        let others = (1..self.edges.len()).map(|steps| (lost + steps) % self.edges.len());
+        let is_up = |edge: &usize| self.edges[*edge].lost_at.is_none_or(|lost_at| now.since(lost_at) > DOWN);
+        let edge = others.clone().find(is_up).or(others.clone().next()).unwrap_or(lost);
+        let server = self.edges[edge].address;
+        let token = self.issuer.issue(u64::from(bot.client_id), &[server]).expect("one server, in order");
+        // The counters of state begin anew with the decoder.
+        if self.measuring.is_some() {
+            self.measured.rates.take(now, bot);
+        }
+        bot.measured_from = now;
+        bot.measured_from_bytes = bot.received_bytes;
+        bot.measured_from_datagrams = bot.received_datagrams;
+        bot.measured_from_bits.clear();
+        let options = Arc::clone(&self.options[usize::from(bot.is_decoder || bot.brain.looks())]);
+        bot.core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
+        bot.socket = LightUdpSocket::connect(server, &UdpOptions::client())?;
+        (bot.edge, bot.connection, bot.end, bot.inputs) = (Some(edge), None, None, SentInputs::default());
+        bot.service.reconnect();
+        self.reconnected += 1;
         Ok(())
     }
 

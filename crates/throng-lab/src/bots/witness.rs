@@ -12,7 +12,7 @@ use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESH
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
 use throng_crowd::truth::{Snapshot, TrueObject};
-use throng_edge::DRIFT_TICKS;
+use throng_edge::{COAST_TICKS, DRIFT_TICKS};
 use throng_machine::clock;
 
 use self::past::Past;
@@ -66,6 +66,8 @@ pub(super) struct Witness {
     /// By number of the server.
     pasts: Vec<Past>,
     translation: Translation,
+    /// An edge counts the ticks of a server by so many ticks too far: more if servers of the run stand still.
+    ahead_ticks: i64,
     /// A client of an edge has no state that is older by more ticks than this.
     edge_lag_ticks: u32,
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
@@ -116,6 +118,7 @@ impl Witness {
             pasts,
             translation: Translation::new(edges)?,
             edge_lag_ticks,
+            ahead_ticks: if scenario.faults.is_empty() { DRIFT_TICKS } else { COAST_TICKS },
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             clock: RemoteClock::default(),
             waiting: Vec::new(),
@@ -324,12 +327,13 @@ impl Witness {
     /// short: while a packet is late, it counts on, and what comes exactly is from an earlier tick then.
     fn was_so(&self, object: &ObjectView<'_>, (original, through): (Original, Through)) -> bool {
         let Some(past) = self.pasts.get(original.origin) else { return false };
-        let equal = past.time_of_equal(original.id, 0.0, |truth, tick| {
+        let was = |truth: &TrueObject, tick| {
             let Some(tick) = self.translation.client_tick(through, original.origin, tick) else { return false };
-            let mut counted = (-DRIFT_TICKS..=DRIFT_TICKS).filter_map(|off| tick.0.checked_add_signed(off));
+            let mut counted = (-DRIFT_TICKS..=self.ahead_ticks).filter_map(|off| tick.0.checked_add_signed(off));
             counted.any(|tick| is_same(object, truth, (Tick(tick), hops(through))))
-        });
-        equal.is_some()
+        };
+        let is_newest = past.find(original.id).is_some_and(|truth| was(truth, past.snapshot.tick));
+        is_newest || past.time_of_equal(original.id, 0.0, was).is_some()
     }
 
     /// Whether a state that a client of an edge has must be among the snapshots: there is one of each tick since long before it

@@ -45,6 +45,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.push(replication(run, figures));
     page.sections.extend(servers(run));
     page.sections.extend(edges(run));
+    page.sections.extend(faults(run));
     page.sections.extend(published(run));
     page.sections.push(environment(run));
     page.source =
@@ -310,6 +311,27 @@ fn edges(run: &RunSummary) -> Option<Section> {
     let note = "Clients connect to these processes, and the server sends its state to them alone. Ages count from the newest \
                 tick of which the client has the state: the server's ticks are not known to it.";
     (!run.edges.is_empty()).then(|| Section::new("Edges").note(note).with(table))
+}
+
+/// The faults of the run; none if it has none.
+fn faults(run: &RunSummary) -> Option<Section> {
+    let head = ["fault", "#bots", "#longest without service", "#all served again after", "#never served again"];
+    let mut table = Table::new("", &head);
+    for fault in &run.faults {
+        table.push([
+            Cell::from(fault.fault.as_str()),
+            Cell::number(crate::terminal::grouped(u64::from(fault.bots))),
+            Cell::number(format!("{} ms", optional(fault.longest_gap_ms))),
+            Cell::number(format!("{} ms", optional(fault.served_again_ms))),
+            Cell::number(crate::terminal::grouped(u64::from(fault.unserved))),
+        ]);
+    }
+    let note = format!(
+        "The run had these on purpose. A bot counts if it had no service for more than 500 ms: no acknowledged input if it decodes, else no packet. The time until all \
+         were served again counts from the end of the fault. Bots that had lost an edge connected again {} times.",
+        run.bots.reconnected
+    );
+    (!run.faults.is_empty()).then(|| Section::new("Faults").note(&note).with(table))
 }
 
 /// Distances, and the names of their bands in the summary.

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::piped::{Gone, Piped};
+use super::piped::{Gone, Piped, Signal};
 use crate::control::{Command, PartLine, PlayerCount};
 
 /// A process has so long to open its sockets.
@@ -27,6 +27,8 @@ struct Part<P, F> {
     players: PlayerCount,
     figures: Option<F>,
     fault: Option<String>,
+    /// It is gone on purpose.
+    is_killed: bool,
 }
 
 impl<P, F> Default for Parts<P, F> {
@@ -70,6 +72,13 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         self.0.iter_mut().for_each(|part| part.process.say(&command.line()));
     }
 
+    /// Sends a signal to one of them, by its place.
+    pub(super) fn signal(&mut self, index: usize, signal: Signal) {
+        let Some(part) = self.0.get_mut(index) else { return };
+        part.is_killed |= signal == Signal::Kill;
+        part.process.signal(signal);
+    }
+
     /// Hears what they say. One that has ended is named by [`finish`](Parts::finish).
     pub(super) fn listen(&mut self) {
         for part in &mut self.0 {
@@ -88,7 +97,9 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         let mut faults = Vec::new();
         let figures = self.0.into_iter().map(|part| {
             part.figures.unwrap_or_else(|| {
-                faults.push(part.fault.unwrap_or_else(|| format!("{} did not report in time", part.name)));
+                if !part.is_killed {
+                    faults.push(part.fault.unwrap_or_else(|| format!("{} did not report in time", part.name)));
+                }
                 F::default()
             })
         });
@@ -112,7 +123,15 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
                 Ok(Some(line)) => match serde_json::from_str::<PartLine<P, F>>(&line) {
                     Ok(PartLine::Ready(point)) => {
                         let players = PlayerCount::default();
-                        return Ok(Part { name, process, point, players, figures: None, fault: None });
+                        return Ok(Part {
+                            name,
+                            process,
+                            point,
+                            players,
+                            figures: None,
+                            fault: None,
+                            is_killed: false,
+                        });
                     }
                     Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
                     _ => bail!("{name} wrote an unknown line: {line}"),

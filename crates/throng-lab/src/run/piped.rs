@@ -20,6 +20,14 @@ pub(super) struct Piped {
     lines: Receiver<String>,
 }
 
+/// The signals that a run sends to its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Signal {
+    Kill,
+    Stop,
+    Continue,
+}
+
 /// The process has closed its output.
 pub(super) struct Gone;
 
@@ -56,6 +64,20 @@ impl Piped {
         if let Some(input) = &mut self.input {
             let _ = input.write_all(line.as_bytes());
             let _ = input.flush();
+        }
+    }
+
+    /// Sends it a signal. One that has ended gets none.
+    pub(super) fn signal(&mut self, signal: Signal) {
+        use rustix::process::{Pid, Signal as Number, kill_process};
+        let number = match signal {
+            Signal::Kill => Number::KILL,
+            Signal::Stop => Number::STOP,
+            Signal::Continue => Number::CONT,
+        };
+        // Its number belongs to it until it was waited for.
+        if let (Ok(None), Some(pid)) = (self.process.try_wait(), Pid::from_raw(self.process.id() as i32)) {
+            let _ = kill_process(pid, number);
         }
     }
 

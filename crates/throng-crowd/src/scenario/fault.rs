@@ -1,0 +1,223 @@
+//! Faults that a run has on purpose: an edge that is killed, a process that stands still.
+
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Scenario;
+
+/// An event that a process of a run has to bear, and its moment. Written as `kill:edge-1:4s` or `pause:server-2:4s:1.5s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Fault {
+    /// To which process.
+    pub part: Part,
+    /// When it begins, from the beginning of the measured part.
+    pub at: Duration,
+    /// Its kind.
+    pub kind: FaultKind,
+}
+
+/// The kind of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It is killed, as by `kill -9`, and does not come back.
+    Kill,
+    /// It does not run for so long: to the others it is as if the network to it was cut.
+    Pause(Duration),
+}
+
+/// A process of a run, by its number in the report, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// An edge.
+    Edge(u32),
+    /// A server. The first one is in the process of the run itself.
+    Server(u32),
+}
+
+/// How faults are written.
+pub const FAULT_FORMS: &str = "kill:edge-1:4s, pause:edge-1:4s:2s or pause:server-2:4s:1.5s";
+/// Faults of a run at most.
+const FAULTS_MAX: usize = 32;
+/// Faults begin, and pauses last, so long at most.
+const SECONDS_MAX: f64 = 86_400.0;
+
+impl Fault {
+    /// When it is over, from the beginning of the measured part.
+    pub fn ends(&self) -> Duration {
+        match self.kind {
+            FaultKind::Kill => self.at,
+            FaultKind::Pause(length) => self.at + length,
+        }
+    }
+}
+
+/// Why a scenario's faults are impossible, in words.
+pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
+    let Scenario { faults, edges, servers, seconds, .. } = scenario;
+    if faults.len() > FAULTS_MAX {
+        return Some(format!("{} faults are more than {FAULTS_MAX}", faults.len()));
+    }
+    let mut killed = Vec::new();
+    for fault in faults {
+        let is_there = match fault.part {
+            Part::Edge(number) => (1..=*edges).contains(&number),
+            Part::Server(number) => (2..=*servers).contains(&number),
+        };
+        let why = match (fault.part, fault.kind) {
+            (Part::Server(1), _) => "server 1 is in the process of the run itself: name another one",
+            _ if !is_there => "the run has no such process (--edges, --servers)",
+            (Part::Server(_), FaultKind::Kill) => "nobody takes over the players of a killed server: pause it",
+            (part, _) if killed.contains(&part) => "it has been killed before",
+            _ if fault.ends() >= Duration::from_secs((*seconds).into()) => {
+                "it does not end in the measured part (--seconds)"
+            }
+            _ => "",
+        };
+        if !why.is_empty() {
+            return Some(format!("{fault}: {why}"));
+        }
+        if fault.kind == FaultKind::Kill {
+            killed.push(fault.part);
+        }
+    }
+    let nobody_left = !killed.is_empty() && killed.len() >= *edges as usize;
+    nobody_left.then(|| "all edges are killed: leave one to which the clients can go".to_owned())
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Fault, String> {
+        let words: Vec<&str> = text.split(':').collect();
+        let (part, at, kind) = match words[..] {
+            ["kill", part, at] => (part, at, FaultKind::Kill),
+            ["pause", part, at, length] => (part, at, FaultKind::Pause(time(length)?)),
+            _ => return Err(format!("`{text}`: a fault is written as {FAULT_FORMS}")),
+        };
+        Ok(Fault { part: part.parse()?, at: time(at)?, kind })
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Part, String> {
+        let number = |number: &str| number.parse().ok().filter(|number: &u32| *number > 0);
+        let part = text.split_once('-').and_then(|(name, digits)| match name {
+            "edge" => number(digits).map(Part::Edge),
+            "server" => number(digits).map(Part::Server),
+            _ => None,
+        });
+        part.ok_or_else(|| format!("`{text}`: a process is edge-1, edge-2, server-2 and so on"))
+    }
+}
+
+/// A time in seconds, of a millisecond or more.
+fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').and_then(|number| number.parse::<f64>().ok());
+    // NaN is in no range.
+    let seconds = seconds.filter(|seconds| (0.001..=SECONDS_MAX).contains(seconds));
+    let whole_ms = seconds.map(|seconds| Duration::from_millis((seconds * 1e3).round() as u64));
+    whole_ms.ok_or_else(|| format!("`{text}`: a time in seconds is expected, as 4s or 1.5s"))
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Fault { part, at, kind } = self;
+        match kind {
+            FaultKind::Kill => write!(f, "kill:{part}:{}s", at.as_secs_f64()),
+            FaultKind::Pause(length) => write!(f, "pause:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
+        }
+    }
+}
+
+impl Display for Part {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Part::Edge(number) => write!(f, "edge-{number}"),
+            Part::Server(number) => write!(f, "server-{number}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Fault {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Fault, String> {
+        text.parse()
+    }
+}
+
+impl From<Fault> for String {
+    fn from(fault: Fault) -> String {
+        fault.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Overrides;
+    use super::*;
+
+    #[test]
+    fn a_fault_is_read_as_it_is_written() {
+        for text in ["kill:edge-1:4s", "pause:edge-12:0.5s:2s", "pause:server-2:4s:1.5s"] {
+            assert_eq!(text.parse::<Fault>().map(String::from).as_deref(), Ok(text));
+        }
+        let fault: Fault = "pause:server-2:4s:1.5s".parse().unwrap();
+        assert_eq!((fault.part, fault.at, fault.ends().as_millis()), (Part::Server(2), Duration::from_secs(4), 5_500));
+        for text in [
+            "",
+            "kill",
+            "kill:edge-1",
+            "kill:edge-1:4",
+            "kill:edge-0:4s",
+            "kill:edge:4s",
+            "kill:bots-1:4s",
+            "kill:edge-1:0s",
+            "kill:edge-1:-1s",
+            "kill:edge-1:NaNs",
+            "kill:edge-1:infs",
+            "kill:edge-1:1e9s",
+            "kill:edge-99999999999:4s",
+            "pause:edge-1:4s",
+            "pause:edge-1:4s:0s",
+            "kill:edge-1:4s:2s",
+            "stop:edge-1:4s",
+        ] {
+            let error = text.parse::<Fault>().expect_err(text);
+            assert!(error.contains("as ") || error.contains("is edge-1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_of_processes_that_are_not_there_or_that_never_end_are_refused() {
+        let of = |faults: &[&str]| {
+            let faults = faults.iter().map(|text| text.parse().unwrap()).collect();
+            let (edges, servers, seconds) = (Some(2), Some(3), Some(10));
+            let overrides = Overrides { edges, servers, seconds, faults, ..Overrides::default() };
+            Scenario::resolve("crowd", &overrides)
+                .map(|scenario| scenario.faults.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s"]), Ok(3));
+        for (faults, words) in [
+            (&["kill:edge-3:4s"][..], "no such process"),
+            (&["pause:server-4:4s:1s"], "no such process"),
+            (&["pause:server-1:4s:1s"], "the process of the run itself"),
+            (&["kill:server-2:4s"], "pause it"),
+            (&["kill:edge-1:10s"], "measured part"),
+            (&["pause:edge-1:4s:6s"], "measured part"),
+            (&["kill:edge-1:4s", "pause:edge-1:5s:1s"], "killed before"),
+            (&["kill:edge-1:4s", "kill:edge-2:5s"], "all edges are killed"),
+            (&["pause:edge-1:1s:1s"; 33], "more than 32"),
+        ] {
+            let error = of(faults).expect_err(words);
+            assert!(error.contains(words) && error.contains("faults (--fault)"), "{error}");
+        }
+    }
+}
