@@ -316,7 +316,7 @@ fn edges(run: &RunSummary) -> Option<Section> {
 /// The faults of the run; none if it has none.
 fn faults(run: &RunSummary) -> Option<Section> {
     let head = ["fault", "#bots", "#longest without service", "#all served again after", "#never served again"];
-    let mut table = Table::new("", &head);
+    let mut table = Table::new("", &head).wide();
     for fault in &run.faults {
         table.push([
             Cell::from(fault.fault.as_str()),
