@@ -125,11 +125,11 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
 
 pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     let runs = tempfile::tempdir().unwrap();
-    let faults = ["--fault", "kill:edge-1:1s", "--fault", "pause:edge-2:6s:2s"];
-    let output = crowd_at_edges(runs.path(), "10", "3").args(faults).output().unwrap();
+    let faults = ["kill:edge-1:1s", "pause:edge-2:6s:2s", "drain:edge-2:9s"].map(|fault| ["--fault", fault]);
+    let output = crowd_at_edges(runs.path(), "11", "3").args(faults.as_flattened()).output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bots = &summary["bots"];
-    assert_eq!((&bots["disconnects"], &bots["reconnected"]), (&0.into(), &20.into()), "{summary}");
+    assert_eq!((&bots["disconnects"], &bots["reconnected"]), (&0.into(), &60.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
     let met = |index: usize| {
         let fault = &summary["faults"][index];
@@ -143,7 +143,10 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     // By then the second one has the clients of the first, too. They do not have to connect again.
     let (bots, longest_gap_ms, served_again_ms) = met(1);
     assert!(bots == 40 && (1_900.0..3_500.0).contains(&longest_gap_ms) && served_again_ms < 1_000.0, "{summary}");
+    // Then it is drained: nobody has been without service for half a second.
+    assert_eq!((&summary["faults"][2]["bots"], &summary["faults"][2]["unserved"]), (&0.into(), &0.into()), "{summary}");
     assert_eq!(summary["edges"][0]["connections"], 0.0, "{summary}");
+    assert!(summary["edges"][1]["connections"].as_f64() > Some(20.0), "{summary}");
     let reasons = summary["invalid_reasons"].to_string();
     assert!(!reasons.contains("edge ") && !reasons.contains("packets were lost"), "{reasons}");
 }

@@ -170,6 +170,8 @@ pub struct Edge {
     copied: VecDeque<Copied>,
     leaving: Leaving,
     continuing: Vec<Continuing>,
+    /// Why nobody may stay here.
+    drained: Option<String>,
     /// Sums of links that were replaced.
     former: (u64, u64),
 }
@@ -194,6 +196,7 @@ impl Edge {
             copied: VecDeque::new(),
             leaving: Leaving::default(),
             continuing: Vec::new(),
+            drained: None,
             former: (0, 0),
         })
     }
@@ -231,6 +234,15 @@ impl Edge {
             player.sent.clear();
         }
         true
+    }
+
+    /// Sends all clients away, and everybody who still comes: the edge is to end. With
+    /// [`OriginOptions::keep_ticks`](crate::OriginOptions::keep_ticks) the origins keep their players, so that each goes on when its client
+    /// connects to another edge. Call [`step`](Edge::step) until [`EdgeCounters::players`] is 0, and some ticks longer: farewells may be lost.
+    pub fn drain(&mut self, now: Time, reason: &str) {
+        self.drained = Some(reason.to_owned());
+        let all: Vec<ConnectionId> = self.server.connections().collect();
+        all.into_iter().for_each(|connection| self.server.disconnect(connection, now, reason));
     }
 
     /// The next object that was copied, or goes on at another origin, if [`EdgeOptions::tells_copies`] is set: after the
@@ -406,7 +418,7 @@ impl Edge {
                     // A client that does not answer, or connects a second time, may come back as the same player.
                     let is_over = match cause {
                         CloseCause::Peer(_) => true,
-                        CloseCause::Local(reason) => reason.code != CloseCode::REPLACED,
+                        CloseCause::Local(reason) => reason.code != CloseCode::REPLACED && self.drained.is_none(),
                         _ => false,
                     };
                     self.leave(connection, is_over);
@@ -421,6 +433,9 @@ impl Edge {
     }
 
     fn join(&mut self, connection: ConnectionId, client_id: u64, user_data: Box<[u8; USER_DATA_LEN]>, now: Time) {
+        if let Some(reason) = &self.drained {
+            return self.server.disconnect(connection, now, reason);
+        }
         let origin = (self.options.entry)(client_id, &user_data);
         if origin >= self.links.len() || self.next_session == u32::MAX {
             return self.server.disconnect(connection, now, "this edge has no origin for you");

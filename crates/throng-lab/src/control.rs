@@ -3,7 +3,7 @@
 //! ```text
 //! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
 //! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
-//! host -> edge, standard input    measure | settle | stop
+//! host -> edge, standard input    measure | settle | drain | stop
 //! host -> server, standard input  begin | measure | settle | freeze | last | stop
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! ```
@@ -30,15 +30,18 @@ pub(crate) enum Command {
     Measure,
     /// The measurement is over: continue to play.
     Settle,
+    /// Send all clients away, report, and end.
+    Drain,
     /// Compare with the server's final state, disconnect and report.
     Stop,
 }
 
 impl Command {
-    const WORDS: [(Command, &'static str); 6] = [
+    const WORDS: [(Command, &'static str); 7] = [
         (Command::Begin, "begin"),
         (Command::Measure, "measure"),
         (Command::Settle, "settle"),
+        (Command::Drain, "drain"),
         (Command::Freeze, "freeze"),
         (Command::Last, "last"),
         (Command::Stop, "stop"),

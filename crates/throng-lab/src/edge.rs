@@ -29,6 +29,8 @@ const UP_BYTES_PER_S: u32 = 12_500_000;
 const FIRST_ID: u64 = 1 << 40;
 /// Frames are told apart up to this length, in microseconds.
 const FRAME_US_MAX: u64 = 60_000_000;
+/// A drained edge goes on for so many ticks.
+const FAREWELL_TICKS: u32 = 20;
 /// Sockets of an edge are on this machine alone.
 const LOCAL: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
@@ -70,6 +72,7 @@ fn play() -> anyhow::Result<()> {
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
     let mut watch: Option<Watch> = None;
     let mut figures = EdgeFigures::default();
+    let mut farewells: Option<u32> = None;
     loop {
         wait_until(edge.server_mut(), &pace);
         let began = clock::now();
@@ -99,8 +102,17 @@ fn play() -> anyhow::Result<()> {
         match commands.try_recv() {
             Ok(Command::Measure) => watch = Some(Watch::begin(links.came_bytes(&edge))),
             Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge, &links)),
+            Ok(Command::Drain) => {
+                edge.drain(clock::now(), "this edge ends: connect to another one");
+                farewells = Some(FAREWELL_TICKS);
+            }
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}
+        }
+        match &mut farewells {
+            Some(0) => break,
+            Some(ticks) => *ticks -= 1,
+            None => {}
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));

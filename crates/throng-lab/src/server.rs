@@ -97,7 +97,7 @@ fn play() -> anyhow::Result<()> {
             Ok(Command::Freeze) => host.freeze(),
             Ok(Command::Last) => is_last = true,
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
-            Ok(Command::Players(_)) | Err(TryRecvError::Empty) => {}
+            Ok(Command::Players(_) | Command::Drain) | Err(TryRecvError::Empty) => {}
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&host));

@@ -1,4 +1,4 @@
-//! Faults that a run has on purpose: an edge that is killed, a process that stands still.
+//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -25,6 +25,8 @@ pub struct Fault {
 pub enum FaultKind {
     /// It is killed, as by `kill -9`, and does not come back.
     Kill,
+    /// It sends its clients away, and ends in an orderly manner.
+    Drain,
     /// It does not run for so long: to the others it is as if the network to it was cut.
     Pause(Duration),
 }
@@ -39,7 +41,7 @@ pub enum Part {
 }
 
 /// How faults are written.
-pub const FAULT_FORMS: &str = "kill:edge-1:4s, pause:edge-1:4s:2s or pause:server-2:4s:1.5s";
+pub const FAULT_FORMS: &str = "kill:edge-1:4s, drain:edge-1:4s, pause:edge-1:4s:2s or pause:server-2:4s:1.5s";
 /// Faults of a run at most.
 const FAULTS_MAX: usize = 32;
 /// Faults begin, and pauses last, so long at most.
@@ -49,7 +51,7 @@ impl Fault {
     /// When it is over, from the beginning of the measured part.
     pub fn ends(&self) -> Duration {
         match self.kind {
-            FaultKind::Kill => self.at,
+            FaultKind::Kill | FaultKind::Drain => self.at,
             FaultKind::Pause(length) => self.at + length,
         }
     }
@@ -61,7 +63,7 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
     if faults.len() > FAULTS_MAX {
         return Some(format!("{} faults are more than {FAULTS_MAX}", faults.len()));
     }
-    let mut killed = Vec::new();
+    let mut gone = Vec::new();
     for fault in faults {
         let is_there = match fault.part {
             Part::Edge(number) => (1..=*edges).contains(&number),
@@ -70,8 +72,10 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         let why = match (fault.part, fault.kind) {
             (Part::Server(1), _) => "server 1 is in the process of the run itself: name another one",
             _ if !is_there => "the run has no such process (--edges, --servers)",
-            (Part::Server(_), FaultKind::Kill) => "nobody takes over the players of a killed server: pause it",
-            (part, _) if killed.contains(&part) => "it has been killed before",
+            (Part::Server(_), FaultKind::Kill | FaultKind::Drain) => {
+                "nobody takes over the players of a server that is gone: pause it"
+            }
+            (part, _) if gone.contains(&part) => "it is gone before",
             _ if fault.ends() >= Duration::from_secs((*seconds).into()) => {
                 "it does not end in the measured part (--seconds)"
             }
@@ -80,12 +84,12 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         if !why.is_empty() {
             return Some(format!("{fault}: {why}"));
         }
-        if fault.kind == FaultKind::Kill {
-            killed.push(fault.part);
+        if !matches!(fault.kind, FaultKind::Pause(_)) {
+            gone.push(fault.part);
         }
     }
-    let nobody_left = !killed.is_empty() && killed.len() >= *edges as usize;
-    nobody_left.then(|| "all edges are killed: leave one to which the clients can go".to_owned())
+    let nobody_left = !gone.is_empty() && gone.len() >= *edges as usize;
+    nobody_left.then(|| "no edge is left: leave one to which the clients can go".to_owned())
 }
 
 impl FromStr for Fault {
@@ -95,6 +99,7 @@ impl FromStr for Fault {
         let words: Vec<&str> = text.split(':').collect();
         let (part, at, kind) = match words[..] {
             ["kill", part, at] => (part, at, FaultKind::Kill),
+            ["drain", part, at] => (part, at, FaultKind::Drain),
             ["pause", part, at, length] => (part, at, FaultKind::Pause(time(length)?)),
             _ => return Err(format!("`{text}`: a fault is written as {FAULT_FORMS}")),
         };
@@ -130,6 +135,7 @@ impl Display for Fault {
         let Fault { part, at, kind } = self;
         match kind {
             FaultKind::Kill => write!(f, "kill:{part}:{}s", at.as_secs_f64()),
+            FaultKind::Drain => write!(f, "drain:{part}:{}s", at.as_secs_f64()),
             FaultKind::Pause(length) => write!(f, "pause:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
         }
     }
@@ -165,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_read_as_it_is_written() {
-        for text in ["kill:edge-1:4s", "pause:edge-12:0.5s:2s", "pause:server-2:4s:1.5s"] {
+        for text in ["kill:edge-1:4s", "drain:edge-3:4s", "pause:edge-12:0.5s:2s", "pause:server-2:4s:1.5s"] {
             assert_eq!(text.parse::<Fault>().map(String::from).as_deref(), Ok(text));
         }
         let fault: Fault = "pause:server-2:4s:1.5s".parse().unwrap();
@@ -210,10 +216,11 @@ mod tests {
             (&["pause:server-4:4s:1s"], "no such process"),
             (&["pause:server-1:4s:1s"], "the process of the run itself"),
             (&["kill:server-2:4s"], "pause it"),
+            (&["drain:server-2:4s"], "pause it"),
             (&["kill:edge-1:10s"], "measured part"),
             (&["pause:edge-1:4s:6s"], "measured part"),
-            (&["kill:edge-1:4s", "pause:edge-1:5s:1s"], "killed before"),
-            (&["kill:edge-1:4s", "kill:edge-2:5s"], "all edges are killed"),
+            (&["kill:edge-1:4s", "pause:edge-1:5s:1s"], "gone before"),
+            (&["kill:edge-1:4s", "drain:edge-2:5s"], "no edge is left"),
             (&["pause:edge-1:1s:1s"; 33], "more than 32"),
         ] {
             let error = of(faults).expect_err(words);

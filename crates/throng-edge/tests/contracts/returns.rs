@@ -182,3 +182,26 @@ fn inputs_of_a_client_whose_servers_are_all_gone_are_counted() {
     stage.ticks(30);
     assert!(sent > 10 && stage.edges[0].counters().inputs_dropped == sent, "{sent}: {:?}", stage.edges[0].counters());
 }
+
+#[test]
+fn a_drained_edge_loses_no_player_and_takes_nobody_in() {
+    let mut stage = stage("none");
+    let now = stage.now;
+    stage.edges[0].drain(now, "it is restarted");
+    stage.ticks(10);
+    assert_eq!((stage.ends.len(), stage.edges[0].counters().players), (3, 0));
+    assert!(stage.ends[&0].to_string().contains("it is restarted"), "{}", stage.ends[&0]);
+    assert_eq!((stage.worlds[0].away.len(), stage.worlds[0].left.len()), (3, 0));
+    // It is too late to come here.
+    stage.reconnect(0, 0);
+    stage.ticks(10);
+    assert!(stage.ends[&0].to_string().contains("it is restarted"), "{}", stage.ends[&0]);
+    (0..3).for_each(|number| stage.reconnect(number, 1));
+    stage.ticks(15);
+    assert!(stage.clients.iter().all(|client| client.owned_objects::<Hero>().next().is_some()));
+    assert_eq!(acts(&stage), [(0, 5), (1, 6), (2, 7)]);
+    stage.edges.remove(0);
+    stage.ticks(20);
+    stage.settle();
+    (0..3).for_each(|number| stage.check(number).unwrap());
+}

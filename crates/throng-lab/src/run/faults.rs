@@ -9,6 +9,7 @@ use throng_summary::{EdgeFigures, ServerFigures};
 use super::parts::Parts;
 use super::piped::Signal;
 use crate::bots::EdgePoint;
+use crate::control::Command;
 use crate::server::ServerPoint;
 
 /// The faults of a run.
@@ -34,12 +35,21 @@ impl Faults {
         let mut happened = Vec::new();
         for (fault, stage) in &mut self.0 {
             if *stage == Stage::Planned && elapsed >= fault.at {
-                let (signal, next) = match fault.kind {
-                    FaultKind::Kill => (Signal::Kill, Stage::Over),
-                    FaultKind::Pause(_) => (Signal::Stop, Stage::Begun),
+                *stage = match (fault.kind, fault.part) {
+                    (FaultKind::Kill, part) => {
+                        send(part, Signal::Kill, (edges, servers));
+                        Stage::Over
+                    }
+                    (FaultKind::Pause(_), part) => {
+                        send(part, Signal::Stop, (edges, servers));
+                        Stage::Begun
+                    }
+                    (FaultKind::Drain, Part::Edge(number)) => {
+                        edges.tell_one(number as usize - 1, Command::Drain);
+                        Stage::Over
+                    }
+                    (FaultKind::Drain, Part::Server(_)) => Stage::Over,
                 };
-                send(fault.part, signal, (edges, servers));
-                *stage = next;
                 happened.push(fault.to_string());
             }
             if *stage == Stage::Begun && elapsed >= fault.ends() {

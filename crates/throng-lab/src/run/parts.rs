@@ -72,6 +72,13 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         self.0.iter_mut().for_each(|part| part.process.say(&command.line()));
     }
 
+    /// Tells one of them something, by its place.
+    pub(super) fn tell_one(&mut self, index: usize, command: Command) {
+        if let Some(part) = self.0.get_mut(index) {
+            part.process.say(&command.line());
+        }
+    }
+
     /// Sends a signal to one of them, by its place.
     pub(super) fn signal(&mut self, index: usize, signal: Signal) {
         let Some(part) = self.0.get_mut(index) else { return };
