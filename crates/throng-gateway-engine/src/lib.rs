@@ -60,6 +60,7 @@
 
 pub mod channel_types;
 pub mod config_file;
+pub mod edge;
 mod engine;
 pub mod fsm;
 pub mod group;

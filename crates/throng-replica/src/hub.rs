@@ -94,7 +94,7 @@ impl Executor for Inline {
 }
 
 /// A channel of a hub, valid until the channel is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelIndex(pub(crate) u32);
 
 impl ChannelIndex {

@@ -444,6 +444,15 @@ impl<S: ChannelState> Hub<S, Stream> {
         }
     }
 
+    /// From its next turn on, the turns of a subscription are counted from `anchor`: before [`Hub::change`], if another end
+    /// has changed it too and both are to count alike.
+    pub fn count_turns_from(&mut self, id: ConnectionId, subscription: SubscriptionId, anchor: Tick) {
+        let entry = self.connection_mut(id).and_then(|stream| stream.entries.get_mut(usize::from(subscription.0)));
+        if let Some(entry) = entry.filter(|entry| entry.is_open()) {
+            entry.anchor = anchor;
+        }
+    }
+
     /// Gives every subscription a turn at the next plan, so that every reader that is not paused is up to date then.
     /// For the last plan before the connections end.
     pub fn hurry(&mut self) {

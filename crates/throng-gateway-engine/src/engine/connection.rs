@@ -12,10 +12,11 @@ use throng_wire::Time;
 
 use super::backlog::Backlog;
 use super::buffers::Buffers;
+use super::edges::Behind;
 use super::movement::{Movement, MovementTurn};
 use super::news::NewsList;
 use super::place::Place;
-use super::port::{Datagrams, Key, Outbox, Side};
+use super::port::{Datagrams, Key, LoginNote, Outbox, Side};
 use crate::fsm::Fsm;
 use crate::limits::Limits;
 use throng_protostate::allocated;
@@ -49,6 +50,8 @@ pub(crate) struct Connection {
     pub(crate) fsm: Fsm,
     /// Its name, once it was confirmed.
     pub(crate) identifier: String,
+    /// The edge that it came through.
+    pub(crate) behind: Option<Behind>,
     outbox: Box<dyn Outbox>,
     /// Entries for the outbox, until the end of the step.
     out: Vec<u8>,
@@ -257,6 +260,7 @@ impl Connection {
             stage: Stage::Stranger,
             fsm,
             identifier: String::new(),
+            behind: None,
             outbox,
             out: Vec::new(),
             flushed_bytes: 0,
@@ -306,6 +310,10 @@ impl Connection {
         self.stage = Stage::Member;
         self.fsm.authenticated();
         self.outbox.admitted();
+    }
+
+    pub(crate) fn note_login(&self, note: LoginNote) {
+        self.outbox.note_login(note);
     }
 
     /// Queues one message.

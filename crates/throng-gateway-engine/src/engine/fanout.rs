@@ -39,7 +39,8 @@ impl Engine {
         // There is no notification when the kernel has accepted data.
         let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN));
         let turn = self.hub.next_turn().map(|turn| self.time_of(turn).max(step));
-        [look, turn].into_iter().flatten().min()
+        let copies = self.next_copy_due().map(|due| due.max(step));
+        [look, turn, copies].into_iter().flatten().min()
     }
 
     /// Plans are made once between two points of a lattice: channels' ticks are mostly multiples of its steps, so a
@@ -69,7 +70,9 @@ impl Engine {
             connection.movement = None;
         }
         self.hub.hurry();
-        self.fan_out_at(self.change_tick());
+        let tick = self.change_tick();
+        self.fan_out_at(tick);
+        self.tell_copies(tick, true);
     }
 
     fn fan_out_at(&mut self, tick: Tick) {
@@ -84,6 +87,7 @@ impl Engine {
         self.hub.encode(&self.forms, &self.threads.given(state_bytes));
         self.counters.frames += self.hub.counters().frames_encoded;
         self.write();
+        self.tell_copies(tick, false);
         self.forget_removals(tick);
     }
 

@@ -190,6 +190,7 @@ impl Engine {
     /// Tells all subscribers, and forgets the channel.
     pub(super) fn remove_channel(&mut self, index: ChannelIndex) {
         let Some(mut channel) = self.channels.take(index) else { return };
+        self.forget_copies(index, channel.id);
         if let Some(taking) = &mut self.taking {
             taking.note_gone(channel.id);
         }

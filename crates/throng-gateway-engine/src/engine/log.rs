@@ -18,6 +18,7 @@ use throng_channeld::{Header, begin_message, message_type};
 use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
 use throng_wire::Tick;
 
+use super::handover::GATEWAY;
 use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
 use throng_protostate::{
@@ -339,6 +340,45 @@ impl ChannelLog {
         }
     }
 
+    /// What a copy of the state at an edge lacks that knows everything up to `point`. `None`: nothing. Later changes are
+    /// later than the tick that is returned.
+    pub(super) fn changes_for_edge(&self, point: Option<Tick>, forms: &Forms) -> Option<ChangesForEdge> {
+        let data = self.data.as_ref()?;
+        let last = data.last_change();
+        if point.is_some_and(|point| !last.is_newer_than(point)) {
+            return None;
+        }
+        self.seal();
+        let outdated = |&point: &Tick| data.has_forgotten() && data.horizon().is_newer_than(point);
+        let since = point.filter(|point| !outdated(point));
+        let values = forms.with_scratch(|chunks| {
+            data.encode(since, None, None, VALUE_MAX_BYTES, chunks);
+            match since.filter(|&since| !data.has_returned_since(since)) {
+                Some(since) if chunks.mixed_writers().is_empty() => Ok((since, by_parts(chunks))),
+                // The order of a list is more than who is told of its own elements.
+                Some(since) if !chunks.appends() => Err((since, writers(chunks))),
+                _ => Ok((Tick(0), unnamed(chunks))),
+            }
+        });
+        let values = match values {
+            Ok((_, values)) => values,
+            Err((since, writers)) => self.by_writers(since, &writers, forms),
+        };
+        Some(ChangesForEdge { point: last, is_whole: since.is_none(), values })
+    }
+
+    fn by_writers(&self, since: Tick, writers: &[u32], forms: &Forms) -> Vec<(u32, Bytes)> {
+        let Some(data) = &self.data else { return Vec::new() };
+        let mut values = Vec::new();
+        forms.with_scratch(|chunks| {
+            for &writer in writers {
+                data.encode_of(since, writer, VALUE_MAX_BYTES, chunks);
+                values.extend(chunks.iter().map(|chunk| (writer, Bytes::copy_from_slice(chunk.value))));
+            }
+        });
+        values
+    }
+
     /// Appends, as messages, what changed without what `reader` wrote itself; how many messages it took.
     pub(super) fn encode_for(
         &self,
@@ -424,6 +464,57 @@ impl ChannelState for ChannelLog {
         // Streams lose nothing.
         false
     }
+}
+
+/// What a copy at an edge lacks.
+pub(super) struct ChangesForEdge {
+    /// The copy knows everything up to this tick then.
+    pub(super) point: Tick,
+    /// This is the whole state.
+    pub(super) is_whole: bool,
+    /// By whom, and what: to be merged in order.
+    pub(super) values: Vec<(u32, Bytes)>,
+}
+
+/// Everything, as if the gateway had written it: who reads it is told all of it. At least one value, to tell the type.
+fn unnamed(chunks: &Chunks) -> Vec<(u32, Bytes)> {
+    let mut values: Vec<(u32, Bytes)> =
+        chunks.iter().map(|chunk| (GATEWAY, Bytes::copy_from_slice(chunk.value))).collect();
+    if values.is_empty() {
+        values.push((GATEWAY, Bytes::new()));
+    }
+    values
+}
+
+/// The stretches of each writer, in their order. Bytes of no part are the gateway's.
+fn by_parts(chunks: &Chunks) -> Vec<(u32, Bytes)> {
+    let mut values = Vec::new();
+    for chunk in chunks.iter() {
+        let mut parts = chunk.parts.to_vec();
+        parts.sort_unstable_by_key(|part| part.start);
+        let mut put = |writer: u32, bytes: &[u8]| {
+            if !bytes.is_empty() {
+                values.push((writer, Bytes::copy_from_slice(bytes)));
+            }
+        };
+        let mut at = 0;
+        for part in parts {
+            let range = part.range();
+            put(GATEWAY, &chunk.value[at..range.start]);
+            at = range.end;
+            put(part.writer, &chunk.value[range]);
+        }
+        put(GATEWAY, &chunk.value[at..]);
+    }
+    values
+}
+
+fn writers(chunks: &Chunks) -> Vec<u32> {
+    let of_parts = chunks.iter().flat_map(|chunk| chunk.parts.iter().map(|part| part.writer));
+    let mut writers: Vec<u32> = of_parts.chain(chunks.mixed_writers().iter().copied()).collect();
+    writers.sort_unstable();
+    writers.dedup();
+    writers
 }
 
 fn push_parts(frame: &mut Frame, segment: u32, chunk: Chunk<'_>) {

@@ -24,11 +24,13 @@ mod buffers;
 mod channel;
 mod connection;
 mod counters;
+mod edges;
 mod entity;
 mod fanout;
 mod forward;
 mod handover;
 mod hold;
+mod home;
 mod lifecycle;
 mod log;
 mod lost;
@@ -77,9 +79,12 @@ use channel::{Channel, Subscribers};
 use connection::Connection;
 pub use connection::Tally;
 pub use counters::{ConnectionInfo, Counters, Occupancy, SideCounters};
+pub use edges::Coming;
+use edges::Edges;
 use entity::Entity;
 pub use entity::EntityInfo;
 use hold::Held;
+use home::Home;
 use lifecycle::ChannelIds;
 use log::{ChannelLog, Forms};
 use lost::LostOnes;
@@ -88,7 +93,7 @@ pub use memory::Pressure;
 pub use meters::{ChannelMeters, Stopwatch, TypeMeters};
 pub use place::Place;
 use place::Table;
-use port::{AuthRequest, EndCause, Key, Notice, Outbox, Side};
+use port::{AuthRequest, EndCause, Key, LoginNote, Notice, Outbox, Side};
 use position::Positions;
 pub use refusal::Refusal;
 pub use restore::Restored;
@@ -146,6 +151,10 @@ pub struct Engine {
     channel_ids: ChannelIds,
     /// Which of several engines this is.
     share: Share,
+    /// Those that hold connections for this one.
+    edges: Edges,
+    /// The one that this one holds connections for.
+    home: Option<Box<Home>>,
     /// The connection of each name: the last one of a name. Hashed with the standard library's keyed hash: peers choose
     /// their names.
     bearers: HashMap<(Side, String), Key>,
@@ -244,6 +253,8 @@ impl Engine {
             births: 0,
             channel_ids: ChannelIds::default(),
             share: Share::default(),
+            edges: Edges::default(),
+            home: None,
             bearers: HashMap::new(),
             auth_requests: VecDeque::new(),
             notices: VecDeque::new(),
@@ -310,6 +321,9 @@ impl Engine {
         outbox: Box<dyn Outbox>,
     ) -> Result<Key, Refusal> {
         self.now = now;
+        if self.home.is_some() {
+            return self.open_for_home(side, address, outbox);
+        }
         let reserved = if side == Side::Client { self.reserved_for_servers() } else { 0 };
         if self.by_connection_id.len() + self.lost.len() + reserved >= self.connection_id_mask() as usize {
             return Err(self.count(Refusal::Limit("connection_ids")));
@@ -348,6 +362,9 @@ impl Engine {
         let Some(from) = self.place(key) else { return };
         let side = self.connection(from).side;
         self.counters.side(side).messages_in += 1;
+        if self.home.is_some() {
+            return self.pass_up(from, &message);
+        }
         let channel = self.by_channel_id.get(&message.channel_id);
         self.concerned = channel.map_or(ChannelType::Unknown, |&channel| self.channel(channel).kind);
         if let Err(refusal) = self.dispatch(from, &message) {
@@ -389,6 +406,7 @@ impl Engine {
             self.closed(now, key, cause);
             self.flush();
         }
+        self.send_to_edges();
     }
 
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
@@ -515,6 +533,14 @@ impl Engine {
         for connection in self.connections.iter_mut() {
             let bytes = connection.close();
             self.counters.side(connection.side).bytes_out += bytes as u64;
+        }
+        self.send_to_edges();
+    }
+
+    /// The shell has noted something about a connection's login.
+    pub fn note_login(&self, key: Key, note: LoginNote) {
+        if let Some(index) = self.place(key) {
+            self.connection(index).note_login(note);
         }
     }
 

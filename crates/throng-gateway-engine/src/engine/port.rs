@@ -58,6 +58,9 @@ pub trait Outbox: Send + Sync {
     /// The peer has logged in. Until then the shell takes little from it.
     fn admitted(&self) {}
 
+    /// Something about the peer's login that counts when its connection ends.
+    fn note_login(&self, _note: LoginNote) {}
+
     /// Ends the connection, after what is queued has gone out.
     fn close(&self);
 
@@ -163,6 +166,22 @@ pub struct AuthRequest {
     pub player_identifier_token: String,
     /// `loginToken`: what is to prove it.
     pub login_token: String,
+}
+
+/// Something about a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginNote {
+    /// It waits for us: from now on it is not the peer's fault if it is not logged in.
+    Waits = 0,
+    /// The peer has guessed wrong, and that is its own fault.
+    Guessed = 1,
+}
+
+impl LoginNote {
+    /// The note with this number.
+    pub fn from_number(number: u32) -> Option<LoginNote> {
+        [LoginNote::Waits, LoginNote::Guessed].into_iter().find(|&note| note as u32 == number)
+    }
 }
 
 /// The provider's answer.

@@ -70,7 +70,9 @@ impl Engine {
             self.supersede(index, is_proven);
         }
         let recovers = result == AuthResult::Successful && self.admit(index);
-        if result != AuthResult::Successful {
+        if result == AuthResult::Successful {
+            self.tell_edge_admitted(index);
+        } else {
             self.turn_away(index, verdict, patience);
         }
         let answer = AuthResultMessage {
@@ -208,6 +210,7 @@ impl Engine {
 
     /// Removes a connection, after everybody concerned has been notified.
     pub(super) fn end(&mut self, index: Place, cause: EndCause) {
+        self.tell_home_of_end(index, cause);
         let (keeps_its_place, former) = self.remember_for_recovery(index, cause);
         self.leave_channels(index, !keeps_its_place);
         self.lose_owner(index, keeps_its_place);
@@ -226,7 +229,9 @@ impl Engine {
         }
         let bytes = connection.close();
         self.counters.side(connection.side).bytes_out += bytes as u64;
-        self.by_connection_id.remove(&connection.id);
+        if self.by_connection_id.get(&connection.id) == Some(&index) {
+            self.by_connection_id.remove(&connection.id);
+        }
         self.dirty.remove(&index);
         if let Some(end) = connection.patience_end {
             self.strangers.remove(&(end, connection.key));

@@ -181,6 +181,7 @@ impl Engine {
     pub(super) fn state_was_changed(&mut self, channel: ChannelIndex, before: u64) {
         let after = self.hub.state(channel).size_bytes() as u64;
         self.memory_was_changed(channel, before, after);
+        self.wake_copies(channel);
     }
 
     /// A part of what a channel takes was changed.

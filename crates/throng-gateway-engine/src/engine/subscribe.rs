@@ -337,8 +337,11 @@ impl Engine {
         let subscription =
             StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
         let subscription = match wanted.access {
-            // A subscriber without read access takes a number and gets nothing.
+            // A subscriber without read access takes a number and gets nothing. Nor does one that an edge sends state to.
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
+            _ if self.connection(target).behind.is_some() => {
+                StreamSubscription { start: StreamStart::Nothing, ..subscription }
+            }
             _ => subscription,
         };
         if subscription.start == StreamStart::Changes {
@@ -346,6 +349,7 @@ impl Engine {
         }
         let id = self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
         self.begin_lane(target, index, (id, wanted));
+        self.edge_reads(target, index, (wanted, anchor, start == StreamStart::Changes));
         Ok(id)
     }
 
@@ -380,6 +384,11 @@ impl Engine {
         }
         if granted.interval_ms != wanted.interval_ms {
             self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+        }
+        if (granted.interval_ms, granted.reliable, granted.skip_self, granted.access)
+            != (wanted.interval_ms, wanted.reliable, wanted.skip_self, wanted.access)
+        {
+            self.edge_reads_otherwise(target, index, wanted);
         }
         Ok(former.id)
     }
@@ -442,6 +451,7 @@ impl Engine {
         let Some(former) = self.channel_mut(channel).subscribers.remove(target) else { return false };
         let hub = self.hub_id(target);
         self.hub.unsubscribe(hub, former.id);
+        self.edge_reads_not(target, channel);
         self.connection_mut(target).forget_state_of(channel);
         true
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::stage::{Stage, open_settings, settings, settings_with};
+use super::stage::{Stage, open_settings, settings, settings_with};
 use throng_channeld::proto::auth_result_message::AuthResult;
 use throng_channeld::proto::{
     AuthMessage, AuthResultMessage, ChannelType, CreateChannelMessage, DisconnectMessage, ListChannelMessage,
@@ -18,7 +18,7 @@ fn auth(name: &str) -> AuthMessage {
 const AUTH: Header = Header { channel_id: 0, broadcast: 0, stub_id: 0, msg_type: message_type::AUTH };
 
 /// The answer to a login; none if there was no answer.
-fn auth_results(stage: &mut Stage, peer: &crate::stage::Peer) -> Vec<(u32, AuthResultMessage)> {
+fn auth_results(stage: &mut Stage, peer: &super::stage::Peer) -> Vec<(u32, AuthResultMessage)> {
     let messages = stage.read_type(peer, message_type::AUTH);
     messages.iter().map(|message| (message.stub_id, message.decode().expect("an AuthResultMessage"))).collect()
 }
@@ -38,7 +38,7 @@ fn a_login_is_answered_byte_for_byte_in_both_dialects() {
         let frame = reader.next_frame().expect("a frame").expect("all of it");
         assert_eq!(reader.dialect(), dialect);
         for message in Messages::new(frame.payload) {
-            stage.engine.receive(stage.now, peer.key, message.expect("a message"));
+            stage.receive(&peer, message.expect("a message"));
         }
         stage.settle();
         let entries = std::mem::take(&mut peer.line.lock().unwrap().bytes);
@@ -96,7 +96,7 @@ fn servers_are_believed_unless_they_are_to_be_asked() {
     for (bypass, asked) in [("-sba=true", 0), ("-sba=false", 1)] {
         let mut stage = Stage::new(settings(&["-auth=none", bypass]));
         let server = stage.connect(Side::Server);
-        stage.engine.receive(stage.now, server.key, message(AUTH, &auth("world")));
+        stage.receive(&server, message(AUTH, &auth("world")));
         stage.engine.advance(stage.now);
         let mut questions = 0;
         while let Some(request) = stage.engine.poll_auth() {
@@ -120,8 +120,8 @@ fn an_answer_that_comes_too_late_or_twice_does_no_harm() {
     let mut stage = Stage::new(settings(&["-auth=none"]));
     let (gone, twice) = (stage.connect(Side::Client), stage.connect(Side::Client));
     for peer in [&gone, &twice] {
-        stage.engine.receive(stage.now, peer.key, message(AUTH, &auth("ada")));
-        stage.engine.receive(stage.now, peer.key, message(AUTH, &auth("ada")));
+        stage.receive(&peer, message(AUTH, &auth("ada")));
+        stage.receive(&peer, message(AUTH, &auth("ada")));
     }
     stage.drop_connection(&gone, throng_gateway_engine::port::EndCause::Lost);
     for peer in [&gone, &twice, &twice] {
@@ -149,7 +149,7 @@ fn connection_ids_count_up_in_development_and_fit_their_bits_otherwise() {
 }
 
 /// Whether the state machine lets a type through, told by what was counted.
-fn passes(stage: &mut Stage, peer: &crate::stage::Peer, msg_type: u32) -> bool {
+fn passes(stage: &mut Stage, peer: &super::stage::Peer, msg_type: u32) -> bool {
     let before = stage.refused("state_machine");
     stage.say_bytes(peer, Header::new(40_000, msg_type), "");
     stage.refused("state_machine") == before
@@ -311,7 +311,7 @@ fn no_bytes_from_anybody_end_the_gateway() {
     throng_seeds::for_seeds(400, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
         let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-clientrights=create,write,own-global,entity"];
-        let grid = crate::stage::grid_file((4, 4), (2, 1));
+        let grid = super::stage::grid_file((4, 4), (2, 1));
         let mut all = arguments.to_vec();
         all.extend(["-scc=grid.json", "-limit", "max_malformed=0", "-limit", "max_fsm_violations=0"]);
         let mut stage = Stage::new(settings_with(&all, &[("grid.json", &grid)]));

@@ -1,6 +1,6 @@
 //! Level 2: channels, subscriptions, state and when it goes out.
 
-use crate::stage::{Peer, Stage, every, open_settings, settings, settings_with};
+use super::stage::{Peer, Stage, every, open_settings, settings, settings_with};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{
     ActorState, FVector, SpatialChannelData, SpatialEntityState, SpawnObjectMessage, UnrealObjectRef,

@@ -1,6 +1,6 @@
 //! Level 3: messages of the game, and who gets them.
 
-use crate::stage::{Peer, Stage, every, grid_file, open_settings, settings_with};
+use super::stage::{Peer, Stage, every, grid_file, open_settings, settings_with};
 use throng_channeld::proto::{
     ChannelType, CreateChannelMessage, ServerForwardMessage, SubscribedToChannelMessage, UnsubscribedFromChannelMessage,
 };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::stage::world::{CELL_M, Cut, FIRST, flat, forwarded, middle, of_type, sphere, standing};
-use crate::stage::{Peer, Stage};
+use super::stage::world::{CELL_M, Cut, FIRST, flat, forwarded, middle, of_type, sphere, standing};
+use super::stage::{Peer, Stage};
 use throng_channeld::proto::spatial_interest_query::{BoxAoi, ConeAoi, SphereAoi, SpotsAoi};
 use throng_channeld::proto::{
     CreateSpatialChannelsResultMessage, QuerySpatialChannelMessage, QuerySpatialChannelResultMessage,
@@ -148,7 +148,7 @@ fn what_is_near_is_updated_often_what_is_far_seldom_and_what_is_left_not_at_all(
     left_in_order.sort_unstable();
     assert_eq!(left_in_order, [2, 3, 4, 5, 6, 7, 8]);
     // The cell that was far is near now, and as fast.
-    stage.create_entity(&server, FIRST, crate::stage::world::ENTITY, Some(standing(middle(0, 0))));
+    stage.create_entity(&server, FIRST, super::stage::world::ENTITY, Some(standing(middle(0, 0))));
     stage.pass(25);
     assert_eq!(stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE).len(), 1, "within 20 ms");
 }
@@ -194,11 +194,11 @@ fn areas_of_all_shapes_are_united_in_layers_too() {
         }
     }
     assert_eq!(sees, BTreeSet::from(pillar));
-    stage.create_entity(&server, FIRST + id(0, 0, 3), crate::stage::world::ENTITY, Some(standing([5.0, 35.0, 5.0])));
+    stage.create_entity(&server, FIRST + id(0, 0, 3), super::stage::world::ENTITY, Some(standing([5.0, 35.0, 5.0])));
     stage.create_entity(
         &server,
         FIRST + id(3, 0, 0),
-        crate::stage::world::ENTITY + 1,
+        super::stage::world::ENTITY + 1,
         Some(standing([35.0, 5.0, 5.0])),
     );
     stage.pass(200);
@@ -279,7 +279,7 @@ fn neighbours_hear_a_message_once_however_many_of_the_cells_they_see() {
 fn the_table_of_cells_is_for_developers_alone() {
     for (development, tables) in [(true, 1), (false, 0)] {
         let cut = flat([2, 2], [1, 1], 0);
-        let mut settings = crate::stage::world::world_settings(cut, &[]);
+        let mut settings = super::stage::world::world_settings(cut, &[]);
         settings.development = development;
         let mut stage = Stage::new(settings);
         let server = stage.server();

@@ -1,7 +1,7 @@
 //! Level 5: entities, groups and handover.
 
-use crate::stage::world::{Cut, ENTITY, FIRST, middle, of_type, sphere, standing};
-use crate::stage::{Peer, Stage, every};
+use super::stage::world::{Cut, ENTITY, FIRST, middle, of_type, sphere, standing};
+use super::stage::{Peer, Stage, every};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{ActorState, FRepMovement, FVector, SpatialChannelData};
 use throng_channeld::proto::{
@@ -326,7 +326,7 @@ fn a_large_group_of_large_entities_is_told_at_a_pace_that_a_client_can_take() {
     }
     group(&mut stage, &servers[0], ENTITY, EntityGroupType::Handover, &members);
     let client = stage.client();
-    stage.subscribe(&servers[1], &client, FIRST + 2, crate::stage::every(20));
+    stage.subscribe(&servers[1], &client, FIRST + 2, super::stage::every(20));
     stage.pass(100);
     stage.read(&client);
     stage.walk(&servers[0], ENTITY, middle(2, 0));

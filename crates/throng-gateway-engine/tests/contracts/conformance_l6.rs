@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
-use crate::stage::{Peer, Stage, every, open_settings};
+use super::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
+use super::stage::{Peer, Stage, every, open_settings};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{
     ChannelRecoveryData, SpatialChannelData, SpatialEntityState, SpawnObjectMessage, UnrealObjectRef,
@@ -164,7 +164,7 @@ fn state_and_references_of_more_than_a_packet_are_all_there() {
 #[test]
 fn notices_of_loss_and_return_go_out_only_where_the_settings_say_so() {
     let mut stage =
-        Stage::new(crate::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=ue", "-scr"]));
+        Stage::new(super::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=ue", "-scr"]));
     let server = stage.join_as(Side::Server, "rooms");
     let create = CreateChannelMessage { channel_type: ChannelType::Global.into(), ..Default::default() };
     stage.say(&server, Header::new(0, message_type::CREATE_CHANNEL), &create);
@@ -298,7 +298,7 @@ fn a_world_that_becomes_complete_while_a_server_is_away_is_opened_when_it_is_bac
 #[test]
 fn a_client_whose_network_broke_goes_on_where_it_was() {
     let settings =
-        crate::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
+        super::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
     let mut stage = Stage::new(settings);
     let owner = stage.master();
     let ada = stage.join_as(Side::Client, "ada");
@@ -337,7 +337,7 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
 
 #[test]
 fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_list_twice() {
-    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
+    let mut stage = Stage::new(super::stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
     let owner = stage.master();
     let object = |id: u32| UnrealObjectRef {
         net_guid: Some(id),
@@ -401,7 +401,7 @@ fn a_client_that_kept_its_copy_has_nothing_of_what_was_removed_meanwhile_and_no_
 // The unproven name of a client: with `-dev` everybody can log in under any name.
 #[test]
 fn a_connection_that_lives_is_not_taken_over_by_an_unproven_name() {
-    let mut stage = Stage::new(crate::stage::settings(&[
+    let mut stage = Stage::new(super::stage::settings(&[
         "-dev",
         "-cfsm=client_authoratative_fsm.json",
         "-limit",
@@ -441,7 +441,7 @@ fn a_connection_that_lives_is_not_taken_over_by_an_unproven_name() {
 fn a_player_who_proves_its_name_takes_the_place_of_its_old_connection() {
     let words =
         ["-cfsm=client_authoratative_fsm.json", "-auth=https://login.example", "-limit", "client_resume_ms=5000"];
-    let mut stage = Stage::new(crate::stage::settings(&words));
+    let mut stage = Stage::new(super::stage::settings(&words));
     let owner = stage.master();
     let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0, 1.0, 1.0])));
     let ada = stage.join_as(Side::Client, "ada");
@@ -468,7 +468,7 @@ fn a_player_who_proves_its_name_takes_the_place_of_its_old_connection() {
 
 #[test]
 fn a_world_server_that_starts_again_elsewhere_takes_the_place_of_the_one_that_has_vanished() {
-    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-scr"]));
+    let mut stage = Stage::new(super::stage::settings(&["-dev", "-scr"]));
     let master = stage.master();
     let room = stage.create(&master, ChannelType::Test, Some(standing([1.0, 1.0, 1.0])));
     let (back, should_recover, told) = come_back(&mut stage, Side::Server, "server");
@@ -478,7 +478,7 @@ fn a_world_server_that_starts_again_elsewhere_takes_the_place_of_the_one_that_ha
     stage.say_bytes(&back, Header::new(0, message_type::LIST_CHANNEL), Vec::new());
     assert!(stage.engine.has_master(), "it owns GLOBAL again");
     // Without -scr a name says nothing of a server: several may have the same.
-    let mut stage = Stage::new(crate::stage::settings(&["-dev"]));
+    let mut stage = Stage::new(super::stage::settings(&["-dev"]));
     let (first, second) = (stage.server(), stage.server());
     assert!(first.id != second.id && !first.is_closed());
 }
@@ -526,7 +526,7 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
 
 #[test]
 fn a_server_that_may_not_subscribe_to_all_it_owns_any_more_is_told_the_time_of_its_return() {
-    let with = |limit: &str| crate::stage::settings(&["-dev", "-chs=ue", "-scr", "-limit", limit]);
+    let with = |limit: &str| super::stage::settings(&["-dev", "-chs=ue", "-scr", "-limit", limit]);
     let mut stage = Stage::new(with("max_server_subscriptions=100"));
     let _master = stage.master();
     let server = stage.join_as(Side::Server, "rooms");

@@ -1,7 +1,7 @@
 //! Level 7: what Unreal's servers say of objects, and what clients cannot say.
 
-use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
-use crate::stage::{Peer, Stage, every};
+use super::stage::world::{Cut, ENTITY, FIRST, forwarded, middle, of_type, sphere, standing};
+use super::stage::{Peer, Stage, every};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{
     DestroyObjectMessage, FVector, SpatialChannelData, SpawnObjectMessage, UnrealObjectRef,

@@ -1,6 +1,7 @@
 //! The gateway without sockets, on virtual time: the conformance levels L1 to L7, and what it promises beyond them.
 
 mod access;
+mod at_an_edge;
 mod bounds;
 mod budgets;
 mod channel_meters;
@@ -18,6 +19,7 @@ mod costs;
 mod counting;
 mod delivery;
 mod drop_in;
+mod edges;
 mod fan_out;
 mod fsm_machines;
 mod handover_storm;

@@ -244,7 +244,7 @@ impl World {
         let outbox = Box::new(LinkOutbox(Arc::clone(&line)));
         let key = self.stage.engine.open(self.stage.now, Side::Client, address, outbox).expect("room");
         // `-dev` counts: the owner is 1.
-        let peer = Peer { key, id: number as u32 + 2, line: Arc::default() };
+        let peer = Peer { key, side: Side::Client, id: number as u32 + 2, line: Arc::default() };
         let auth =
             throng_channeld::proto::AuthMessage { player_identifier_token: format!("c{number}"), ..Default::default() };
         self.stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
@@ -475,7 +475,7 @@ fn a_client_without_movement_gets_none() {
     let address = "127.0.0.1:40000".parse().expect("an address");
     let outbox = Box::new(LinkOutbox(Arc::clone(&line)));
     let key = stage.engine.open(stage.now, Side::Client, address, outbox).expect("room");
-    let peer = Peer { key, id: 2, line: Arc::default() };
+    let peer = Peer { key, side: Side::Client, id: 2, line: Arc::default() };
     let auth = throng_channeld::proto::AuthMessage::default();
     stage.say(&peer, Header::new(0, message_type::AUTH), &auth);
     stage.subscribe(&peer, &peer, channel, crate::stage::every(20));

@@ -90,7 +90,7 @@ fn restart(stage: &Stage, file: &[u8], settings: EngineSettings) -> (Stage, Rest
     let times = (stage.now.after(AWAY), survey.unix_ns() + AWAY.as_nanos() as i64);
     let mut engines = start(file, settings, times, 1).expect("it is sound");
     let (engine, restored) = engines.remove(0);
-    (Stage { engine, now: times.0, verdict: AuthVerdict::Accepted }, restored)
+    (Stage { engine, edge: None, now: times.0, verdict: AuthVerdict::Accepted }, restored)
 }
 
 /// Rows of all channels and entities for comparison, without the figures that restart on purpose.
@@ -470,7 +470,7 @@ fn states_go_on_in_ticks_later_than_all_before_and_times_stay_what_they_were() {
     // The calendar was put back meanwhile.
     let mut engines = start(&file, world_settings(TWO, &RETURNS), (Time(0), -77), 1).expect("it is sound");
     let (engine, _) = engines.remove(0);
-    let mut other = Stage { engine, now: Time(0), verdict: AuthVerdict::Accepted };
+    let mut other = Stage { engine, edge: None, now: Time(0), verdict: AuthVerdict::Accepted };
     let (back, _) = come_back(&mut other, Side::Server, "w0");
     let reader = other.join_as(Side::Client, "reader");
     other.subscribe(&back, &reader, ENTITY, every(50));

@@ -13,6 +13,7 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{Header, Message, Messages, message_type};
 use throng_gateway_engine::Engine;
+use throng_gateway_engine::edge::{EdgeFault, EdgeKey, EdgeOutbox};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Outbox, Side};
 use throng_gateway_engine::settings::EngineSettings;
 use throng_protostate::Schemas;
@@ -61,15 +62,21 @@ impl Outbox for LineOutbox {
 /// One end of a connection, as its peer.
 #[derive(Clone)]
 pub(crate) struct Peer {
+    /// In the gateway, or in its edge.
     pub(crate) key: Key,
+    pub(crate) side: Side,
     /// The connection id that the gateway gave it.
     pub(crate) id: u32,
     pub(crate) line: Arc<Mutex<Line>>,
 }
 
-/// A gateway and its clock.
-pub(crate) struct Stage {
+/// A gateway and its clock, where clients connect to it.
+pub(crate) type Stage = StageOf<false>;
+
+/// A gateway and its clock. With an edge, all clients are there.
+pub(crate) struct StageOf<const EDGE: bool> {
     pub(crate) engine: Engine,
+    pub(crate) edge: Option<Edge>,
     pub(crate) now: Time,
     /// The provider's answer to everybody.
     pub(crate) verdict: AuthVerdict,
@@ -103,19 +110,26 @@ pub(crate) fn grid_file((columns, rows): (u32, u32), (server_columns, server_row
     )
 }
 
-impl Stage {
-    pub(crate) fn new(settings: EngineSettings) -> Stage {
-        Stage::with_schemas(settings, Schemas::default())
+impl<const EDGE: bool> StageOf<EDGE> {
+    pub(crate) fn new(settings: EngineSettings) -> Self {
+        Self::with_schemas(settings, Schemas::default())
     }
 
-    pub(crate) fn with_schemas(settings: EngineSettings, mut schemas: Schemas) -> Stage {
+    pub(crate) fn with_schemas(settings: EngineSettings, mut schemas: Schemas) -> Self {
         schemas
             .add(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound"));
         let now = Time::from_secs(1_000);
-        Stage {
-            engine: Engine::new(Arc::new(settings), Arc::new(schemas), 7, (now, 0)),
-            now,
-            verdict: AuthVerdict::Accepted,
+        let (settings, schemas) = (Arc::new(settings), Arc::new(schemas));
+        let mut engine = Engine::new(Arc::clone(&settings), Arc::clone(&schemas), 7, (now, 0));
+        let edge = EDGE.then(|| Edge::new(&mut engine, (settings, schemas), now));
+        StageOf { engine, edge, now, verdict: AuthVerdict::Accepted }
+    }
+
+    /// Where connections of this side are.
+    pub(crate) fn engine_of(&mut self, side: Side) -> &mut Engine {
+        match &mut self.edge {
+            Some(edge) if side == Side::Client => &mut edge.engine,
+            _ => &mut self.engine,
         }
     }
 
@@ -128,8 +142,9 @@ impl Stage {
     pub(crate) fn connect_from(&mut self, side: Side, address: &str) -> Peer {
         let line = Arc::new(Mutex::new(Line::default()));
         let address = address.parse().expect("an address");
-        let key = self.engine.open(self.now, side, address, Box::new(LineOutbox(Arc::clone(&line)))).expect("room");
-        Peer { key, id: 0, line }
+        let (now, outbox) = (self.now, Box::new(LineOutbox(Arc::clone(&line))));
+        let key = self.engine_of(side).open(now, side, address, outbox).expect("room");
+        Peer { key, side, id: 0, line }
     }
 
     /// A connection that logs in under a name; messages meanwhile are discarded.
@@ -176,8 +191,14 @@ impl Stage {
     pub(crate) fn say_bytes(&mut self, from: &Peer, header: Header, body: impl Into<Bytes>) {
         let Header { channel_id, broadcast, stub_id, msg_type } = header;
         let message = Message { channel_id, broadcast, stub_id, msg_type, body: body.into() };
-        self.engine.receive(self.now, from.key, message);
+        self.receive(from, message);
         self.settle();
+    }
+
+    /// Something has come from a peer, and nothing is done yet but what is done at once.
+    pub(crate) fn receive(&mut self, from: &Peer, message: Message) {
+        let now = self.now;
+        self.engine_of(from.side).receive(now, from.key, message);
     }
 
     /// Sends a request, and returns everything that its sender receives at once.
@@ -204,18 +225,50 @@ impl Stage {
 
     /// Everything that is due now, with a provider that lets everybody in.
     pub(crate) fn settle(&mut self) {
+        self.carry_up();
         self.engine.advance(self.now);
         while let Some(request) = self.engine.poll_auth() {
             self.engine.authenticated(self.now, request.key, self.verdict);
         }
         self.engine.advance(self.now);
+        while self.carry_down() {
+            self.engine.advance(self.now);
+        }
+    }
+
+    /// Hands the gateway what its edge says.
+    fn carry_up(&mut self) -> bool {
+        let Some(edge) = &mut self.edge else { return false };
+        let mut has_any = false;
+        while let Some(frame) = edge.engine.poll_up() {
+            has_any = true;
+            edge.up_bytes += frame.len();
+            self.engine.hear_edge(self.now, edge.key, frame).expect("the edge says sound things");
+        }
+        has_any
+    }
+
+    /// Lets the edge do what the gateway says, and hands the gateway what it says to that, if it does.
+    fn carry_down(&mut self) -> bool {
+        let Some(edge) = &mut self.edge else { return false };
+        for frame in std::mem::take(&mut *edge.down.lock().unwrap()) {
+            edge.down_bytes += frame.len();
+            edge.engine.hear_home(self.now, frame).expect("the home says sound things");
+        }
+        edge.engine.advance(self.now);
+        self.carry_up()
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let edge = self.edge.as_ref().and_then(|edge| edge.engine.next_deadline());
+        [self.engine.next_deadline(), edge].into_iter().flatten().min()
     }
 
     /// Lets time pass, stopping wherever the gateway wants to do something.
     pub(crate) fn pass(&mut self, ms: u64) {
         let end = self.now.after(Duration::from_millis(ms));
         for _ in 0..100_000 {
-            let next = self.engine.next_deadline().map_or(end, |deadline| deadline.min(end));
+            let next = self.next_deadline().map_or(end, |deadline| deadline.min(end));
             self.now = next.max(self.now.after(Duration::from_micros(100))).min(end);
             self.settle();
             if self.now >= end {
@@ -275,19 +328,56 @@ impl Stage {
     }
 
     pub(crate) fn drop_connection(&mut self, peer: &Peer, cause: EndCause) {
-        self.engine.closed(self.now, peer.key, cause);
+        let now = self.now;
+        self.engine_of(peer.side).closed(now, peer.key, cause);
         self.settle();
     }
 
     /// Whether there is nothing to do for long, if nothing comes.
     pub(crate) fn is_at_rest(&self) -> bool {
         let soon = self.now.after(Duration::from_secs(600));
-        self.engine.next_deadline().is_none_or(|deadline| deadline > soon)
+        self.next_deadline().is_none_or(|deadline| deadline > soon)
     }
 
     /// How often something was refused for this reason.
     pub(crate) fn refused(&self, tag: &str) -> u64 {
         self.engine.counters().refused.get(tag).copied().unwrap_or_default()
+    }
+}
+
+/// An edge of the gateway, and the path to it, which takes no time.
+pub(crate) struct Edge {
+    pub(crate) engine: Engine,
+    pub(crate) key: EdgeKey,
+    pub(crate) down: Arc<Mutex<Vec<Bytes>>>,
+    pub(crate) up_bytes: usize,
+    pub(crate) down_bytes: usize,
+}
+
+struct Down(Arc<Mutex<Vec<Bytes>>>);
+
+impl EdgeOutbox for Down {
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    fn send(&self, frame: Bytes) {
+        self.0.lock().unwrap().push(frame);
+    }
+
+    fn close(&self, fault: EdgeFault) {
+        panic!("the path is closed: {fault}");
+    }
+}
+
+impl Edge {
+    pub(crate) fn new(home: &mut Engine, (settings, schemas): (Arc<EngineSettings>, Arc<Schemas>), now: Time) -> Edge {
+        let down = Arc::<Mutex<Vec<Bytes>>>::default();
+        let mut engine = Engine::new(settings, schemas, 8, (now, 0));
+        engine.set_edge();
+        engine.linked(now, home.edge_tick(now));
+        let key = home.open_edge(now, Box::new(Down(Arc::clone(&down))));
+        Edge { engine, key, down, up_bytes: 0, down_bytes: 0 }
     }
 }
 

@@ -13,7 +13,7 @@ use throng_gateway::settings::load_with;
 use throng_gateway_engine::port::Side;
 use throng_gateway_engine::settings::EngineSettings;
 
-use super::{Peer, Stage};
+use super::{Peer, StageOf};
 
 /// The first cell.
 pub(crate) const FIRST: u32 = 0x1_0000;
@@ -101,9 +101,9 @@ pub(crate) fn forwarded(client: u32, payload: impl Into<bytes::Bytes>) -> Server
     ServerForwardMessage { client_conn_id: client, payload: payload.into() }
 }
 
-impl Stage {
-    pub(crate) fn world(cut: Cut, more: &[&str]) -> Stage {
-        Stage::new(world_settings(cut, more))
+impl<const EDGE: bool> StageOf<EDGE> {
+    pub(crate) fn world(cut: Cut, more: &[&str]) -> Self {
+        Self::new(world_settings(cut, more))
     }
 
     /// A server under a name that takes the next free server slot. Its messages are left to be read.

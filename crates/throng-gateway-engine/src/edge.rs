@@ -1,0 +1,391 @@
+//! Edges of a gateway: processes that hold the clients' connections and send them state, for a home that has the channels.
+//!
+//! ```text
+//!   clients ====> edge  ---- opened, said, closed ---------------------------->  home  <==== world servers
+//!   clients <==== edge  <--- answers and messages, for each client ------------  home
+//!                 edge  <--- changes of a channel, once for all its readers ---  home
+//!                 edge  <--- who reads which channel, and how often -----------  home
+//! ```
+//!
+//! Both are an [`Engine`](crate::Engine). The home decides about everything: logins, rights, channels, subscriptions, limits.
+//! The edge [asks nothing](crate::Engine::set_edge): what its clients say goes up, and what they are to get comes down. It has
+//! a copy of each channel that one of its clients reads, with the number of who wrote what, and fans it out as the home
+//! would. So what a channel costs the home and the network does not depend on how many clients of an edge read it.
+//!
+//! # Frames
+//!
+//! A frame is what one end had to say in a step, as a protobuf message: an [`UpFrame`] or a [`DownFrame`]. The path keeps
+//! their order, loses none, and tells when it is over: then all clients of the edge are lost for the home, and the edge
+//! ends their connections. An edge does all of a frame before it sends its clients anything.
+//!
+//! Neither trusts the other more than it has to: an unsound frame is an [`EdgeFault`], after which the path is closed.
+//!
+//! # Turns
+//!
+//! Each frame says the home's tick. The edge's ticks are the home's, late by the time on the path and a little [more](Slack),
+//! so that the changes which a turn is about are there when it comes.
+
+use bytes::Bytes;
+use prost::Message;
+use thiserror::Error;
+
+/// The version of these frames. Ends of different versions do not speak to each other.
+pub const VERSION: u32 = 1;
+
+/// The longest frame, in bytes. Longer ones are cut by who writes them.
+pub const FRAME_MAX_BYTES: usize = 16 << 20;
+
+/// A frame that is written ends after the record that reaches this.
+pub(crate) const FRAME_FULL_BYTES: usize = 4 << 20;
+
+/// What an edge says in one step.
+#[derive(Clone, PartialEq, Message)]
+pub struct UpFrame {
+    /// In order.
+    #[prost(message, repeated, tag = "1")]
+    pub records: Vec<Up>,
+}
+
+/// One thing that an edge says.
+#[derive(Clone, PartialEq, Message)]
+pub struct Up {
+    /// The edge's number of the client. Never used again for another one.
+    #[prost(uint64, tag = "1")]
+    pub client: u64,
+    /// What is said.
+    #[prost(oneof = "up::What", tags = "2, 3, 4")]
+    pub what: Option<up::What>,
+}
+
+/// The kinds of [`Up`].
+pub mod up {
+    use bytes::Bytes;
+
+    /// What an edge says.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum What {
+        /// It has come, from this address: `203.0.113.7:40000`.
+        #[prost(string, tag = "2")]
+        Opened(String),
+        /// It sent messages: entries of a packet.
+        #[prost(bytes = "bytes", tag = "3")]
+        Said(Bytes),
+        /// It is gone.
+        #[prost(enumeration = "Cause", tag = "4")]
+        Closed(i32),
+    }
+
+    /// Why a client is gone: [`EndCause`](crate::port::EndCause).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+    #[repr(i32)]
+    pub enum Cause {
+        /// The transport failed.
+        Lost = 0,
+        /// It said good-bye.
+        PeerClosed = 1,
+        /// It did not read.
+        Stalled = 2,
+        /// The edge ended it.
+        Ours = 3,
+    }
+}
+
+/// What a home says in one step.
+#[derive(Clone, PartialEq, Message)]
+pub struct DownFrame {
+    /// Its tick.
+    #[prost(uint64, tag = "1")]
+    pub tick: u64,
+    /// In order.
+    #[prost(message, repeated, tag = "2")]
+    pub records: Vec<Down>,
+}
+
+/// One thing that a home says.
+#[derive(Clone, PartialEq, Message)]
+pub struct Down {
+    /// The edge's number of the client that this is about, or 0.
+    #[prost(uint64, tag = "1")]
+    pub client: u64,
+    /// What is said.
+    #[prost(oneof = "down::What", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    pub what: Option<down::What>,
+}
+
+/// The kinds of [`Down`].
+pub mod down {
+    use bytes::Bytes;
+
+    /// What a home says.
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum What {
+        /// The client is sent these entries.
+        #[prost(bytes = "bytes", tag = "2")]
+        Entries(Bytes),
+        /// The client has logged in.
+        #[prost(message, tag = "3")]
+        Admitted(Admitted),
+        /// The client's login: a [`LoginNote`](crate::port::LoginNote), by number.
+        #[prost(uint32, tag = "4")]
+        Login(u32),
+        /// The client's connection ends, after what it was sent; or at once, and what waits is thrown away.
+        #[prost(bool, tag = "5")]
+        Close(bool),
+        /// What is to be known of a channel before its state.
+        #[prost(message, tag = "6")]
+        Channel(Channel),
+        /// Changes of a channel.
+        #[prost(message, tag = "7")]
+        Changes(Changes),
+        /// The client reads a channel from now on.
+        #[prost(message, tag = "8")]
+        Reads(Reads),
+        /// It reads it in another way than before.
+        #[prost(message, tag = "9")]
+        ReadsOtherwise(Reads),
+        /// The client does not read this channel any more.
+        #[prost(uint32, tag = "10")]
+        ReadsNot(u32),
+        /// No client of the edge reads this channel.
+        #[prost(uint32, tag = "11")]
+        Forget(u32),
+    }
+
+    /// A client that has logged in.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Admitted {
+        /// Its number in the protocol.
+        #[prost(uint32, tag = "1")]
+        pub connection: u32,
+        /// The number under which changes say that it wrote them.
+        #[prost(uint32, tag = "2")]
+        pub writer: u32,
+    }
+
+    /// A channel, without its state.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Channel {
+        /// Its id.
+        #[prost(uint32, tag = "1")]
+        pub id: u32,
+        /// Its type.
+        #[prost(int32, tag = "2")]
+        pub kind: i32,
+        /// Lists are replaced.
+        #[prost(bool, tag = "3")]
+        pub replaces_lists: bool,
+        /// The longest list; 0: any.
+        #[prost(uint32, tag = "4")]
+        pub list_size_limit: u32,
+        /// Too long lists lose what came first.
+        #[prost(bool, tag = "5")]
+        pub truncates_top: bool,
+        /// Entries of maps that say so are removed.
+        #[prost(bool, tag = "6")]
+        pub removes_map_entries: bool,
+        /// Messages in maps are merged field by field.
+        #[prost(bool, optional, tag = "7")]
+        pub merges_map_entries: Option<bool>,
+        /// How many ticks lie between its turns.
+        #[prost(uint32, tag = "8")]
+        pub turn_ticks: u32,
+    }
+
+    /// Changes of a channel: all since those before, or everything.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Changes {
+        /// The channel.
+        #[prost(uint32, tag = "1")]
+        pub channel: u32,
+        /// This is the whole state, and the copy so far is void.
+        #[prost(bool, tag = "2")]
+        pub is_whole: bool,
+        /// The type of the state.
+        #[prost(string, tag = "3")]
+        pub type_url: String,
+        /// To be merged in order.
+        #[prost(message, repeated, tag = "4")]
+        pub values: Vec<Value>,
+    }
+
+    /// What one connection wrote.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Value {
+        /// Its number as a writer.
+        #[prost(uint32, tag = "1")]
+        pub writer: u32,
+        /// A message of the state's type.
+        #[prost(bytes = "bytes", tag = "2")]
+        pub value: Bytes,
+    }
+
+    /// How a client reads a channel.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Reads {
+        /// The channel.
+        #[prost(uint32, tag = "1")]
+        pub channel: u32,
+        /// Ticks between its turns.
+        #[prost(uint32, tag = "2")]
+        pub interval_ms: u32,
+        /// The home's tick from which they are counted.
+        #[prost(uint64, tag = "3")]
+        pub anchor: u64,
+        /// The delay that was asked for, in ms.
+        #[prost(sint32, tag = "4")]
+        pub delay_ms: i32,
+        /// It is not sent what is there, but what changes.
+        #[prost(bool, tag = "5")]
+        pub begins_with_changes: bool,
+        /// It is not sent what it wrote itself.
+        #[prost(bool, tag = "6")]
+        pub skips_self: bool,
+        /// Nothing of it may get lost.
+        #[prost(bool, tag = "7")]
+        pub is_reliable: bool,
+        /// It may write.
+        #[prost(bool, tag = "8")]
+        pub may_write: bool,
+        /// The fields that it wants; none: all.
+        #[prost(string, repeated, tag = "9")]
+        pub masks: Vec<String>,
+    }
+}
+
+/// Why the path to the other end has to be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EdgeFault {
+    /// The bytes are no frame. The other end's fault.
+    #[error("bytes that are no frame")]
+    Malformed,
+    /// A client was opened twice, or its address cannot be read. The other end's fault.
+    #[error("a client that cannot be")]
+    Client,
+    /// A change that does not fit the copy. The ends have different settings or versions.
+    #[error("a change that does not fit the copy of its channel")]
+    Change,
+    /// The other end does not read.
+    #[error("too much waits for the other end")]
+    Slow,
+}
+
+impl EdgeFault {
+    /// A stable name, for metric labels.
+    pub fn tag(self) -> &'static str {
+        match self {
+            EdgeFault::Malformed => "malformed",
+            EdgeFault::Client => "client",
+            EdgeFault::Change => "change",
+            EdgeFault::Slow => "slow",
+        }
+    }
+}
+
+/// An edge, as its home knows it. Never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EdgeKey(pub(crate) u32);
+
+/// The path from a home to one of its edges.
+pub trait EdgeOutbox: Send {
+    /// Bytes that were sent and are not on their way yet.
+    fn queued_bytes(&self) -> usize;
+
+    /// Takes one frame.
+    fn send(&self, frame: Bytes);
+
+    /// Ends the path, because of this fault.
+    fn close(&self, fault: EdgeFault);
+}
+
+/// By how much an edge's ticks are late beside the home's, as seen from the edge: changed a little at a time, so that
+/// nearly all frames come before the turn that they are about.
+///
+/// A frame's *lead* is the edge's tick when it comes, less the home's tick in it: above 0 it comes too late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slack {
+    /// The least and the greatest lead since the window began.
+    leads: Option<(i64, i64)>,
+    /// The tick at which the window ends.
+    window_end: u64,
+}
+
+/// How long leads are looked at together.
+const WINDOW_TICKS: u64 = 5_000;
+/// No frame waits longer than this for its turn because others are late, in ticks.
+const SLACK_MAX_TICKS: i64 = 10;
+/// Less than this is left alone, in ticks.
+const SLACK_KEPT_TICKS: i64 = 3;
+
+impl Slack {
+    /// A frame has come at this tick with this lead. By how many ticks the edge's clock is to be set back; below 0: forward.
+    pub(crate) fn note(&mut self, tick: u64, lead: i64) -> i64 {
+        let (least, greatest) =
+            self.leads.map_or((lead, lead), |(least, greatest)| (least.min(lead), greatest.max(lead)));
+        self.leads = Some((least, greatest));
+        if lead > 0 {
+            // A frame that is late for another reason than the usual one does not delay all others.
+            let back = lead.min(SLACK_MAX_TICKS + least).max(0);
+            self.leads = Some((least - back, greatest - back));
+            return back;
+        }
+        if tick < self.window_end {
+            return 0;
+        }
+        let forward = if greatest < -SLACK_KEPT_TICKS { 1 } else { 0 };
+        *self = Slack { leads: None, window_end: tick + WINDOW_TICKS };
+        -forward
+    }
+}
+
+/// A tick of the edge that is like one of the home's, however the intervals of channels divide it: at or after `after`.
+pub(crate) fn like_tick(home_tick: u64, after: u64) -> u64 {
+    let ahead = after.saturating_sub(home_tick);
+    home_tick.saturating_add(ahead.next_multiple_of(COMMON_TICKS))
+}
+
+/// Divisible by the usual intervals: 1 to 16, 20, 25, 30, 33, 40, 50, 60, 66, 100.
+const COMMON_TICKS: u64 = 3_603_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames each 20 ticks over a path on which they take 2 to 5 ticks, by clocks that drift apart by 100 ppm.
+    #[test]
+    fn nearly_all_frames_come_before_their_turn_whatever_the_clocks_do() {
+        for drift_ppm in [-100_i64, 0, 100] {
+            let mut slack = Slack::default();
+            let (mut back, mut late, mut waits) = (0_i64, 0, 0_i64);
+            let mut random = fastrand::Rng::with_seed(7);
+            for number in 0..50_000_i64 {
+                let home = number * 20;
+                let now = home + home * drift_ppm / 1_000_000 + random.i64(2..=5);
+                let lead = now - back - home;
+                late += i64::from(lead > 0);
+                waits += (-lead).max(0);
+                back += slack.note(now as u64, lead);
+            }
+            assert!(late < 1_000, "{drift_ppm}: {late} of 50,000 are late");
+            assert!(waits < 50_000 * 6, "{drift_ppm}: {} ticks", waits as f64 / 50_000.0);
+        }
+    }
+
+    #[test]
+    fn one_frame_that_is_very_late_delays_no_other() {
+        let mut slack = Slack::default();
+        assert_eq!(slack.note(0, 0), 0);
+        assert_eq!(slack.note(20, 2_000), 10);
+        assert_eq!(slack.note(40, 1_990), 0);
+        assert_eq!((0..1_000).map(|number| slack.note(60 + number * 20, -10)).sum::<i64>(), -3);
+    }
+
+    #[test]
+    fn ticks_of_the_edge_are_like_those_of_the_home() {
+        for (home, after) in [(0, 0), (5, 0), (0, 5), (7, 3_603_607), (7, 3_603_608), (1_000, 999)] {
+            let tick = like_tick(home, after);
+            assert!(tick >= after && tick >= home && (tick - home) % 50 == 0 && (tick - home) % 33 == 0);
+            assert!(tick < after.max(home) + COMMON_TICKS);
+        }
+    }
+}

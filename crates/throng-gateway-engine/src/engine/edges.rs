@@ -1,0 +1,542 @@
+//! A home's side of its [edges](crate::edge): their clients, and what they copy.
+//!
+//! ```text
+//!  connection of a client   --- entries, end ------------+
+//!  subscriptions of it      --- reads, reads not ----+   |
+//!  a channel that it reads  --- changes, once -----+ |   |
+//!                                                  v v   v
+//!                                   one frame for each edge, at the end of the step: first what clients are sent
+//! ```
+//!
+//! For the hub, a subscription of an edge's client only takes a number: its turns are the edge's. An edge is sent the changes
+//! of a channel in each tick in which one of its clients has a turn, if there are any.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use prost::Message as _;
+use rustc_hash::FxHashMap;
+use throng_channeld::Messages;
+use throng_replica::ChannelIndex;
+use throng_wire::{Tick, Time};
+
+use super::Engine;
+use super::channel::{Access, Wanted};
+use super::place::Place;
+use super::port::{EndCause, Key, LoginNote, Outbox, Side};
+use super::refusal::Refusal;
+use crate::edge::{Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, UpFrame, down, up};
+use throng_protostate::MergeOptions;
+
+/// The clients of this engine's edges, and the copies of its channels there.
+#[derive(Default)]
+pub(super) struct Edges {
+    rows: BTreeMap<EdgeKey, Edge>,
+    next_key: u32,
+    /// The edges that copy a channel.
+    copied: FxHashMap<ChannelIndex, Vec<EdgeKey>>,
+    comings: VecDeque<Coming>,
+}
+
+/// One edge.
+struct Edge {
+    outbox: Box<dyn EdgeOutbox>,
+    /// What its clients are sent.
+    entries: Arc<Mutex<Vec<Down>>>,
+    /// Everything else.
+    others: Vec<Down>,
+    /// By the edge's numbers. A client stays until the edge says that it is gone.
+    clients: FxHashMap<u64, Key>,
+    copies: FxHashMap<ChannelIndex, Copy>,
+    /// Copies of channels that have changed, by when they are told.
+    due: BTreeSet<(Tick, ChannelIndex)>,
+}
+
+/// A copy of a channel at an edge.
+struct Copy {
+    /// Everything up to this tick was sent. `None`: nothing.
+    point: Option<Tick>,
+    options: Option<MergeOptions>,
+    readers: FxHashMap<Place, Rhythm>,
+    /// How many readers have it.
+    rhythms: BTreeMap<Rhythm, u32>,
+    due: Option<Tick>,
+}
+
+/// When a reader has its turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rhythm {
+    interval: u64,
+    /// Its turns are at this tick plus any number of intervals.
+    phase: u64,
+}
+
+impl Rhythm {
+    fn new(interval_ms: u32, anchor: Tick) -> Rhythm {
+        let interval = u64::from(interval_ms.max(1));
+        Rhythm { interval, phase: anchor.0 % interval }
+    }
+
+    /// The first turn at or after `now`, moved up to the channel's grid: as the hub counts turns.
+    fn turn(self, now: Tick, grid: u64) -> Tick {
+        let before = now.0.saturating_sub(1);
+        let passed = before - before % grid;
+        let beyond = (passed + self.interval - self.phase) % self.interval;
+        Tick((passed + self.interval - beyond).next_multiple_of(grid))
+    }
+}
+
+/// The edge of a client's connection, and the edge's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    edge: EdgeKey,
+    client: u64,
+}
+
+/// A client of an edge has come, or is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// It has come.
+    Opened {
+        /// Its connection.
+        key: Key,
+        /// Where it comes from.
+        address: SocketAddr,
+    },
+    /// It is gone.
+    Closed {
+        /// Its connection.
+        key: Key,
+        /// Why.
+        cause: EndCause,
+    },
+}
+
+/// Where the entries of an edge's client go.
+struct ClientOutbox {
+    client: u64,
+    entries: Arc<Mutex<Vec<Down>>>,
+}
+
+impl ClientOutbox {
+    fn push(&self, what: down::What) {
+        lock(&self.entries).push(Down { client: self.client, what: Some(what) });
+    }
+}
+
+impl Outbox for ClientOutbox {
+    /// The edge looks after that.
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+
+    fn send(&self, entries: &mut Vec<u8>) {
+        self.push(down::What::Entries(std::mem::take(entries).into()));
+    }
+
+    fn note_login(&self, note: LoginNote) {
+        self.push(down::What::Login(note as u32));
+    }
+
+    fn close(&self) {
+        self.push(down::What::Close(false));
+    }
+
+    fn abandon(&self) {
+        self.push(down::What::Close(true));
+    }
+}
+
+fn lock(entries: &Mutex<Vec<Down>>) -> std::sync::MutexGuard<'_, Vec<Down>> {
+    entries.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While so many bytes wait for an edge, its copies are told nothing new.
+const QUEUE_SOFT_BYTES: usize = 4 << 20;
+/// With so many, the path is closed.
+const QUEUE_HARD_BYTES: usize = 64 << 20;
+/// When a copy that was told nothing for that reason has its next turn.
+const SLOW_TICKS: u32 = 50;
+
+impl Engine {
+    /// An edge has come.
+    pub fn open_edge(&mut self, now: Time, outbox: Box<dyn EdgeOutbox>) -> EdgeKey {
+        self.now = now;
+        let key = EdgeKey(self.edges.next_key);
+        self.edges.next_key = self.edges.next_key.wrapping_add(1);
+        let edge = Edge {
+            outbox,
+            entries: Arc::default(),
+            others: Vec::new(),
+            clients: FxHashMap::default(),
+            copies: FxHashMap::default(),
+            due: BTreeSet::new(),
+        };
+        self.edges.rows.insert(key, edge);
+        key
+    }
+
+    /// The tick that an edge has to begin with.
+    pub fn edge_tick(&self, now: Time) -> u64 {
+        self.first_tick.0 + now.micros_since(self.start) / 1_000
+    }
+
+    /// The path to an edge is over: its clients are lost.
+    pub fn close_edge(&mut self, now: Time, key: EdgeKey) {
+        self.now = now;
+        let Some(edge) = self.edges.rows.remove(&key) else { return };
+        for readers in self.edges.copied.values_mut() {
+            readers.retain(|&reader| reader != key);
+        }
+        self.edges.copied.retain(|_, readers| !readers.is_empty());
+        let mut clients: Vec<Key> = edge.clients.into_values().collect();
+        clients.sort_unstable();
+        for client in clients {
+            self.edges.comings.push_back(Coming::Closed { key: client, cause: EndCause::Lost });
+            self.closed(now, client, EndCause::Lost);
+        }
+    }
+
+    /// A frame of an edge has come.
+    ///
+    /// # Errors
+    /// It is unsound. The path has to be closed.
+    pub fn hear_edge(&mut self, now: Time, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
+        self.now = now;
+        let frame = UpFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
+        for record in frame.records {
+            match record.what.ok_or(EdgeFault::Malformed)? {
+                up::What::Opened(address) => self.open_behind(key, record.client, &address)?,
+                up::What::Said(entries) => {
+                    let Some(client) = self.client_of(key, record.client) else { continue };
+                    for message in Messages::new(entries) {
+                        self.receive(now, client, message.map_err(|_| EdgeFault::Malformed)?);
+                    }
+                }
+                up::What::Closed(cause) => self.close_behind(key, record.client, cause),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next client of an edge that has come or is gone. To be polled until `None`.
+    pub fn poll_coming(&mut self) -> Option<Coming> {
+        self.edges.comings.pop_front()
+    }
+
+    /// Number of edges, and of the clients that they have.
+    pub fn edge_counts(&self) -> (usize, usize) {
+        (self.edges.rows.len(), self.edges.rows.values().map(|edge| edge.clients.len()).sum())
+    }
+
+    fn client_of(&self, key: EdgeKey, client: u64) -> Option<Key> {
+        self.edges.rows.get(&key)?.clients.get(&client).copied()
+    }
+
+    fn open_behind(&mut self, key: EdgeKey, client: u64, address: &str) -> Result<(), EdgeFault> {
+        let address: SocketAddr = address.parse().map_err(|_| EdgeFault::Client)?;
+        let Some(edge) = self.edges.rows.get(&key) else { return Ok(()) };
+        if edge.clients.contains_key(&client) {
+            return Err(EdgeFault::Client);
+        }
+        let outbox = ClientOutbox { client, entries: Arc::clone(&edge.entries) };
+        let is_full = edge.clients.len() >= self.settings.limits.max_connections as usize;
+        let opened = match is_full {
+            true => Err(self.count(Refusal::Limit("connections"))),
+            false => self.open(self.now, Side::Client, address, Box::new(outbox)),
+        };
+        let Some(edge) = self.edges.rows.get_mut(&key) else { return Ok(()) };
+        match opened {
+            Ok(connection) => {
+                edge.clients.insert(client, connection);
+                self.connection_mut(Place::of(connection)).behind = Some(Behind { edge: key, client });
+                self.edges.comings.push_back(Coming::Opened { key: connection, address });
+            }
+            Err(_) => edge.others.push(Down { client, what: Some(down::What::Close(false)) }),
+        }
+        Ok(())
+    }
+
+    fn close_behind(&mut self, key: EdgeKey, client: u64, cause: i32) {
+        let Some(connection) = self.edges.rows.get_mut(&key).and_then(|edge| edge.clients.remove(&client)) else {
+            return;
+        };
+        let cause = match up::Cause::try_from(cause).unwrap_or(up::Cause::Lost) {
+            up::Cause::Lost => EndCause::Lost,
+            up::Cause::PeerClosed => EndCause::PeerClosed,
+            up::Cause::Stalled => EndCause::Stalled,
+            up::Cause::Ours => EndCause::Ours,
+        };
+        self.edges.comings.push_back(Coming::Closed { key: connection, cause });
+        self.closed(self.now, connection, cause);
+    }
+
+    /// Tells the edge of a client that has logged in.
+    pub(super) fn tell_edge_admitted(&mut self, index: Place) {
+        let connection = self.connection(index);
+        let admitted = down::Admitted { connection: connection.id, writer: connection.writer };
+        let Some(Behind { edge, client }) = connection.behind else { return };
+        if let Some(edge) = self.edges.rows.get(&edge) {
+            lock(&edge.entries).push(Down { client, what: Some(down::What::Admitted(admitted)) });
+        }
+    }
+
+    /// A client of an edge reads a channel from now on. The edge has to know everything that was written so far: what
+    /// the client itself wrote is not told to it later.
+    pub(super) fn edge_reads(
+        &mut self,
+        target: Place,
+        index: ChannelIndex,
+        (wanted, anchor, changes): (Wanted, Tick, bool),
+    ) {
+        let Some(Behind { edge, client }) = self.connection(target).behind.filter(|_| wanted.access != Access::None)
+        else {
+            return;
+        };
+        let id = self.channel(index).id;
+        let rhythm = Rhythm::new(wanted.interval_ms, anchor);
+        let reads = down::Reads {
+            begins_with_changes: changes,
+            masks: self.forms.paths(wanted.variant).to_vec(),
+            ..reads_of(id, wanted, anchor)
+        };
+        let Some(row) = self.edges.rows.get_mut(&edge) else { return };
+        let copy = row.copies.entry(index).or_insert_with(Copy::new);
+        if copy.readers.is_empty() {
+            self.edges.copied.entry(index).or_default().push(edge);
+        }
+        copy.add(target, rhythm);
+        self.tell_copy(edge, index);
+        self.push(edge, client, down::What::Reads(reads));
+    }
+
+    /// It reads it at other intervals, or on another way.
+    pub(super) fn edge_reads_otherwise(&mut self, target: Place, index: ChannelIndex, wanted: Wanted) {
+        let Some(Behind { edge, client }) = self.connection(target).behind else { return };
+        let (id, tick) = (self.channel(index).id, self.tick());
+        let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
+        let Some(&former) = copy.readers.get(&target) else { return };
+        // The new turns are counted from the last of the former ones.
+        let last = tick.before(((tick.0 + former.interval - former.phase) % former.interval) as u32);
+        copy.remove(target);
+        copy.add(target, Rhythm::new(wanted.interval_ms, last));
+        self.push(edge, client, down::What::ReadsOtherwise(reads_of(id, wanted, last)));
+        self.wake_copies(index);
+    }
+
+    /// It does not read it any more.
+    pub(super) fn edge_reads_not(&mut self, target: Place, index: ChannelIndex) {
+        let Some(Behind { edge, client }) = self.connection(target).behind else { return };
+        let id = self.channel(index).id;
+        let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
+        if !copy.remove(target) {
+            return;
+        }
+        let is_last = copy.readers.is_empty();
+        self.push(edge, client, down::What::ReadsNot(id));
+        if is_last {
+            self.drop_copy(edge, index, id);
+        }
+    }
+
+    /// A channel is removed.
+    pub(super) fn forget_copies(&mut self, index: ChannelIndex, id: u32) {
+        for edge in self.edges.copied.remove(&index).unwrap_or_default() {
+            self.drop_copy(edge, index, id);
+        }
+    }
+
+    fn drop_copy(&mut self, edge: EdgeKey, index: ChannelIndex, id: u32) {
+        if let Some(row) = self.edges.rows.get_mut(&edge)
+            && let Some(copy) = row.copies.remove(&index)
+        {
+            if let Some(due) = copy.due {
+                row.due.remove(&(due, index));
+            }
+            row.others.push(Down { client: 0, what: Some(down::What::Forget(id)) });
+        }
+        if let Some(edges) = self.edges.copied.get_mut(&index) {
+            edges.retain(|&known| known != edge);
+            if edges.is_empty() {
+                self.edges.copied.remove(&index);
+            }
+        }
+    }
+
+    fn push(&mut self, edge: EdgeKey, client: u64, what: down::What) {
+        if let Some(row) = self.edges.rows.get_mut(&edge) {
+            row.others.push(Down { client, what: Some(what) });
+        }
+    }
+
+    /// A channel has changed: those who copy it are told at the next turn of one of their readers.
+    pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
+        let Some(edges) = self.edges.copied.get(&index) else { return };
+        let now = self.change_tick();
+        let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
+        for edge in edges {
+            let Some(row) = self.edges.rows.get_mut(edge) else { continue };
+            let Some(copy) = row.copies.get_mut(&index) else { continue };
+            let Some(turn) = copy.rhythms.keys().map(|rhythm| rhythm.turn(now, grid)).min() else { continue };
+            if copy.due.is_none_or(|due| due > turn) {
+                if let Some(due) = copy.due.replace(turn) {
+                    row.due.remove(&(due, index));
+                }
+                row.due.insert((turn, index));
+            }
+        }
+    }
+
+    /// When the next copy is told of changes.
+    pub(super) fn next_copy_due(&self) -> Option<Time> {
+        let firsts = self.edges.rows.values().filter_map(|row| row.due.first());
+        firsts.map(|&(tick, _)| self.time_of(tick)).min()
+    }
+
+    /// Tells the copies that are due of what has changed; all that have changed, if `is_last`.
+    pub(super) fn tell_copies(&mut self, tick: Tick, is_last: bool) {
+        let edges: Vec<EdgeKey> = self.edges.rows.keys().copied().collect();
+        for edge in edges {
+            let Some(row) = self.edges.rows.get_mut(&edge) else { continue };
+            let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
+            let mut due = Vec::new();
+            while let Some(&(turn, index)) = row.due.first()
+                && (is_last || turn <= tick)
+            {
+                row.due.pop_first();
+                due.push(index);
+            }
+            for &index in &due {
+                let later = is_slow.then(|| tick.after(SLOW_TICKS));
+                if let Some(copy) = row.copies.get_mut(&index) {
+                    copy.due = later;
+                    row.due.extend(later.map(|later| (later, index)));
+                }
+            }
+            if !is_slow {
+                due.into_iter().for_each(|index| self.tell_copy(edge, index));
+            }
+        }
+    }
+
+    /// Tells an edge of a channel what it does not know.
+    fn tell_copy(&mut self, edge: EdgeKey, index: ChannelIndex) {
+        let (id, kind) = (self.channel(index).id, self.channel(index).kind);
+        let turn_ticks = self.channel(index).settings.tick_interval_ms;
+        let usual = self.merge_options(index);
+        let log = self.hub.state(index);
+        let options = log.data().map_or(usual, |data| data.options());
+        let Some(row) = self.edges.rows.get_mut(&edge) else { return };
+        let Some(copy) = row.copies.get_mut(&index) else { return };
+        if copy.options != Some(options) {
+            copy.options = Some(options);
+            let channel = down::Channel {
+                id,
+                kind: kind.into(),
+                replaces_lists: options.replace_lists,
+                list_size_limit: options.list_size_limit,
+                truncates_top: options.truncate_top,
+                removes_map_entries: options.remove_map_entries,
+                merges_map_entries: options.merge_map_entries,
+                turn_ticks,
+            };
+            row.others.push(Down { client: 0, what: Some(down::What::Channel(channel)) });
+        }
+        let Some(changes) = log.changes_for_edge(copy.point, &self.forms) else { return };
+        copy.point = Some(changes.point);
+        let is_whole = changes.is_whole;
+        let values = changes.values.into_iter().map(|(writer, value)| down::Value { writer, value }).collect();
+        let changes = down::Changes { channel: id, is_whole, type_url: log.type_url().to_owned(), values };
+        row.others.push(Down { client: 0, what: Some(down::What::Changes(changes)) });
+    }
+
+    /// Hands each edge what there is to say, as frames.
+    pub(super) fn send_to_edges(&mut self) {
+        if self.edges.rows.is_empty() {
+            return;
+        }
+        let tick = self.tick().0;
+        for row in self.edges.rows.values_mut() {
+            let mut records = std::mem::take(&mut *lock(&row.entries));
+            records.append(&mut row.others);
+            if records.is_empty() {
+                continue;
+            }
+            let mut frame = DownFrame { tick, records: Vec::new() };
+            let mut bytes = 0;
+            for record in records {
+                bytes += record.encoded_len();
+                frame.records.push(record);
+                if bytes >= FRAME_FULL_BYTES {
+                    row.outbox.send(frame.encode_to_vec().into());
+                    frame.records.clear();
+                    bytes = 0;
+                }
+            }
+            if !frame.records.is_empty() {
+                row.outbox.send(frame.encode_to_vec().into());
+            }
+            if row.outbox.queued_bytes() > QUEUE_HARD_BYTES {
+                row.outbox.close(EdgeFault::Slow);
+            }
+        }
+    }
+}
+
+fn reads_of(channel: u32, wanted: Wanted, anchor: Tick) -> down::Reads {
+    down::Reads {
+        channel,
+        interval_ms: wanted.interval_ms,
+        anchor: anchor.0,
+        delay_ms: wanted.delay_ms,
+        begins_with_changes: false,
+        skips_self: wanted.skip_self,
+        is_reliable: wanted.reliable,
+        may_write: wanted.access == Access::Write,
+        masks: Vec::new(),
+    }
+}
+
+impl Copy {
+    fn new() -> Copy {
+        Copy { point: None, options: None, readers: FxHashMap::default(), rhythms: BTreeMap::new(), due: None }
+    }
+
+    fn add(&mut self, reader: Place, rhythm: Rhythm) {
+        self.remove(reader);
+        self.readers.insert(reader, rhythm);
+        *self.rhythms.entry(rhythm).or_default() += 1;
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, reader: Place) -> bool {
+        let Some(rhythm) = self.readers.remove(&reader) else { return false };
+        if let Some(count) = self.rhythms.get_mut(&rhythm) {
+            *count -= 1;
+            if *count == 0 {
+                self.rhythms.remove(&rhythm);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_are_those_of_a_lattice_moved_up_to_the_grid() {
+        let rhythm = Rhythm::new(50, Tick(1_020));
+        let turns = |now: u64, grid| rhythm.turn(Tick(now), grid).0;
+        assert_eq!((turns(1_020, 1), turns(1_021, 1), turns(1_070, 1), turns(1_071, 1)), (1_020, 1_070, 1_070, 1_120));
+        // Points 1,020, 1,070, 1,120... are moved up to 1,023, 1,089, 1,122 on a grid of 33.
+        assert_eq!(
+            (turns(1_023, 33), turns(1_024, 33), turns(1_089, 33), turns(1_090, 33)),
+            (1_023, 1_089, 1_089, 1_122)
+        );
+        assert_eq!(Rhythm::new(50, Tick(30)).turn(Tick(1), 1), Tick(30));
+    }
+}

@@ -1,0 +1,379 @@
+//! An edge's side of its home: see [`edge`](crate::edge).
+//!
+//! ```text
+//!   open, receive, closed ---> records ---> poll_up
+//!   hear ---> entries for a connection ------------------> its outbox
+//!        ---> changes ---> copies of channels --+
+//!        ---> who reads them ------ the hub ----+--------> outboxes
+//! ```
+//!
+//! The hub, the logs of channels and the connections are those of any engine; only nobody decides here.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message as _;
+use rustc_hash::FxHashMap;
+use throng_channeld::proto::{Any, ChannelDataMergeOptions, ChannelType};
+use throng_channeld::{Message, put_message};
+use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, Variant};
+use throng_wire::{Tick, Time};
+
+use super::Engine;
+use super::channel::{Access, Subscriber, Wanted};
+use super::connection::{Connection, Stage};
+use super::place::Place;
+use super::port::{EndCause, Key, LoginNote, Outbox, Side};
+use super::refusal::Refusal;
+use crate::edge::{Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, Up, UpFrame, down, like_tick, up};
+use crate::fsm::Fsm;
+use throng_protostate::{MergeError, MergeOptions};
+
+/// What an edge keeps of its home.
+#[derive(Default)]
+pub(super) struct Home {
+    /// There is a path to it. The ticks by which the edge is ahead of it.
+    ahead: Option<u64>,
+    slack: Slack,
+    records: Vec<Up>,
+    /// How updates of the copies are merged.
+    options: FxHashMap<u32, MergeOptions>,
+}
+
+/// The number of a connection for the home.
+fn number_of(key: Key) -> u64 {
+    u64::from(key.generation) << 32 | u64::from(key.index)
+}
+
+fn key_of(number: u64) -> Key {
+    Key { index: number as u32, generation: (number >> 32) as u32 }
+}
+
+impl Engine {
+    /// From now on this engine holds connections of clients for another one. To be called before anything else.
+    pub fn set_edge(&mut self) {
+        self.home = Some(Box::default());
+    }
+
+    /// There is a path to the home, which is at this tick. Clients can come now.
+    pub fn linked(&mut self, now: Time, home_tick: u64) {
+        self.unlinked(now);
+        let first = like_tick(home_tick, self.change_tick().0);
+        (self.start, self.first_tick) = (now, Tick(first));
+        self.last_plan = now;
+        self.home = Some(Box::new(Home { ahead: Some(first - home_tick), ..Home::default() }));
+    }
+
+    /// The path to the home is over: so are all connections.
+    pub fn unlinked(&mut self, now: Time) {
+        self.now = now;
+        let channels: Vec<u32> = self.home.as_mut().map_or_else(Vec::new, |home| {
+            home.ahead = None;
+            home.options.drain().map(|(id, _)| id).collect()
+        });
+        channels.into_iter().for_each(|id| self.forget_copy(id));
+        let keys: Vec<Key> = self.connections.iter().map(|connection| connection.key).collect();
+        keys.into_iter().for_each(|key| self.end_for(key, EndCause::Ours));
+        if let Some(home) = &mut self.home {
+            home.records.clear();
+        }
+    }
+
+    /// Whether there is a path to the home.
+    pub fn is_linked(&self) -> bool {
+        self.home.as_ref().is_some_and(|home| home.ahead.is_some())
+    }
+
+    /// The next frame for the home. To be polled until `None`.
+    pub fn poll_up(&mut self) -> Option<Bytes> {
+        let home = self.home.as_mut().filter(|home| home.ahead.is_some() && !home.records.is_empty())?;
+        let mut bytes = 0;
+        let fits = |record: &&Up| {
+            let begins = bytes < FRAME_FULL_BYTES;
+            bytes += record.encoded_len();
+            begins
+        };
+        let count = home.records.iter().take_while(fits).count();
+        let records = home.records.drain(..count).collect();
+        Some(UpFrame { records }.encode_to_vec().into())
+    }
+
+    pub(super) fn open_for_home(
+        &mut self,
+        side: Side,
+        address: SocketAddr,
+        outbox: Box<dyn Outbox>,
+    ) -> Result<Key, Refusal> {
+        if side == Side::Server || !self.is_linked() {
+            return Err(self.count(Refusal::Limit("no_home")));
+        }
+        let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
+        let key = Key { index: hub.index, generation: hub.generation };
+        let fsm = Fsm::new(Arc::clone(&self.settings.client_machine));
+        // The home gives both numbers, when it has logged in.
+        let numbers = (0, super::log::NOBODY);
+        self.connections.put(Place::of(key), Connection::new(key, numbers, side, address, outbox, fsm));
+        self.counters.side(side).opened += 1;
+        self.say_up(key, up::What::Opened(address.to_string()));
+        Ok(key)
+    }
+
+    fn say_up(&mut self, key: Key, what: up::What) {
+        if let Some(home) = self.home.as_mut().filter(|home| home.ahead.is_some()) {
+            home.records.push(Up { client: number_of(key), what: Some(what) });
+        }
+    }
+
+    /// What a client says is for the home.
+    pub(super) fn pass_up(&mut self, from: Place, message: &Message) {
+        let key = self.connection(from).key;
+        let mut entry = Vec::new();
+        put_message(&mut entry, message.header(), &message.body);
+        self.say_up(key, up::What::Said(entry.into()));
+    }
+
+    pub(super) fn tell_home_of_end(&mut self, index: Place, cause: EndCause) {
+        if self.home.is_none() {
+            return;
+        }
+        let cause = match cause {
+            EndCause::Lost => up::Cause::Lost,
+            EndCause::PeerClosed => up::Cause::PeerClosed,
+            EndCause::Stalled => up::Cause::Stalled,
+            EndCause::Ours => up::Cause::Ours,
+        };
+        let key = self.connection(index).key;
+        self.say_up(key, up::What::Closed(cause.into()));
+    }
+
+    /// A frame of the home has come.
+    ///
+    /// # Errors
+    /// It does not fit what came before. The path has to be closed.
+    pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
+        self.now = now;
+        let frame = DownFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
+        self.keep_time(frame.tick);
+        for Down { client, what } in frame.records {
+            let place = self.place(key_of(client));
+            match (what.ok_or(EdgeFault::Malformed)?, place) {
+                (down::What::Channel(channel), _) => self.copy_channel(&channel)?,
+                (down::What::Changes(changes), _) => self.copy_changes(changes)?,
+                (down::What::Forget(id), _) => self.forget_copy(id),
+                (down::What::Entries(entries), Some(place)) => {
+                    self.connection_mut(place).send_entries(&entries);
+                    self.dirty.insert(place);
+                }
+                (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
+                (down::What::Login(note), Some(place)) => {
+                    if let Some(note) = LoginNote::from_number(note) {
+                        self.connection(place).note_login(note);
+                    }
+                }
+                (down::What::Close(is_abandoned), Some(place)) => {
+                    if is_abandoned {
+                        self.connection(place).abandon();
+                    }
+                    self.dismiss(key_of(client));
+                }
+                (down::What::Reads(reads), Some(place)) => self.begin_reading(place, &reads)?,
+                (down::What::ReadsOtherwise(reads), Some(place)) => self.read_otherwise(place, &reads),
+                (down::What::ReadsNot(id), Some(place)) => {
+                    if let Some(&channel) = self.by_channel_id.get(&id) {
+                        self.unsubscribe(place, channel);
+                    }
+                }
+                // It has gone, and the home did not know that yet.
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the clock of turns a little back or forward, so that frames come before their turn.
+    fn keep_time(&mut self, home_tick: u64) {
+        let tick = self.tick().0;
+        let Some(home) = &mut self.home else { return };
+        let Some(ahead) = home.ahead else { return };
+        let lead = tick as i64 - home_tick.saturating_add(ahead) as i64;
+        let back = home.slack.note(tick, lead);
+        self.start = Time(self.start.0.saturating_add_signed(back * 1_000));
+    }
+
+    fn admit_for_home(&mut self, place: Place, admitted: &down::Admitted) {
+        let connection = self.connection_mut(place);
+        let former = std::mem::replace(&mut connection.id, admitted.connection);
+        connection.writer = admitted.writer;
+        if connection.stage != Stage::Member {
+            connection.admit();
+            let side = connection.side;
+            self.counters.side(side).admitted += 1;
+        }
+        if self.by_connection_id.get(&former) == Some(&place) {
+            self.by_connection_id.remove(&former);
+        }
+        self.by_connection_id.insert(admitted.connection, place);
+    }
+
+    fn copy_channel(&mut self, channel: &down::Channel) -> Result<(), EdgeFault> {
+        let options = MergeOptions {
+            replace_lists: channel.replaces_lists,
+            list_size_limit: channel.list_size_limit,
+            truncate_top: channel.truncates_top,
+            remove_map_entries: channel.removes_map_entries,
+            merge_map_entries: channel.merges_map_entries,
+        };
+        let kind = ChannelType::try_from(channel.kind).map_err(|_| EdgeFault::Change)?;
+        let known = self.by_channel_id.get(&channel.id).copied();
+        let index = match known {
+            Some(index) => index,
+            None => self.add_channel(channel.id, kind, String::new()).map_err(|_| EdgeFault::Change)?,
+        };
+        self.hub.set_turn_grid(index, channel.turn_ticks.max(1));
+        self.channel_mut(index).merge = ChannelDataMergeOptions {
+            should_replace_list: options.replace_lists,
+            list_size_limit: options.list_size_limit,
+            truncate_top: options.truncate_top,
+            should_check_removable_map_field: options.remove_map_entries,
+        };
+        self.hub.state_mut(index).set_options(options);
+        if let Some(home) = &mut self.home
+            && home.options.insert(channel.id, options).is_none()
+        {
+            // GLOBAL is there from the beginning, with a state of its own.
+            self.clear_copy(index);
+        }
+        Ok(())
+    }
+
+    fn clear_copy(&mut self, index: ChannelIndex) {
+        let before = self.hub.state(index).size_bytes() as u64;
+        self.hub.state_mut(index).clear();
+        self.state_was_changed(index, before);
+    }
+
+    fn copy_changes(&mut self, changes: down::Changes) -> Result<(), EdgeFault> {
+        let index = *self.by_channel_id.get(&changes.channel).ok_or(EdgeFault::Change)?;
+        let options = self.home.as_ref().and_then(|home| home.options.get(&changes.channel).copied());
+        let options = options.ok_or(EdgeFault::Change)?;
+        let had_data = self.hub.state(index).data().is_some();
+        if changes.is_whole && had_data {
+            self.clear_copy(index);
+        }
+        let type_url = changes.type_url;
+        for down::Value { writer, value } in changes.values {
+            let data = Any { type_url: type_url.clone(), value };
+            self.merge_copy(index, (&data, options), writer)?;
+        }
+        if !had_data {
+            self.resolve_masks_anew(index);
+        } else if changes.is_whole {
+            self.read_anew(index);
+        }
+        Ok(())
+    }
+
+    fn merge_copy(
+        &mut self,
+        index: ChannelIndex,
+        (data, options): (&Any, MergeOptions),
+        writer: u32,
+    ) -> Result<(), EdgeFault> {
+        let (tick, limits) = (self.change_tick(), self.state_limits());
+        let before = self.hub.state(index).size_bytes() as u64;
+        let state = self.hub.state_mut(index);
+        let mut merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
+        if merged == Err(MergeError::WrongType) && state.is_untouched() {
+            // A type that was only expected gives way to the one that comes.
+            state.clear();
+            merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
+        }
+        self.state_was_changed(index, before);
+        merged.map(|_| ()).map_err(|_| EdgeFault::Change)
+    }
+
+    /// All readers of a channel begin again: their copies are void.
+    fn read_anew(&mut self, index: ChannelIndex) {
+        let readers: Vec<(Place, Subscriber)> = self.channel(index).subscribers.iter().collect();
+        for (place, reader) in readers {
+            let wanted = self.granted(place, reader);
+            self.subscribe_anew(place, index, (wanted, reader.since));
+        }
+    }
+
+    fn forget_copy(&mut self, id: u32) {
+        if let Some(home) = &mut self.home {
+            home.options.remove(&id);
+        }
+        let Some(&index) = self.by_channel_id.get(&id) else { return };
+        let readers: Vec<Place> = self.channel(index).subscribers.places().collect();
+        for reader in readers {
+            self.unsubscribe(reader, index);
+        }
+        match id {
+            throng_channeld::GLOBAL_CHANNEL => self.clear_copy(index),
+            _ => self.remove_channel(index),
+        }
+    }
+
+    fn begin_reading(&mut self, place: Place, reads: &down::Reads) -> Result<(), EdgeFault> {
+        let index = *self.by_channel_id.get(&reads.channel).ok_or(EdgeFault::Change)?;
+        let variant = match reads.masks.is_empty() {
+            true => Variant::default(),
+            false => self.form_of(index, &reads.masks).map_err(|_| EdgeFault::Change)?,
+        };
+        let wanted = wanted_of(reads, variant);
+        let start = match reads.begins_with_changes {
+            true => StreamStart::Changes,
+            false => StreamStart::Everything,
+        };
+        if start == StreamStart::Changes {
+            self.hub.state(index).seal();
+        }
+        self.unsubscribe(place, index);
+        let subscription =
+            StreamSubscription { interval_ticks: wanted.interval_ms, anchor: self.here(reads.anchor), start, variant };
+        let hub = self.hub_id(place);
+        let id = self.hub.subscribe(hub, index, subscription).map_err(|_| EdgeFault::Change)?;
+        self.begin_lane(place, index, (id, wanted));
+        let subscriber = Subscriber::new(id, wanted, self.tick());
+        self.channel_mut(index).subscribers.insert(place, subscriber);
+        Ok(())
+    }
+
+    fn read_otherwise(&mut self, place: Place, reads: &down::Reads) {
+        let Some(&index) = self.by_channel_id.get(&reads.channel) else { return };
+        let Some(former) = self.channel(index).subscriber(place).copied() else { return };
+        let wanted = wanted_of(reads, former.variant);
+        let granted = self.granted(place, former);
+        if granted.reliable != wanted.reliable {
+            self.change_lane(place, index, (former.id, wanted));
+        }
+        if granted.interval_ms != wanted.interval_ms {
+            let (hub, anchor) = (self.hub_id(place), self.here(reads.anchor));
+            self.hub.count_turns_from(hub, former.id, anchor);
+            self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+        }
+        let subscriber = Subscriber::new(former.id, wanted, former.since);
+        self.channel_mut(index).subscribers.insert(place, subscriber);
+    }
+
+    /// A tick of the home, here.
+    fn here(&self, home_tick: u64) -> Tick {
+        let ahead = self.home.as_ref().and_then(|home| home.ahead).unwrap_or_default();
+        Tick(home_tick.saturating_add(ahead))
+    }
+}
+
+fn wanted_of(reads: &down::Reads, variant: Variant) -> Wanted {
+    Wanted {
+        interval_ms: reads.interval_ms.max(1),
+        delay_ms: reads.delay_ms,
+        variant,
+        access: if reads.may_write { Access::Write } else { Access::Read },
+        skip_self: reads.skips_self,
+        skip_first: reads.begins_with_changes,
+        reliable: reads.is_reliable,
+    }
+}
