@@ -32,15 +32,7 @@ pub(super) struct Selection<'a> {
     /// The newest removal of a key that has come back.
     pub(super) latest_reset: Stamp,
     pub(super) mask: MaskRef<'a>,
-    pub(super) whose: Whose,
-}
-
-/// Whose values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    All,
-    AllBut(u32),
-    Only(u32),
+    pub(super) exclude: Option<u32>,
 }
 
 /// Elements of a packed list that are written as one unit.
@@ -59,7 +51,7 @@ pub(super) fn encode(
     max_value_bytes: usize,
     chunks: &mut Chunks,
 ) {
-    let mut encoder = Encoder::new(chunks, selection.since, selection.whose);
+    let mut encoder = Encoder::new(chunks, selection.since, selection.exclude);
     encoder.replaces_lists = replaces_lists;
     encoder.max_bytes = max_value_bytes;
     if selection.since.is_some_and(|since| since < selection.latest_reset) {
@@ -77,7 +69,7 @@ pub(super) fn encode(
 pub(super) fn whole(message: &Message, out: &mut Vec<u8>) {
     let mut chunks = Chunks::new();
     chunks.bytes = std::mem::take(out);
-    Encoder::new(&mut chunks, None, Whose::All).message(message, MaskRef::ALL);
+    Encoder::new(&mut chunks, None, None).message(message, MaskRef::ALL);
     *out = chunks.bytes;
 }
 
@@ -95,10 +87,7 @@ struct Encoder<'c> {
     out: &'c mut Chunks,
     since: Stamp,
     is_full: bool,
-    /// Values of this writer are left out.
     exclude: u64,
-    /// If there is one, values of all others are.
-    only: u64,
     /// Writes only what subscribers must undo before the changes.
     resets: bool,
     replaces_lists: bool,
@@ -147,18 +136,12 @@ struct Mark {
 }
 
 impl<'c> Encoder<'c> {
-    fn new(out: &'c mut Chunks, since: Option<Stamp>, whose: Whose) -> Encoder<'c> {
-        let (exclude, only) = match whose {
-            Whose::All => (NOBODY, NOBODY),
-            Whose::AllBut(writer) => (writer.into(), NOBODY),
-            Whose::Only(writer) => (NOBODY, writer.into()),
-        };
+    fn new(out: &'c mut Chunks, since: Option<Stamp>, exclude: Option<u32>) -> Encoder<'c> {
         Encoder {
             out,
             since: since.unwrap_or(Stamp::NEVER),
             is_full: since.is_none(),
-            exclude,
-            only,
+            exclude: exclude.map_or(NOBODY, u64::from),
             resets: false,
             replaces_lists: false,
             max_bytes: usize::MAX,
@@ -520,8 +503,7 @@ impl<'c> Encoder<'c> {
 
     #[inline]
     fn wants(&mut self, writer: u32) -> bool {
-        let writer = u64::from(writer);
-        let wants = self.for_all || (writer != self.exclude && (self.only == NOBODY || self.only == writer));
+        let wants = self.for_all || u64::from(writer) != self.exclude;
         self.excluded += usize::from(!wants);
         wants
     }

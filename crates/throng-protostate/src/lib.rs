@@ -93,7 +93,6 @@ pub use self::tree::allocated;
 pub use self::vector::VectorPath;
 pub use self::wire::{put_varint, varint_len};
 
-use self::encode::Whose;
 use self::mask::MaskRef;
 use self::merge::Merge;
 use self::tree::{Message, Stamp, Usage};
@@ -272,36 +271,19 @@ impl DataState {
         max_value_bytes: usize,
         chunks: &mut Chunks,
     ) {
-        let mask = mask.map_or(MaskRef::ALL, FieldMask::root);
-        let whose = exclude_writer.map_or(Whose::All, Whose::AllBut);
-        self.encode_whose(since, (mask, whose), max_value_bytes, chunks);
-    }
-
-    /// The same for what `writer` wrote last, and nobody else. Wrong if something was [removed and has come
-    /// back](Self::has_returned_since) since then: that is for everybody.
-    pub fn encode_of(&self, since: Tick, writer: u32, max_value_bytes: usize, chunks: &mut Chunks) {
-        self.encode_whose(Some(since), (MaskRef::ALL, Whose::Only(writer)), max_value_bytes, chunks);
-    }
-
-    /// Whether anything was removed after tick `since` and has come back.
-    pub fn has_returned_since(&self, since: Tick) -> bool {
-        Stamp::end_of(since) < self.latest_reset
-    }
-
-    fn encode_whose(
-        &self,
-        since: Option<Tick>,
-        (mask, whose): (MaskRef<'_>, Whose),
-        max_value_bytes: usize,
-        chunks: &mut Chunks,
-    ) {
         chunks.clear();
         let since = since.map(Stamp::end_of);
         if since.is_some_and(|since| since >= self.newest) {
             return;
         }
-        let selection = encode::Selection { since, latest_reset: self.latest_reset, mask, whose };
+        let mask = mask.map_or(MaskRef::ALL, FieldMask::root);
+        let selection = encode::Selection { since, latest_reset: self.latest_reset, mask, exclude: exclude_writer };
         encode::encode(&self.root, selection, self.options.replace_lists, max_value_bytes, chunks);
+    }
+
+    /// Whether anything was removed after tick `since` and has come back: the two can only be told one after the other.
+    pub fn has_returned_since(&self, since: Tick) -> bool {
+        Stamp::end_of(since) < self.latest_reset
     }
 
     /// The whole state as one message, appended to `out`: the `value` of an `Any`.

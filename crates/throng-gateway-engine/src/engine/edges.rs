@@ -38,6 +38,8 @@ pub(super) struct Edges {
     /// The edges that copy a channel.
     copied: FxHashMap<ChannelIndex, Vec<EdgeKey>>,
     comings: VecDeque<Coming>,
+    /// The tick of the turns for which copies were told something in this step.
+    turn: Option<u64>,
 }
 
 /// One edge.
@@ -63,6 +65,9 @@ struct Copy {
     /// How many readers have it.
     rhythms: BTreeMap<Rhythm, u32>,
     due: Option<Tick>,
+    /// The updates since `point` and their writers, in order, if they are all that has changed and not too many.
+    updates: Option<Vec<(u32, Bytes)>>,
+    update_bytes: usize,
 }
 
 /// When a reader has its turns.
@@ -157,6 +162,8 @@ fn lock(entries: &Mutex<Vec<Down>>) -> std::sync::MutexGuard<'_, Vec<Down>> {
 const QUEUE_SOFT_BYTES: usize = 4 << 20;
 /// With so many, the path is closed.
 const QUEUE_HARD_BYTES: usize = 64 << 20;
+/// Bytes of updates that are kept for a copy between two turns.
+const UPDATES_MAX_BYTES: usize = 256 << 10;
 /// When a copy that was told nothing for that reason has its next turn.
 const SLOW_TICKS: u32 = 50;
 
@@ -310,6 +317,12 @@ impl Engine {
         copy.add(target, rhythm);
         self.tell_copy(edge, index);
         self.push(edge, client, down::What::Reads(reads));
+        // Its first turn may be none of the others: what it writes until then is in its first state.
+        let now = self.hub.now();
+        let first = anchor.after(wanted.interval_ms);
+        let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
+        let first = if first.is_newer_than(now) { rhythm.turn(first, grid) } else { now.after(1) };
+        self.put_due(edge, index, first);
     }
 
     /// It reads it at other intervals, or on another way.
@@ -374,17 +387,38 @@ impl Engine {
     /// A channel has changed: those who copy it are told at the next turn of one of their readers.
     pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
         let Some(edges) = self.edges.copied.get(&index) else { return };
-        let now = self.change_tick();
+        let (now, unchanged_at) = (self.change_tick(), self.hub.now());
         let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
         for edge in edges {
             let Some(row) = self.edges.rows.get_mut(edge) else { continue };
             let Some(copy) = row.copies.get_mut(&index) else { continue };
             let Some(turn) = copy.rhythms.keys().map(|rhythm| rhythm.turn(now, grid)).min() else { continue };
-            if copy.due.is_none_or(|due| due > turn) {
-                if let Some(due) = copy.due.replace(turn) {
-                    row.due.remove(&(due, index));
+            if copy.due.is_none() {
+                // Before this change it knew everything, however long nothing had changed.
+                copy.point = copy.point.map(|point| point.newest(unchanged_at));
+            }
+            row.put_due(index, turn);
+        }
+    }
+
+    fn put_due(&mut self, edge: EdgeKey, index: ChannelIndex, turn: Tick) {
+        if let Some(row) = self.edges.rows.get_mut(&edge) {
+            row.put_due(index, turn);
+        }
+    }
+
+    /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
+    /// says who wrote what only if no two have written to one thing: then updates are told as they came.
+    pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>) {
+        let Some(edges) = self.edges.copied.get(&index) else { return };
+        for edge in edges {
+            let Some(copy) = self.edges.rows.get_mut(edge).and_then(|row| row.copies.get_mut(&index)) else { continue };
+            match (&mut copy.updates, update) {
+                (Some(updates), Some((writer, value))) if copy.update_bytes < UPDATES_MAX_BYTES => {
+                    copy.update_bytes += value.len() + size_of::<(u32, Bytes)>();
+                    updates.push((writer, value.clone()));
                 }
-                row.due.insert((turn, index));
+                _ => copy.updates = None,
             }
         }
     }
@@ -415,7 +449,8 @@ impl Engine {
                     row.due.extend(later.map(|later| (later, index)));
                 }
             }
-            if !is_slow {
+            if !is_slow && !due.is_empty() {
+                self.edges.turn = Some(tick.0);
                 due.into_iter().for_each(|index| self.tell_copy(edge, index));
             }
         }
@@ -444,7 +479,14 @@ impl Engine {
             };
             row.others.push(Down { client: 0, what: Some(down::What::Channel(channel)) });
         }
-        let Some(changes) = log.changes_for_edge(copy.point, &self.forms) else { return };
+        if log.data().is_none() {
+            // Nothing yet: all that comes is a change.
+            copy.point = copy.point.or(Some(self.hub.now()));
+            copy.begin_updates();
+            return;
+        }
+        let updates = copy.begin_updates();
+        let Some(changes) = log.changes_for_edge(copy.point, &self.forms, updates) else { return };
         copy.point = Some(changes.point);
         let is_whole = changes.is_whole;
         let values = changes.values.into_iter().map(|(writer, value)| down::Value { writer, value }).collect();
@@ -453,18 +495,18 @@ impl Engine {
     }
 
     /// Hands each edge what there is to say, as frames.
-    pub(super) fn send_to_edges(&mut self) {
+    pub(super) fn send_to_edges(&mut self, is_last: bool) {
         if self.edges.rows.is_empty() {
             return;
         }
-        let tick = self.tick().0;
+        let turn = self.edges.turn.take();
         for row in self.edges.rows.values_mut() {
             let mut records = std::mem::take(&mut *lock(&row.entries));
             records.append(&mut row.others);
-            if records.is_empty() {
+            if records.is_empty() && !is_last {
                 continue;
             }
-            let mut frame = DownFrame { tick, records: Vec::new() };
+            let mut frame = DownFrame { turn, records: Vec::new(), is_last: false };
             let mut bytes = 0;
             for record in records {
                 bytes += record.encoded_len();
@@ -475,13 +517,27 @@ impl Engine {
                     bytes = 0;
                 }
             }
-            if !frame.records.is_empty() {
+            if is_last || !frame.records.is_empty() {
+                frame.is_last = is_last;
                 row.outbox.send(frame.encode_to_vec().into());
             }
             if row.outbox.queued_bytes() > QUEUE_HARD_BYTES {
                 row.outbox.close(EdgeFault::Slow);
             }
         }
+    }
+}
+
+impl Edge {
+    /// Sees to it that a copy is told at this turn at the latest.
+    fn put_due(&mut self, index: ChannelIndex, turn: Tick) {
+        let Some(copy) = self.copies.get_mut(&index).filter(|copy| copy.due.is_none_or(|due| due > turn)) else {
+            return;
+        };
+        if let Some(due) = copy.due.replace(turn) {
+            self.due.remove(&(due, index));
+        }
+        self.due.insert((turn, index));
     }
 }
 
@@ -501,13 +557,27 @@ fn reads_of(channel: u32, wanted: Wanted, anchor: Tick) -> down::Reads {
 
 impl Copy {
     fn new() -> Copy {
-        Copy { point: None, options: None, readers: FxHashMap::default(), rhythms: BTreeMap::new(), due: None }
+        Copy {
+            point: None,
+            options: None,
+            readers: FxHashMap::default(),
+            rhythms: BTreeMap::new(),
+            due: None,
+            updates: None,
+            update_bytes: 0,
+        }
     }
 
     fn add(&mut self, reader: Place, rhythm: Rhythm) {
         self.remove(reader);
         self.readers.insert(reader, rhythm);
         *self.rhythms.entry(rhythm).or_default() += 1;
+    }
+
+    /// The updates that it was not told, if they are known. Those that come are kept for the next time.
+    fn begin_updates(&mut self) -> Option<Vec<(u32, Bytes)>> {
+        self.update_bytes = 0;
+        self.updates.replace(Vec::new())
     }
 
     /// Whether it was there.

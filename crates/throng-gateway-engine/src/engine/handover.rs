@@ -490,6 +490,7 @@ impl Engine {
             log.unseal();
         }
         self.state_was_changed(channel, before);
+        self.note_update(channel, None);
         if let Err(error) = changed {
             self.count(Refusal::Data(error.tag()));
         }

@@ -35,7 +35,7 @@ use throng_protostate::{MergeError, MergeOptions};
 pub(super) struct Home {
     /// There is a path to it. The ticks by which the edge is ahead of it.
     ahead: Option<u64>,
-    slack: Slack,
+    slack: Option<Slack>,
     records: Vec<Up>,
     /// How updates of the copies are merged.
     options: FxHashMap<u32, MergeOptions>,
@@ -56,13 +56,15 @@ impl Engine {
         self.home = Some(Box::default());
     }
 
-    /// There is a path to the home, which is at this tick. Clients can come now.
-    pub fn linked(&mut self, now: Time, home_tick: u64) {
+    /// There is a path to the home, which is at this tick. Clients can come now. Turns are late by `slack_ticks` beside the
+    /// home's at first; with 0 the path takes no time, and the edge's clock is left as it is.
+    pub fn linked(&mut self, now: Time, (home_tick, slack_ticks): (u64, u32)) {
         self.unlinked(now);
-        let first = like_tick(home_tick, self.change_tick().0);
-        (self.start, self.first_tick) = (now, Tick(first));
+        let first = like_tick(home_tick, self.change_tick().0.saturating_add(slack_ticks.into()));
+        (self.start, self.first_tick) = (now, Tick(first.saturating_sub(slack_ticks.into())));
         self.last_plan = now;
-        self.home = Some(Box::new(Home { ahead: Some(first - home_tick), ..Home::default() }));
+        let slack = (slack_ticks > 0).then(Slack::default);
+        self.home = Some(Box::new(Home { ahead: Some(first - home_tick), slack, ..Home::default() }));
     }
 
     /// The path to the home is over: so are all connections.
@@ -154,7 +156,9 @@ impl Engine {
     pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
         self.now = now;
         let frame = DownFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
-        self.keep_time(frame.tick);
+        if let Some(turn) = frame.turn {
+            self.keep_time(turn);
+        }
         for Down { client, what } in frame.records {
             let place = self.place(key_of(client));
             match (what.ok_or(EdgeFault::Malformed)?, place) {
@@ -188,16 +192,21 @@ impl Engine {
                 (_, None) => {}
             }
         }
+        if frame.is_last {
+            self.fan_out_for_the_last_time();
+        }
         Ok(())
     }
 
-    /// Sets the clock of turns a little back or forward, so that frames come before their turn.
-    fn keep_time(&mut self, home_tick: u64) {
-        let tick = self.tick().0;
+    /// Sets the clock of turns a little back or forward, so that frames come before the turn that they are for.
+    fn keep_time(&mut self, home_turn: u64) {
+        let (tick, planned) = (self.tick().0, self.hub.now().0);
         let Some(home) = &mut self.home else { return };
-        let Some(ahead) = home.ahead else { return };
-        let lead = tick as i64 - home_tick.saturating_add(ahead) as i64;
-        let back = home.slack.note(tick, lead);
+        let (Some(ahead), Some(slack)) = (home.ahead, &mut home.slack) else { return };
+        let turn = home_turn.saturating_add(ahead);
+        // What is planned already is over, too.
+        let reached = if planned < turn { tick } else { tick.max(planned + 1) };
+        let back = slack.note(tick, reached as i64 - turn as i64);
         self.start = Time(self.start.0.saturating_add_signed(back * 1_000));
     }
 

@@ -341,8 +341,13 @@ impl ChannelLog {
     }
 
     /// What a copy of the state at an edge lacks that knows everything up to `point`. `None`: nothing. Later changes are
-    /// later than the tick that is returned.
-    pub(super) fn changes_for_edge(&self, point: Option<Tick>, forms: &Forms) -> Option<ChangesForEdge> {
+    /// later than the point that is returned. `updates` are those since then, if all of them are known.
+    pub(super) fn changes_for_edge(
+        &self,
+        point: Option<Tick>,
+        forms: &Forms,
+        updates: Option<Vec<(u32, Bytes)>>,
+    ) -> Option<ChangesForEdge> {
         let data = self.data.as_ref()?;
         let last = data.last_change();
         if point.is_some_and(|point| !last.is_newer_than(point)) {
@@ -353,30 +358,14 @@ impl ChannelLog {
         let since = point.filter(|point| !outdated(point));
         let values = forms.with_scratch(|chunks| {
             data.encode(since, None, None, VALUE_MAX_BYTES, chunks);
-            match since.filter(|&since| !data.has_returned_since(since)) {
-                Some(since) if chunks.mixed_writers().is_empty() => Ok((since, by_parts(chunks))),
-                // The order of a list is more than who is told of its own elements.
-                Some(since) if !chunks.appends() => Err((since, writers(chunks))),
-                _ => Ok((Tick(0), unnamed(chunks))),
+            let is_parted = |since| chunks.mixed_writers().is_empty() && !data.has_returned_since(since);
+            match (since, updates) {
+                (Some(since), _) if is_parted(since) => by_parts(chunks),
+                (Some(_), Some(updates)) => updates,
+                _ => unnamed(chunks),
             }
         });
-        let values = match values {
-            Ok((_, values)) => values,
-            Err((since, writers)) => self.by_writers(since, &writers, forms),
-        };
         Some(ChangesForEdge { point: last, is_whole: since.is_none(), values })
-    }
-
-    fn by_writers(&self, since: Tick, writers: &[u32], forms: &Forms) -> Vec<(u32, Bytes)> {
-        let Some(data) = &self.data else { return Vec::new() };
-        let mut values = Vec::new();
-        forms.with_scratch(|chunks| {
-            for &writer in writers {
-                data.encode_of(since, writer, VALUE_MAX_BYTES, chunks);
-                values.extend(chunks.iter().map(|chunk| (writer, Bytes::copy_from_slice(chunk.value))));
-            }
-        });
-        values
     }
 
     /// Appends, as messages, what changed without what `reader` wrote itself; how many messages it took.
@@ -507,14 +496,6 @@ fn by_parts(chunks: &Chunks) -> Vec<(u32, Bytes)> {
         put(GATEWAY, &chunk.value[at..]);
     }
     values
-}
-
-fn writers(chunks: &Chunks) -> Vec<u32> {
-    let of_parts = chunks.iter().flat_map(|chunk| chunk.parts.iter().map(|part| part.writer));
-    let mut writers: Vec<u32> = of_parts.chain(chunks.mixed_writers().iter().copied()).collect();
-    writers.sort_unstable();
-    writers.dedup();
-    writers
 }
 
 fn push_parts(frame: &mut Frame, segment: u32, chunk: Chunk<'_>) {

@@ -406,7 +406,7 @@ impl Engine {
             self.closed(now, key, cause);
             self.flush();
         }
-        self.send_to_edges();
+        self.send_to_edges(false);
     }
 
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
@@ -534,7 +534,7 @@ impl Engine {
             let bytes = connection.close();
             self.counters.side(connection.side).bytes_out += bytes as u64;
         }
-        self.send_to_edges();
+        self.send_to_edges(true);
     }
 
     /// The shell has noted something about a connection's login.

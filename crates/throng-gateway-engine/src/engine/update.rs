@@ -91,6 +91,7 @@ impl Engine {
             MergeError::NoRoom { .. } => room.refusal,
             error => Refusal::Data(error.tag()),
         })?;
+        self.note_update(channel, Some((writer, &data.value)));
         if merged.dropped > 0 {
             self.count(Refusal::Data("values_dropped"));
         }

@@ -1,6 +1,6 @@
 //! Access to others: level, role and action.
 
-use crate::stage::{Peer, Stage, every, settings_with};
+use super::stage::{Peer, Stage, every, settings_with};
 use throng_channeld::proto::{
     ChannelType, RemoveChannelMessage, SubscribedToChannelMessage, UnsubscribedFromChannelMessage,
 };

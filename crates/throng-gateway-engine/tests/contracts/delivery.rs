@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::stage::{Peer, Stage, settings};
+use super::stage::{Peer, Stage, settings};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::stage::world::{Cut, ENTITY, FIRST, forwarded, middle};
-use crate::stage::{Stage, every, open_settings, settings_with};
+use super::stage::world::{Cut, ENTITY, FIRST, forwarded, middle};
+use super::stage::{Stage, every, open_settings, settings_with};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{ActorState, FVector, SpatialChannelData, SpawnObjectMessage, UnrealObjectRef};
 use throng_channeld::proto::{
@@ -290,7 +290,7 @@ fn demo_schemas() -> Schemas {
 fn the_reference_of_a_spawned_object_is_in_the_state_of_its_channel() {
     let cut = TWO;
     for spawns_first in [false, true] {
-        let settings = crate::stage::world::world_settings(cut, &[]);
+        let settings = super::stage::world::world_settings(cut, &[]);
         let mut stage = Stage::with_schemas(settings, demo_schemas());
         let servers = stage.spatial_servers(cut);
         let actor = EntityData { object: None, actor: Some(ActorState { local_role: Some(2), ..Default::default() }) };
@@ -319,7 +319,7 @@ fn the_reference_of_a_spawned_object_is_in_the_state_of_its_channel() {
 #[test]
 fn entities_of_unreals_layout_change_cells_with_and_without_a_descriptor() {
     for knows_type in [false, true] {
-        let settings = crate::stage::world::world_settings(TWO, &["-chs=hifi"]);
+        let settings = super::stage::world::world_settings(TWO, &["-chs=hifi"]);
         let schemas = if knows_type { demo_schemas() } else { Schemas::default() };
         let mut stage = Stage::with_schemas(settings, schemas);
         let servers = stage.spatial_servers(TWO);

@@ -1,1 +1,364 @@
-//! Edges: what goes over the path to them, and what happens when it ends.
+//! Edges: what goes over the path to them, what happens when it ends, and that a bad path changes nothing but the time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use throng_channeld::proto::unrealpb::SpatialChannelData;
+use throng_channeld::proto::unrealpb::{SpatialEntityState, UnrealObjectRef};
+use throng_channeld::proto::{Any, ChannelDataMergeOptions, ChannelType, CreateChannelMessage};
+use throng_channeld::{Broadcast, Header, message_type};
+use throng_gateway_engine::edge::EdgeFault;
+use throng_gateway_engine::port::{EndCause, LoginNote, Side};
+
+use crate::stage::{Peer, StageOf, every, settings};
+
+type EdgeStage = StageOf<true>;
+
+/// A message of the game.
+const CALL: u32 = 150;
+
+fn object(id: u32, stamp: u32) -> Any {
+    let object = UnrealObjectRef { owning_conn_id: Some(stamp), ..Default::default() };
+    let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
+    Any::pack(&SpatialChannelData { entities: [(id, state)].into() })
+}
+
+fn objects(states: impl IntoIterator<Item = SpatialChannelData>) -> BTreeMap<u32, u32> {
+    let mut known = BTreeMap::new();
+    for state in states {
+        for (id, entity) in state.entities {
+            match entity.removed {
+                true => known.remove(&id),
+                false => known.insert(id, entity.obj_ref.and_then(|object| object.owning_conn_id).unwrap_or_default()),
+            };
+        }
+    }
+    known
+}
+
+/// A room with an owner, and so many clients that read it every 50 ms.
+fn room<const EDGE: bool>(readers: usize) -> (StageOf<EDGE>, Peer, u32, Vec<Peer>) {
+    let mut stage = StageOf::<EDGE>::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+    let owner = stage.server();
+    let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
+    let create = CreateChannelMessage {
+        channel_type: ChannelType::Test.into(),
+        merge_options: Some(options),
+        ..Default::default()
+    };
+    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    let clients: Vec<Peer> = (0..readers).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
+    for client in &clients {
+        stage.subscribe(client, client, 1, every(50));
+    }
+    stage.pass(200);
+    stage.read(&owner);
+    (stage, owner, 1, clients)
+}
+
+#[test]
+fn what_a_channel_costs_the_path_does_not_depend_on_how_many_read_it() {
+    let bytes = |readers: usize| {
+        let (mut stage, owner, channel, clients) = room::<true>(readers);
+        let before = stage.edge.as_ref().expect("an edge").down_bytes;
+        for number in 0..100 {
+            stage.update(&owner, channel, object(number % 7, number));
+            stage.pass(50);
+        }
+        for client in &clients {
+            assert_eq!(objects(stage.updates(client, channel)).len(), 7);
+        }
+        stage.edge.as_ref().expect("an edge").down_bytes - before
+    };
+    let (one, many) = (bytes(1), bytes(60));
+    assert!(one > 1_000 && many <= one, "{one} bytes for one reader, {many} for 60");
+}
+
+#[test]
+fn a_copy_is_told_once_what_was_written_often_between_two_turns() {
+    let (mut stage, owner, channel, clients) = room::<true>(3);
+    let before = stage.edge.as_ref().expect("an edge").down_bytes;
+    for number in 0..1_000 {
+        stage.update(&owner, channel, object(1, number));
+    }
+    stage.pass(100);
+    let bytes = stage.edge.as_ref().expect("an edge").down_bytes - before;
+    assert!(bytes < 500, "{bytes} bytes for a thousand writes of one value");
+    assert_eq!(objects(stage.updates(&clients[0], channel)), [(1, 999)].into());
+}
+
+#[test]
+fn nothing_is_copied_that_nobody_reads() {
+    let (mut stage, owner, channel, clients) = room::<true>(2);
+    for client in &clients {
+        let leave = throng_channeld::proto::UnsubscribedFromChannelMessage { conn_id: 0 };
+        stage.say(client, Header::new(channel, message_type::UNSUB_FROM_CHANNEL), &leave);
+    }
+    stage.pass(100);
+    let before = stage.edge.as_ref().expect("an edge").down_bytes;
+    for number in 0..50 {
+        stage.update(&owner, channel, object(number, number));
+        stage.pass(20);
+    }
+    let edge = stage.edge.as_ref().expect("an edge");
+    assert_eq!(edge.down_bytes, before);
+    assert_eq!(edge.engine.occupancy().channels.values().sum::<usize>(), 1, "GLOBAL alone");
+    stage.subscribe(&clients[0], &clients[0], channel, every(20));
+    stage.pass(100);
+    assert_eq!(objects(stage.updates(&clients[0], channel)).len(), 50);
+}
+
+#[test]
+fn a_client_whose_edge_is_lost_goes_on_at_another_one_as_who_it_was() {
+    let arguments = ["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"];
+    let mut stage = EdgeStage::new(settings(&arguments));
+    let owner = stage.master();
+    let client = stage.join_as(Side::Client, "ada");
+    let own = stage.create(&client, ChannelType::Subworld, Some(object(1, 1)));
+    stage.subscribe(&client, &client, 0, every(20));
+    stage.update(&owner, 0, object(5, 5));
+    stage.pass(100);
+    stage.read(&owner);
+    stage.exchange_edge(0);
+    assert_eq!(stage.engine.edge_counts(), (1, 0));
+    stage.update(&owner, 0, object(6, 6));
+    stage.pass(1_000);
+    assert_eq!(stage.read(&owner), [], "nobody is told of a client that may come back");
+    let mut back = stage.connect(Side::Client);
+    let auth = throng_channeld::proto::AuthMessage {
+        player_identifier_token: "ada".into(),
+        login_token: "secret".into(),
+        ..Default::default()
+    };
+    stage.say(&back, Header::new(0, message_type::AUTH), &auth);
+    stage.pass(100);
+    back.id = client.id;
+    let told = stage.read(&back);
+    let answer: throng_channeld::proto::AuthResultMessage = told[0].decode().expect("an answer");
+    assert_eq!(answer.conn_id, client.id);
+    let updates = told.iter().filter(|message| message.msg_type == message_type::CHANNEL_DATA_UPDATE);
+    let of_global = updates.filter(|message| message.channel_id == 0).map(|message| {
+        let update: throng_channeld::proto::ChannelDataUpdateMessage = message.decode().expect("an update");
+        prost::Message::decode(update.data.expect("data").value).expect("the type of the channel")
+    });
+    assert_eq!(objects(of_global), [(5, 5), (6, 6)].into());
+    // It still owns its channel.
+    stage.update(&back, own, object(2, 2));
+    assert_eq!(stage.refused("no_write_access"), 0);
+}
+
+#[test]
+fn a_lost_path_ends_the_connections_at_the_edge_and_a_new_one_lets_clients_in() {
+    let (mut stage, owner, channel, clients) = room::<true>(3);
+    let now = stage.now;
+    let edge = stage.edge.as_mut().expect("an edge");
+    edge.engine.unlinked(now);
+    edge.engine.advance(now);
+    assert!(clients.iter().all(Peer::is_closed));
+    let outbox = Box::new(crate::stage::LineOutbox(Arc::default()));
+    let refusal = edge.engine.open(now, Side::Client, "127.0.0.1:1".parse().expect("an address"), outbox);
+    assert_eq!(refusal.map_err(|refusal| refusal.tag()), Err("no_home"));
+    assert_eq!(edge.engine.poll_up(), None, "there is nobody to say it to");
+    let key = edge.key;
+    stage.engine.close_edge(now, key);
+    assert_eq!(stage.engine.occupancy().clients, 0);
+    let tick = stage.engine.edge_tick(now);
+    let edge = stage.edge.as_mut().expect("an edge");
+    edge.engine.linked(now, (tick, 0));
+    edge.key = stage.engine.open_edge(now, Box::new(crate::stage::Down(Arc::clone(&edge.down))));
+    let back = stage.client();
+    stage.subscribe(&back, &back, channel, every(20));
+    stage.update(&owner, channel, object(3, 3));
+    stage.pass(100);
+    assert_eq!(objects(stage.updates(&back, channel)), [(3, 3)].into());
+}
+
+#[test]
+fn who_goes_and_who_is_sent_away_is_gone_at_both_ends() {
+    let (mut stage, _, _, clients) = room::<true>(3);
+    stage.drop_connection(&clients[0], EndCause::PeerClosed);
+    assert_eq!((stage.engine.edge_counts(), stage.engine.occupancy().clients), ((1, 2), 2));
+    assert!(stage.engine.kick(stage.now, clients[1].id));
+    stage.settle();
+    assert!(clients[1].is_closed() && !clients[2].is_closed());
+    assert_eq!((stage.engine.edge_counts(), stage.engine.occupancy().clients), ((1, 1), 1));
+}
+
+#[test]
+fn a_slow_client_of_an_edge_is_ended_there_and_nobody_else_is_delayed() {
+    let (mut stage, owner, channel, clients) = room::<true>(2);
+    clients[0].stall(64 << 20);
+    stage.update(&owner, channel, object(1, 1));
+    stage.pass(200);
+    assert!(clients[0].is_closed() && !clients[1].is_closed());
+    assert_eq!(stage.engine.occupancy().clients, 1);
+    assert_eq!(objects(stage.updates(&clients[1], channel)), [(1, 1)].into());
+}
+
+#[test]
+fn unsound_frames_are_faults() {
+    let (mut stage, ..) = room::<true>(1);
+    let now = stage.now;
+    let key = stage.edge.as_ref().expect("an edge").key;
+    let hear = |stage: &mut EdgeStage, frame: &[u8]| stage.engine.hear_edge(now, key, Bytes::copy_from_slice(frame));
+    assert_eq!(hear(&mut stage, &[0xFF]), Err(EdgeFault::Malformed));
+    // A record that says nothing; an address that is none; a client that is there.
+    assert_eq!(hear(&mut stage, &[0x0A, 0]), Err(EdgeFault::Malformed));
+    assert_eq!(hear(&mut stage, b"\x0A\x05\x08\x09\x12\x01x"), Err(EdgeFault::Client));
+    let opened = b"\x0A\x0F\x08\x09\x12\x0B127.0.0.1:7";
+    assert_eq!(hear(&mut stage, opened), Ok(()));
+    assert_eq!(hear(&mut stage, opened), Err(EdgeFault::Client));
+    // It is known, and its bytes are no entries.
+    assert_eq!(hear(&mut stage, b"\x0A\x05\x08\x09\x1A\x01\xFF"), Err(EdgeFault::Malformed));
+    // Somebody unknown says something, and goes: that may have crossed its end.
+    assert_eq!(hear(&mut stage, b"\x0A\x05\x08\x63\x1A\x01\xFF"), Ok(()));
+    assert_eq!(hear(&mut stage, b"\x0A\x04\x08\x63\x20\x00"), Ok(()));
+    let edge = &mut stage.edge.as_mut().expect("an edge").engine;
+    // Changes of a channel that was not named.
+    let changes = b"\x12\x06\x08\x00\x3A\x02\x08\x63";
+    assert_eq!(edge.hear_home(now, Bytes::from_static(changes)), Err(EdgeFault::Change));
+}
+
+#[test]
+fn any_frames_are_survived() {
+    throng_seeds::for_seeds(150, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let input: Vec<u8> = (0..2_000).map(|_| random.u8(..)).collect();
+        crate::edge_body::run(&input);
+    });
+}
+
+#[test]
+fn the_shell_hears_of_logins_through_the_edge() {
+    #[derive(Default)]
+    struct Notes(std::sync::Mutex<Vec<LoginNote>>);
+    struct NoteOutbox(Arc<Notes>);
+    impl throng_gateway_engine::port::Outbox for NoteOutbox {
+        fn queued_bytes(&self) -> usize {
+            0
+        }
+        fn send(&self, entries: &mut Vec<u8>) {
+            entries.clear();
+        }
+        fn note_login(&self, note: LoginNote) {
+            self.0.0.lock().unwrap().push(note);
+        }
+        fn close(&self) {}
+    }
+    let (mut stage, ..) = room::<true>(0);
+    let notes = Arc::<Notes>::default();
+    let now = stage.now;
+    let edge = &mut stage.edge.as_mut().expect("an edge").engine;
+    let address = "127.0.0.1:40001".parse().expect("an address");
+    edge.open(now, Side::Client, address, Box::new(NoteOutbox(Arc::clone(&notes)))).expect("room");
+    stage.settle();
+    let coming = stage.engine.poll_coming();
+    let Some(throng_gateway_engine::Coming::Opened { key, address: from }) = coming else { panic!("{coming:?}") };
+    assert_eq!(from, address);
+    stage.engine.note_login(key, LoginNote::Waits);
+    stage.engine.note_login(key, LoginNote::Guessed);
+    stage.settle();
+    assert_eq!(*notes.0.lock().unwrap(), [LoginNote::Waits, LoginNote::Guessed]);
+}
+
+/// A path on which frames take a while, and their order stays.
+struct Path {
+    frames: VecDeque<(u64, Bytes)>,
+    last: u64,
+}
+
+impl Path {
+    fn put(&mut self, now_ms: u64, delay_ms: u64, frame: Bytes) {
+        self.last = self.last.max(now_ms + delay_ms);
+        self.frames.push_back((self.last, frame));
+    }
+
+    fn take(&mut self, now_ms: u64) -> Option<Bytes> {
+        self.frames.pop_front_if(|(at, _)| *at <= now_ms).map(|(_, frame)| frame)
+    }
+}
+
+/// Two clients, one at the gateway, one at an edge behind a path of 1 to 6 ms, read the same. How much later the one at the
+/// edge is told of each change, in ms, in ascending order.
+fn delays(seed: u64, pauses_ms: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    let (mut direct, owner, channel, _) = room::<false>(1);
+    let reader = direct.client();
+    direct.subscribe(&reader, &reader, channel, every(50));
+    let (mut far, far_owner, ..) = room::<true>(0);
+    far.exchange_edge(5);
+    let far_reader = far.client();
+    far.subscribe(&far_reader, &far_reader, channel, every(50));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut up, mut down) = (Path { frames: VecDeque::new(), last: 0 }, Path { frames: VecDeque::new(), last: 0 });
+    let (mut seen, mut far_seen) = (BTreeMap::new(), BTreeMap::new());
+    let (mut next_write, mut stamp) = (0, 0);
+    for ms in 0..20_000_u64 {
+        if ms >= next_write && ms < 19_000 {
+            stamp += 1;
+            let id = random.u32(..5);
+            direct.update(&owner, channel, object(id, stamp));
+            far.write(&far_owner, channel, object(id, stamp));
+            next_write = ms + random.u64(pauses_ms.clone());
+        }
+        direct.pass(1);
+        far.now = far.now.after(Duration::from_millis(1));
+        far.advance_apart(&mut |is_up, frame| {
+            let delay = random.u64(1..=6);
+            if is_up { up.put(ms, delay, frame) } else { down.put(ms, delay, frame) }
+        });
+        while let Some(frame) = up.take(ms) {
+            far.hear_edge(frame);
+        }
+        while let Some(frame) = down.take(ms) {
+            far.hear_home(frame);
+        }
+        for (stage_seen, states) in [
+            (&mut seen, direct.updates::<SpatialChannelData>(&reader, channel)),
+            (&mut far_seen, far.updates::<SpatialChannelData>(&far_reader, channel)),
+        ] {
+            for (_, stamp) in objects(states) {
+                stage_seen.entry(stamp).or_insert(ms);
+            }
+        }
+    }
+    assert!(seen.len() > 50);
+    let mut delays = Vec::new();
+    for (stamp, at) in &seen {
+        // It may have been overwritten between two turns of the one that are not those of the other.
+        if let Some(far_at) = far_seen.get(stamp) {
+            delays.push(far_at.saturating_sub(*at));
+        }
+    }
+    assert!(delays.len() * 10 > seen.len() * 9, "{} of {}", delays.len(), seen.len());
+    assert_eq!(seen.last_key_value().map(|(stamp, _)| stamp), far_seen.last_key_value().map(|(stamp, _)| stamp));
+    delays.sort_unstable();
+    delays
+}
+
+#[test]
+fn an_update_comes_through_an_edge_at_most_ten_milliseconds_later_than_without() {
+    for (seed, pauses_ms) in [(1, 30..=70), (2, 1..=20), (3, 100..=300)] {
+        let delays = delays(seed, pauses_ms);
+        let p99 = delays[delays.len() * 99 / 100];
+        assert!(p99 <= 16, "p99 {p99} ms over a path of 1 to 6 ms; median {}", delays[delays.len() / 2]);
+    }
+}
+
+#[test]
+fn a_message_to_all_reaches_the_clients_of_an_edge_and_theirs_reach_the_owner() {
+    let (mut stage, owner, channel, clients) = room::<true>(3);
+    clients.iter().for_each(|client| drop(stage.read(client)));
+    let header = Header { broadcast: Broadcast::ALL.0, ..Header::new(channel, CALL) };
+    let body = throng_channeld::proto::ServerForwardMessage { client_conn_id: 0, payload: b"all".as_slice().into() };
+    stage.say(&owner, header, &body);
+    for client in &clients {
+        assert_eq!(stage.read_type(client, CALL).len(), 1);
+    }
+    stage.read(&owner);
+    stage.say_bytes(&clients[2], Header::new(channel, CALL), b"hello".as_slice());
+    let heard = stage.read_type(&owner, CALL);
+    let forwarded: throng_channeld::proto::ServerForwardMessage = heard[0].decode().expect("a forwarded message");
+    assert_eq!((forwarded.client_conn_id, &forwarded.payload[..]), (clients[2].id, &b"hello"[..]));
+}

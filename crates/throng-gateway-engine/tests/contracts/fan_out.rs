@@ -1,6 +1,6 @@
 //! When state goes out, and to whom.
 
-use crate::stage::{Stage, every, open_settings};
+use super::stage::{Stage, every, open_settings};
 use throng_channeld::message_type;
 use throng_channeld::proto::unrealpb::{FVector, SpawnObjectMessage};
 use throng_channeld::proto::{Any, ChannelDataAccess, ChannelSubscriptionOptions, ChannelType};
@@ -16,13 +16,13 @@ fn roll(value: u32) -> Any {
     Any::pack(&SpawnObjectMessage { location: Some(location), ..Default::default() })
 }
 
-fn numbers(stage: &mut Stage, peer: &crate::stage::Peer, channel: u32) -> Vec<u32> {
+fn numbers(stage: &mut Stage, peer: &super::stage::Peer, channel: u32) -> Vec<u32> {
     stage.updates::<SpawnObjectMessage>(peer, channel).iter().filter_map(|update| update.channel_id).collect()
 }
 
 #[test]
 fn updates_come_at_the_end_of_each_subscribers_own_windows() {
-    let mut stage = Stage::new(crate::stage::settings(&["-dev", "-chs", "hifi"]));
+    let mut stage = Stage::new(super::stage::settings(&["-dev", "-chs", "hifi"]));
     let owner = stage.server();
     let channel = stage.create(&owner, ChannelType::Subworld, Some(number(0)));
     let (fast, slow) = (stage.server(), stage.server());
@@ -248,12 +248,12 @@ fn everybody_at_one_point_shares_one_frame() {
     }
     stage.update(&owner, 0, number(1));
     stage.pass(100);
-    let before = stage.engine.counters().clone();
+    let before = stage.engine_of(Side::Client).counters().clone();
     for value in 0..50 {
         stage.update(&owner, 0, number(value));
         stage.pass(20);
     }
-    let after = stage.engine.counters();
+    let after = stage.engine_of(Side::Client).counters();
     assert!(after.delivered_updates - before.delivered_updates >= 4_900);
     assert!(after.frames - before.frames <= 120, "{} frames", after.frames - before.frames);
 }

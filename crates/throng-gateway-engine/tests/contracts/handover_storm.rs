@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::stage::world::{CELL_M, Cut, ENTITY, FIRST, forwarded, sphere, standing};
-use crate::stage::{Peer, Stage};
+use super::stage::world::{CELL_M, Cut, ENTITY, FIRST, forwarded, sphere, standing};
+use super::stage::{Peer, Stage};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::DestroyObjectMessage;
 use throng_channeld::proto::{

@@ -19,6 +19,8 @@ mod costs;
 mod counting;
 mod delivery;
 mod drop_in;
+#[path = "../../../../fuzz/bodies/edge.rs"]
+mod edge_body;
 mod edges;
 mod fan_out;
 mod fsm_machines;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::stage::world::{ENTITY, flat, standing};
-use crate::stage::{Peer, Stage, every, settings};
+use super::stage::world::{ENTITY, flat, standing};
+use super::stage::{Peer, Stage, every, settings};
 use prost::Message as _;
 use throng_channeld::proto::{
     ChannelType, CreateEntityChannelMessage, RemoveChannelMessage, SubscribedToChannelMessage,

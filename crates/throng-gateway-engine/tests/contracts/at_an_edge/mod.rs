@@ -6,6 +6,8 @@ mod stage {
     pub(crate) type Stage = crate::stage::StageOf<true>;
 }
 
+#[path = "../access.rs"]
+mod access;
 #[path = "../conformance_l1.rs"]
 mod conformance_l1;
 #[path = "../conformance_l2.rs"]
@@ -20,3 +22,17 @@ mod conformance_l5;
 mod conformance_l6;
 #[path = "../conformance_l7.rs"]
 mod conformance_l7;
+#[path = "../delivery.rs"]
+mod delivery;
+#[path = "../drop_in.rs"]
+mod drop_in;
+#[path = "../fan_out.rs"]
+mod fan_out;
+#[path = "../handover_storm.rs"]
+mod handover_storm;
+#[path = "../owner_notices.rs"]
+mod owner_notices;
+#[path = "../spatial_handover.rs"]
+mod spatial_handover;
+#[path = "../spatial_interest.rs"]
+mod spatial_interest;

@@ -259,6 +259,45 @@ impl<const EDGE: bool> StageOf<EDGE> {
         self.carry_up()
     }
 
+    /// The gateway and its edge do what is due, each by itself; `send` is given their frames, and whether they go up.
+    pub(crate) fn advance_apart(&mut self, send: &mut impl FnMut(bool, Bytes)) {
+        self.engine.advance(self.now);
+        while let Some(request) = self.engine.poll_auth() {
+            self.engine.authenticated(self.now, request.key, self.verdict);
+        }
+        self.engine.advance(self.now);
+        let Some(edge) = &mut self.edge else { return };
+        std::mem::take(&mut *edge.down.lock().unwrap()).into_iter().for_each(|frame| send(false, frame));
+        edge.engine.advance(self.now);
+        while let Some(frame) = edge.engine.poll_up() {
+            send(true, frame);
+        }
+    }
+
+    /// Another edge in place of the present one, which is lost.
+    pub(crate) fn exchange_edge(&mut self, slack_ticks: u32) {
+        let edge = self.edge.as_mut().expect("an edge");
+        self.engine.close_edge(self.now, edge.key);
+        edge.engine.linked(self.now, (self.engine.edge_tick(self.now), slack_ticks));
+        edge.down.lock().unwrap().clear();
+        edge.key = self.engine.open_edge(self.now, Box::new(Down(Arc::clone(&edge.down))));
+        self.settle();
+    }
+
+    /// A frame of the edge has come.
+    pub(crate) fn hear_edge(&mut self, frame: Bytes) {
+        let key = self.edge.as_ref().expect("an edge").key;
+        self.engine.hear_edge(self.now, key, frame).expect("the edge says sound things");
+        self.engine.advance(self.now);
+    }
+
+    /// A frame of the gateway has come to the edge.
+    pub(crate) fn hear_home(&mut self, frame: Bytes) {
+        let edge = self.edge.as_mut().expect("an edge");
+        edge.engine.hear_home(self.now, frame).expect("the home says sound things");
+        edge.engine.advance(self.now);
+    }
+
     fn next_deadline(&self) -> Option<Time> {
         let edge = self.edge.as_ref().and_then(|edge| edge.engine.next_deadline());
         [self.engine.next_deadline(), edge].into_iter().flatten().min()
@@ -327,6 +366,15 @@ impl<const EDGE: bool> StageOf<EDGE> {
         self.say(from, Header::new(channel, message_type::CHANNEL_DATA_UPDATE), &update);
     }
 
+    /// The same without doing anything at once.
+    pub(crate) fn write(&mut self, from: &Peer, channel: u32, data: Any) {
+        let body = ChannelDataUpdateMessage { data: Some(data), context_conn_id: 0 };
+        let Header { channel_id, broadcast, stub_id, msg_type } =
+            Header::new(channel, message_type::CHANNEL_DATA_UPDATE);
+        let body = prost::Message::encode_to_vec(&body).into();
+        self.receive(from, Message { channel_id, broadcast, stub_id, msg_type, body });
+    }
+
     pub(crate) fn drop_connection(&mut self, peer: &Peer, cause: EndCause) {
         let now = self.now;
         self.engine_of(peer.side).closed(now, peer.key, cause);
@@ -354,7 +402,7 @@ pub(crate) struct Edge {
     pub(crate) down_bytes: usize,
 }
 
-struct Down(Arc<Mutex<Vec<Bytes>>>);
+pub(crate) struct Down(pub(crate) Arc<Mutex<Vec<Bytes>>>);
 
 impl EdgeOutbox for Down {
     fn queued_bytes(&self) -> usize {
@@ -375,7 +423,7 @@ impl Edge {
         let down = Arc::<Mutex<Vec<Bytes>>>::default();
         let mut engine = Engine::new(settings, schemas, 8, (now, 0));
         engine.set_edge();
-        engine.linked(now, home.edge_tick(now));
+        engine.linked(now, (home.edge_tick(now), 0));
         let key = home.open_edge(now, Box::new(Down(Arc::clone(&down))));
         Edge { engine, key, down, up_bytes: 0, down_bytes: 0 }
     }
