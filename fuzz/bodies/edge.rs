@@ -1,4 +1,4 @@
-//! What a gateway and an edge say to each other, with any bytes changed, frames left out, doubled and exchanged.
+//! The frames between a gateway and an edge, with any bytes changed, and frames left out, doubled and exchanged.
 //!
 //! The checks: nothing panics; the gateway serves those who are connected to it; after a fault the path is closed, and over a
 //! new one a client is served again.
@@ -90,7 +90,7 @@ pub(crate) fn run(input: &[u8]) {
         let ms = u64::from(choices.byte());
         world.pass(&mut choices, ms);
     }
-    // Whatever was said: both serve on, over a new path.
+    // Both serve clients again over a new path.
     world.link();
     let (_, reader, line) = world.join(Side::Client, "last");
     let subscribe = SubscribedToChannelMessage { conn_id: reader, sub_options: None };
@@ -171,7 +171,7 @@ impl World {
         self.say(Side::Server, server, (0, message_type::CHANNEL_DATA_UPDATE), &update);
     }
 
-    /// What is due, and all frames as they are.
+    /// Does everything that is due, and carries all frames unchanged.
     fn settle(&mut self) {
         for _ in 0..4 {
             self.advance();

@@ -1,4 +1,4 @@
-//! What a gateway and its edges say to each other.
+//! The frames between a gateway and its edges.
 #![no_main]
 
 #[path = "../bodies/choices.rs"]

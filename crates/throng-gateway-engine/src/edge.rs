@@ -7,18 +7,18 @@
 //!                 edge  <--- who reads which channel, and how often -----------  home
 //! ```
 //!
-//! Both are an [`Engine`](crate::Engine). The home decides about everything: logins, rights, channels, subscriptions, limits.
-//! The edge [asks nothing](crate::Engine::set_edge): what its clients say goes up, and what they are to get comes down. It has
-//! a copy of each channel that one of its clients reads, with the number of who wrote what, and fans it out as the home
-//! would. So what a channel costs the home and the network does not depend on how many clients of an edge read it.
+//! Both are an [`Engine`](crate::Engine). The home decides everything: logins, rights, channels, subscriptions, limits. The
+//! [edge](crate::Engine::set_edge) passes its clients' messages to the home, and the home's answers to its clients. It has a copy
+//! of each channel that one of its clients reads, with the writer of each value, and fans it out as the home would. So the cost
+//! of a channel for the home and the network does not depend on the number of readers at an edge.
 //!
 //! # Frames
 //!
-//! A frame is what one end had to say in a step, as a protobuf message: an [`UpFrame`] or a [`DownFrame`]. The path keeps
-//! their order, loses none, and tells when it is over: then all clients of the edge are lost for the home, and the edge
-//! ends their connections. An edge does all of a frame before it sends its clients anything.
+//! A frame holds everything that one end sends in a step. It is a protobuf message: an [`UpFrame`] or a [`DownFrame`]. The path
+//! keeps the order of frames and loses none. When the path ends, all clients of the edge are lost for the home, and the edge
+//! ends their connections. An edge handles a whole frame before it sends its clients anything.
 //!
-//! Neither trusts the other more than it has to: an unsound frame is an [`EdgeFault`], after which the path is closed.
+//! Neither end trusts the other: a frame that is wrong is an [`EdgeFault`], and the path is closed.
 //!
 //! # Turns
 //!
@@ -38,7 +38,7 @@ pub const FRAME_MAX_BYTES: usize = 16 << 20;
 /// A frame that is written ends after the record that reaches this.
 pub(crate) const FRAME_FULL_BYTES: usize = 4 << 20;
 
-/// What an edge says in one step.
+/// Everything that an edge sends in one step.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpFrame {
     /// In order.
@@ -46,13 +46,13 @@ pub struct UpFrame {
     pub records: Vec<Up>,
 }
 
-/// One thing that an edge says.
+/// One record of an edge.
 #[derive(Clone, PartialEq, Message)]
 pub struct Up {
     /// The edge's number of the client. Never used again for another one.
     #[prost(uint64, tag = "1")]
     pub client: u64,
-    /// What is said.
+    /// The content.
     #[prost(oneof = "up::What", tags = "2, 3, 4")]
     pub what: Option<up::What>,
 }
@@ -61,7 +61,7 @@ pub struct Up {
 pub mod up {
     use bytes::Bytes;
 
-    /// What an edge says.
+    /// The content of an [`Up`](super::Up).
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum What {
         /// It has come, from this address: `203.0.113.7:40000`.
@@ -90,7 +90,7 @@ pub mod up {
     }
 }
 
-/// What a home says in one step.
+/// Everything that a home sends in one step.
 #[derive(Clone, PartialEq, Message)]
 pub struct DownFrame {
     /// Its tick, if changes in it are for the turns of readers in that tick.
@@ -104,13 +104,13 @@ pub struct DownFrame {
     pub is_last: bool,
 }
 
-/// One thing that a home says.
+/// One record of a home.
 #[derive(Clone, PartialEq, Message)]
 pub struct Down {
     /// The edge's number of the client that this is about, or 0.
     #[prost(uint64, tag = "1")]
     pub client: u64,
-    /// What is said.
+    /// The content.
     #[prost(oneof = "down::What", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub what: Option<down::What>,
 }
@@ -119,7 +119,7 @@ pub struct Down {
 pub mod down {
     use bytes::Bytes;
 
-    /// What a home says.
+    /// The content of a [`Down`](super::Down).
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum What {
         /// The client is sent these entries.
@@ -134,7 +134,7 @@ pub mod down {
         /// The client's connection ends, after what it was sent; or at once, and what waits is thrown away.
         #[prost(bool, tag = "5")]
         Close(bool),
-        /// What is to be known of a channel before its state.
+        /// The facts about a channel that the edge needs before its state.
         #[prost(message, tag = "6")]
         Channel(Channel),
         /// Changes of a channel.
@@ -211,7 +211,7 @@ pub mod down {
         pub values: Vec<Value>,
     }
 
-    /// What one connection wrote.
+    /// The changes that one connection wrote.
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Value {
         /// Its number as a writer.
@@ -393,7 +393,7 @@ mod tests {
     fn ticks_of_the_edge_are_like_those_of_the_home() {
         for (home, after) in [(0, 0), (5, 0), (0, 5), (7, 3_603_607), (7, 3_603_608), (1_000, 999)] {
             let tick = like_tick(home, after);
-            assert!(tick >= after && tick >= home && (tick - home) % 50 == 0 && (tick - home) % 33 == 0);
+            assert!(tick >= after && tick >= home && (tick - home).is_multiple_of(50 * 33));
             assert!(tick < after.max(home) + COMMON_TICKS);
         }
     }

@@ -24,6 +24,11 @@
 //! | `gateway_datagrams_delivered_total`, `gateway_datagrams_lost_total` | counter | | see the engine's counters |
 //! | `gateway_handovers_total`, `gateway_recovered_total`, `gateway_superseded_total`, `gateway_renewed_total`, `gateway_too_slow_total`, `gateway_paused_total` | counter | | see the engine's counters |
 //! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total`, `gateway_recordings_slow_total` | counter | | sessions that were recorded, that could not be, that a limit or a slow disk cut off |
+//! | `gateway_edges`, `gateway_edge_clients` | gauge | | edges of this gateway, and the clients that they have |
+//! | `gateway_edges_accepted_total`, `gateway_edges_refused_total` | counter | | edges that were let in, and that were not |
+//! | `gateway_edge_faults_total` | counter | | paths between a home and an edge that were closed because of what the other end said |
+//! | `gateway_home_linked` | gauge | | 1 while an edge has a path to its home; only edges have it |
+//! | `gateway_home_lost_total` | counter | | how often an edge has lost its home |
 //! | `gateway_snapshots_total`, `gateway_snapshots_failed_total` | counter | | snapshots that were written, and that were not |
 //! | `gateway_snapshot_age_seconds`, `gateway_snapshot_bytes`, `gateway_snapshot_duration_seconds` | gauge | | the last snapshot: how old, how long, and how long it took |
 //! | `gateway_snapshot_part_seconds` | histogram | | how long an engine was held up by a part of a snapshot |
@@ -65,6 +70,7 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     page.engine(report);
     page.doors(shell);
     page.recordings(shell);
+    page.edges(report, shell);
     page.snapshots(&shell.snapshots);
     page.log();
     let mut text = Vec::new();
@@ -236,6 +242,24 @@ impl Page {
             ("gateway_recordings_failed_total", "Recordings that cannot be written.", &shell.recordings_failed),
             ("gateway_recordings_limited_total", "Recordings that a limit cut off.", &shell.recordings_limited),
             ("gateway_recordings_slow_total", "Recordings that a slow disk cut off.", &shell.recordings_slow),
+        ];
+        for (name, help, count) in totals {
+            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
+        }
+    }
+
+    fn edges(&self, report: &Report, shell: &ShellCounters) {
+        let [edges, clients] = report.edges;
+        self.gauge("gateway_edges", "Edges of this gateway.", edges as f64);
+        self.gauge("gateway_edge_clients", "Clients that edges have.", clients as f64);
+        if let Some(is_linked) = report.is_linked {
+            self.gauge("gateway_home_linked", "1 while there is a path to the home.", u8::from(is_linked).into());
+        }
+        let totals = [
+            ("gateway_edges_accepted_total", "Edges that were let in.", &shell.edges_accepted),
+            ("gateway_edges_refused_total", "Edges that were not let in.", &shell.edges_refused),
+            ("gateway_edge_faults_total", "Paths that were closed because of the other end.", &shell.edge_faults),
+            ("gateway_home_lost_total", "How often the home was lost.", &shell.home_lost),
         ];
         for (name, help, count) in totals {
             self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));

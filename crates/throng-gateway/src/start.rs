@@ -111,6 +111,7 @@ fn engines_of_settings(
     let shards = Shards::new(settings.engine_threads, settings.engine.spatial_channel_start);
     // Several engines are enough threads, unless somebody wants more.
     let threads = if shards.count() > 1 && settings.threads == 0 { 1 } else { settings.threads };
+    let is_edge = settings.home.is_some();
     let (file, discards) = (settings.snapshot_file, settings.snapshot_discard);
     let engine_settings = Arc::new(settings.engine);
     let new_engines = |survey: Option<&Survey>| {
@@ -121,6 +122,9 @@ fn engines_of_settings(
                 None => Engine::new(settings, schemas, seed, times),
             };
             engine.set_share(number, shards.clone());
+            if is_edge {
+                engine.set_edge();
+            }
             engine
         };
         (0..shards.count()).map(engine).collect::<Vec<Engine>>()

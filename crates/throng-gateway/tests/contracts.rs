@@ -4,6 +4,7 @@ mod admin_page;
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;
 mod dialects;
+mod edges;
 mod engine_threads;
 mod false_addresses;
 mod farewells;

@@ -68,6 +68,11 @@ impl Schemas {
         self.by_name.get(message_name(type_url))
     }
 
+    /// Their full names, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     /// Number of types.
     pub fn len(&self) -> usize {
         self.by_name.len()

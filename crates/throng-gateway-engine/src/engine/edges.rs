@@ -8,8 +8,8 @@
 //!                                   one frame for each edge, at the end of the step: first what clients are sent
 //! ```
 //!
-//! For the hub, a subscription of an edge's client only takes a number: its turns are the edge's. An edge is sent the changes
-//! of a channel in each tick in which one of its clients has a turn, if there are any.
+//! In the home's hub, a subscription of an edge's client only takes a number: it has its turns at the edge. The edge is sent a
+//! channel's changes in each tick in which one of its readers has a turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ pub(super) struct Edges {
 /// One edge.
 struct Edge {
     outbox: Box<dyn EdgeOutbox>,
-    /// What its clients are sent.
+    /// The entries for its clients.
     entries: Arc<Mutex<Vec<Down>>>,
     /// Everything else.
     others: Vec<Down>,
@@ -190,6 +190,13 @@ impl Engine {
         self.first_tick.0 + now.micros_since(self.start) / 1_000
     }
 
+    /// A hash of what a home and its edges have to agree on: the types of channels and of their states.
+    pub fn edge_settings(&self) -> u64 {
+        let mut names: Vec<&str> = self.schemas.names().collect();
+        names.sort_unstable();
+        xxhash_rust::xxh3::xxh3_64(format!("{:?} {names:?}", self.settings.channel_types).as_bytes())
+    }
+
     /// The path to an edge is over: its clients are lost.
     pub fn close_edge(&mut self, now: Time, key: EdgeKey) {
         self.now = now;
@@ -212,6 +219,15 @@ impl Engine {
     /// It is unsound. The path has to be closed.
     pub fn hear_edge(&mut self, now: Time, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
         self.now = now;
+        let heard = self.hear_records(key, frame);
+        if let (Err(fault), Some(edge)) = (heard, self.edges.rows.get(&key)) {
+            edge.outbox.close(fault);
+        }
+        heard
+    }
+
+    fn hear_records(&mut self, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
+        let now = self.now;
         let frame = UpFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
         for record in frame.records {
             match record.what.ok_or(EdgeFault::Malformed)? {

@@ -7,7 +7,7 @@
 //!        ---> who reads them ------ the hub ----+--------> outboxes
 //! ```
 //!
-//! The hub, the logs of channels and the connections are those of any engine; only nobody decides here.
+//! The hub, the logs of channels and the connections are those of any engine. All decisions are the home's.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::edge::{Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, Up, UpFra
 use crate::fsm::Fsm;
 use throng_protostate::{MergeError, MergeOptions};
 
-/// What an edge keeps of its home.
+/// The data of an edge about its home.
 #[derive(Default)]
 pub(super) struct Home {
     /// There is a path to it. The ticks by which the edge is ahead of it.
@@ -82,6 +82,11 @@ impl Engine {
         }
     }
 
+    /// Whether this engine holds connections for another one.
+    pub fn is_edge(&self) -> bool {
+        self.home.is_some()
+    }
+
     /// Whether there is a path to the home.
     pub fn is_linked(&self) -> bool {
         self.home.as_ref().is_some_and(|home| home.ahead.is_some())
@@ -99,6 +104,14 @@ impl Engine {
         let count = home.records.iter().take_while(fits).count();
         let records = home.records.drain(..count).collect();
         Some(UpFrame { records }.encode_to_vec().into())
+    }
+
+    /// This process ends. For the home its clients are lost, so that they may go on at another edge.
+    pub(super) fn leave_home(&mut self) {
+        if let Some(home) = &mut self.home {
+            home.ahead = None;
+            home.records.clear();
+        }
     }
 
     pub(super) fn open_for_home(
@@ -127,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// What a client says is for the home.
+    /// Passes a client's message on to the home.
     pub(super) fn pass_up(&mut self, from: Place, message: &Message) {
         let key = self.connection(from).key;
         let mut entry = Vec::new();
@@ -204,7 +217,7 @@ impl Engine {
         let Some(home) = &mut self.home else { return };
         let (Some(ahead), Some(slack)) = (home.ahead, &mut home.slack) else { return };
         let turn = home_turn.saturating_add(ahead);
-        // What is planned already is over, too.
+        // A turn that was planned already is over, too.
         let reached = if planned < turn { tick } else { tick.max(planned + 1) };
         let back = slack.note(tick, reached as i64 - turn as i64);
         self.start = Time(self.start.0.saturating_add_signed(back * 1_000));

@@ -340,8 +340,8 @@ impl ChannelLog {
         }
     }
 
-    /// What a copy of the state at an edge lacks that knows everything up to `point`. `None`: nothing. Later changes are
-    /// later than the point that is returned. `updates` are those since then, if all of them are known.
+    /// The changes after `point`, for a copy of the state at an edge that has everything before. `None` if there are none.
+    /// Further changes will be later than the returned point. `updates` are the updates since `point`, if all are known.
     pub(super) fn changes_for_edge(
         &self,
         point: Option<Tick>,
@@ -455,7 +455,7 @@ impl ChannelState for ChannelLog {
     }
 }
 
-/// What a copy at an edge lacks.
+/// The changes that a copy at an edge lacks.
 pub(super) struct ChangesForEdge {
     /// The copy knows everything up to this tick then.
     pub(super) point: Tick,
@@ -465,7 +465,7 @@ pub(super) struct ChangesForEdge {
     pub(super) values: Vec<(u32, Bytes)>,
 }
 
-/// Everything, as if the gateway had written it: who reads it is told all of it. At least one value, to tell the type.
+/// Everything, as if the gateway had written it: each reader gets all of it. At least one value, to tell the type.
 fn unnamed(chunks: &Chunks) -> Vec<(u32, Bytes)> {
     let mut values: Vec<(u32, Bytes)> =
         chunks.iter().map(|chunk| (GATEWAY, Bytes::copy_from_slice(chunk.value))).collect();

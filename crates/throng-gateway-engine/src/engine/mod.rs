@@ -523,6 +523,7 @@ impl Engine {
     pub fn shut_down(&mut self, now: Time) {
         self.now = now;
         self.fan_out_for_the_last_time();
+        self.leave_home();
         if !self.share.is_first() {
             for connection in self.connections.iter_mut() {
                 let bytes = connection.flush_messages(&self.buffers);

@@ -1,4 +1,5 @@
 //! The gateway without sockets, on virtual time: the conformance levels L1 to L7, and what it promises beyond them.
+#![expect(clippy::duplicate_mod, reason = "the same tests run with and without an edge")]
 
 mod access;
 mod at_an_edge;

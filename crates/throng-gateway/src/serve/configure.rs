@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::draft::SnapshotOptions;
 use super::error::ServeError;
-use super::options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+use super::options::{
+    DoorLimits, DoorOptions, EdgeSecret, EdgesOptions, HomeOptions, LinkOptions, ServeOptions, TlsFiles, Transport,
+    WebSocketOptions,
+};
 use super::record::RecordingOptions;
 use crate::auth::DeskLimits;
 use crate::settings::{Listener, Network, Settings};
@@ -25,13 +28,17 @@ impl ServeOptions {
     /// # Errors
     /// An address that is none, or an encrypted door without certificate.
     pub fn from_settings(settings: &Settings) -> Result<ServeOptions, ServeError> {
-        let servers = std::iter::once(&settings.server).chain(&settings.more_servers);
+        // World servers go to the home.
+        let own = settings.home.is_none().then_some(&settings.server);
+        let servers = own.into_iter().chain(&settings.more_servers);
         let clients = std::iter::once(&settings.client).chain(&settings.more_clients);
         let doors = servers.map(|door| (Side::Server, door)).chain(clients.map(|door| (Side::Client, door)));
         let page = |address: &str| (!address.is_empty()).then(|| resolve(address)).transpose();
         let (http, admin) = (page(&settings.http_address)?, page(&settings.admin_address)?);
         Ok(ServeOptions {
             doors: doors.map(|(side, listener)| door(settings, side, listener)).collect::<Result<_, _>>()?,
+            edges: settings.edges.as_ref().map(|address| edges(settings, address)).transpose()?,
+            home: settings.home.as_ref().map(|address| home(settings, address)).transpose()?,
             http,
             admin,
             memory_bytes: settings.engine.limits.max_memory_bytes,
@@ -153,7 +160,19 @@ fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {
     })
 }
 
-/// A key that connect tokens are made with.
+fn edges(settings: &Settings, address: &str) -> Result<EdgesOptions, ServeError> {
+    Ok(EdgesOptions { address: resolve(address)?, secret: edge_secret(settings)? })
+}
+
+fn home(settings: &Settings, address: &str) -> Result<HomeOptions, ServeError> {
+    Ok(HomeOptions { address: address.to_owned(), secret: edge_secret(settings)? })
+}
+
+fn edge_secret(settings: &Settings) -> Result<EdgeSecret, ServeError> {
+    read_key("-edgekey", settings.edge_key.as_deref().unwrap_or_default()).map(EdgeSecret)
+}
+
+/// A key in a file.
 fn read_key(flag: &str, file: &str) -> Result<[u8; 32], ServeError> {
     let text = std::fs::read_to_string(file).ok();
     text.and_then(|text| key_of(text.trim())).ok_or_else(|| ServeError::Key(format!("{flag} {file:?}")))

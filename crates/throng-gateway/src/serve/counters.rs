@@ -70,11 +70,13 @@ pub enum Reason {
     Busy,
     /// There is no memory left for it: see [`Memory`].
     NoMemory,
+    /// An edge lets nobody in while there is no path to its home.
+    NoHome,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 28] = [
+    pub const ALL: [Reason; 29] = [
         Reason::TooManyConnections,
         Reason::TooManyFromAddress,
         Reason::ArrivesTooFast,
@@ -103,6 +105,7 @@ impl Reason {
         Reason::BadProxyHeader,
         Reason::Busy,
         Reason::NoMemory,
+        Reason::NoHome,
     ];
 
     /// A stable name, for metric labels.
@@ -136,6 +139,7 @@ impl Reason {
             Reason::BadProxyHeader => "bad_proxy_header",
             Reason::Busy => "busy",
             Reason::NoMemory => "no_memory",
+            Reason::NoHome => "no_home",
         }
     }
 
@@ -226,6 +230,14 @@ pub struct ShellCounters {
     pub recordings_limited: AtomicU64,
     /// Recordings that ended early because the disk did not keep up.
     pub recordings_slow: AtomicU64,
+    /// Edges that were let in.
+    pub edges_accepted: AtomicU64,
+    /// Edges, or who seemed to be one, that were not.
+    pub edges_refused: AtomicU64,
+    /// Paths between a home and an edge that were closed here, because of what the other end said, or because it did not read.
+    pub edge_faults: AtomicU64,
+    /// How often an edge has lost its home.
+    pub home_lost: AtomicU64,
     /// Snapshots of the engines.
     pub snapshots: SnapshotCounters,
     /// The budget of memory.

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) ration: Arc<Ration>,
     /// True as long as clients have to wait for a server to own the GLOBAL channel.
     pub(crate) waits_for_master: Arc<AtomicBool>,
+    /// True as long as an edge has no path to its home.
+    pub(crate) lacks_home: Arc<AtomicBool>,
     /// Records what clients say.
     pub(crate) recorder: Option<Arc<Recorder>>,
     /// How fast clients come, whatever their addresses.
@@ -98,6 +100,7 @@ impl Door {
             counters: Arc::default(),
             ration: Arc::default(),
             waits_for_master: Arc::default(),
+            lacks_home: Arc::default(),
             recorder: None,
             arrivals: Arc::new(Throttle::new()),
             handshakes: Arc::new(Throttle::new()),

@@ -9,21 +9,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::auth::{Answer, DeskLimits, Provider};
 use crate::settings::Settings;
+use throng_gateway_engine::edge::EdgeKey;
 use throng_gateway_engine::port::{EndCause, Key, Side};
 use throng_gateway_engine::shards::Session;
 use throng_gateway_engine::{Ban, BlockedName, Counters, Member, Occupancy, Refusal, Slice, Subject};
 
+use super::edge_path::PathOutbox;
 use super::memory::{Memory, Part};
 use super::outbox::Queue;
 use super::part::{LastParts, PartRequest};
 
 const UNIT_BYTES: usize = 1 << 10;
+
+/// A message among others, about.
+const MESSAGE_BYTES: usize = 128;
 
 /// Messages of one read. Most reads bring one.
 pub(crate) type Batch = SmallVec<[Message; 2]>;
@@ -70,6 +76,18 @@ pub(crate) enum Event {
     Settings(Arc<Settings>),
     /// A part of a snapshot is wanted.
     Snapshot(PartRequest),
+    /// An edge has come. Its key and the engine's tick are the answer; none if it comes too late.
+    EdgeOpened { outbox: PathOutbox, reply: oneshot::Sender<Option<(EdgeKey, u64)>> },
+    /// An edge says something.
+    EdgeSaid { key: EdgeKey, frame: Bytes, _room: OwnedSemaphorePermit },
+    /// The path to an edge is over.
+    EdgeClosed { key: EdgeKey },
+    /// To an edge: there is a path to its home, which is at this tick.
+    Linked { tick: u64, outbox: PathOutbox },
+    /// To an edge: its home says something.
+    HomeSaid { frame: Bytes, _room: OwnedSemaphorePermit },
+    /// To an edge: the path to its home is over.
+    Unlinked,
     /// Close all connections and accept no more; then write down what there is.
     ShutDown(Option<LastParts>),
     /// To the others, before that: send everybody the newest state, and write down what there is.
@@ -84,6 +102,7 @@ impl Event {
         match self {
             Event::Messages { batch, .. } => batch.len(),
             Event::Misrouted { .. } => 1,
+            Event::EdgeSaid { frame, .. } | Event::HomeSaid { frame, .. } => 1 + frame.len() / MESSAGE_BYTES,
             _ => 0,
         }
     }
@@ -125,6 +144,10 @@ pub struct Report {
     pub auth_pending: [usize; 2],
     /// Banned addresses.
     pub bans: usize,
+    /// Edges, and the clients that they have.
+    pub edges: [usize; 2],
+    /// Whether there is a path to the home; `None` if this is no edge.
+    pub is_linked: Option<bool>,
 }
 
 impl Report {
@@ -175,14 +198,20 @@ impl Events {
 
     /// Hands messages over to the engine that `to` names, once there is room for them. `bytes` is what they take.
     pub(crate) async fn messages(&self, to: To, key: Key, (batch, bytes): (Batch, usize)) -> Result<(), Gone> {
-        let units = u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX).min(self.units);
-        let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Gone)?;
-        self.count_waiting();
+        let room = self.room(bytes).await?;
         let (engine, is_sorted) = match to {
             To::First => (0, false),
             To::Sorted(engine) => (engine as usize, true),
         };
         self.send_to(engine, Event::Messages { key, batch, is_sorted, _room: room })
+    }
+
+    /// Waits for room for so many bytes.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Gone> {
+        let units = u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX).min(self.units);
+        let room = Arc::clone(&self.room).acquire_many_owned(units).await.map_err(|_| Gone)?;
+        self.count_waiting();
+        Ok(room)
     }
 
     /// Tells how much waits for the engine.

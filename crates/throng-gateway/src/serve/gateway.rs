@@ -19,14 +19,17 @@ use tracing::error;
 use crate::auth::{Desk, DeskLimits, Provider};
 use crate::settings::Settings;
 use throng_gateway_engine::Engine;
+use throng_gateway_engine::port::Side;
 
 use super::admin::{self, Admin, ReloadRequest};
 use super::clock::Clock;
 use super::counters::ShellCounters;
 use super::door::{Door, Shared};
+use super::edge_door::{self, EdgeDoor};
 use super::error::ServeError;
 use super::event::{Event, Events, Reload, Report, events};
 use super::health::Heart;
+use super::home_path::{self, HomePath};
 use super::http::{self, Health, RenderMetrics};
 use super::memory::{self, Holding, Memory, Part};
 use super::options::{DoorLimits, DoorOptions, ServeOptions, Transport};
@@ -49,6 +52,7 @@ pub struct Gateway {
     /// Ends when the first engine's thread does, in whatever way. It ends when another one does.
     pub(super) engine_end: watch::Receiver<()>,
     addresses: Vec<SocketAddr>,
+    edges_address: Option<SocketAddr>,
     http_address: Option<SocketAddr>,
     admin_address: Option<SocketAddr>,
     /// Operators' requests for a reload, until [`run`](Gateway::run) handles them.
@@ -109,12 +113,14 @@ impl Gateway {
         let leaving = watch::Sender::new(false);
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let has_cut_off = Arc::new(AtomicBool::new(false));
+        let lacks_home = Arc::new(AtomicBool::new(options.home.is_some()));
         let shared = Shared {
             clock,
             events: events.clone(),
             counters: Arc::clone(&counters),
             ration: Arc::clone(&ration),
             waits_for_master: Arc::clone(&waits_for_master),
+            lacks_home: Arc::clone(&lacks_home),
             recorder: recorder.clone(),
             arrivals: Arc::new(Throttle::new()),
             handshakes: Arc::new(Throttle::new()),
@@ -129,6 +135,7 @@ impl Gateway {
             engines: Vec::new(),
             engine_end,
             addresses: Vec::new(),
+            edges_address: None,
             http_address: None,
             admin_address: None,
             reloads,
@@ -152,6 +159,7 @@ impl Gateway {
             let address = gateway.open(door, shared.clone())?;
             gateway.addresses.push(address);
         }
+        gateway.open_paths(options, &runtime, parts.engines.first().map_or(0, Engine::edge_settings))?;
         let pages = http::Pages {
             events: events.clone(),
             counters: Arc::clone(&counters),
@@ -204,6 +212,8 @@ impl Gateway {
             events: events.clone(),
             master: None,
             holding: holding(),
+            lacks_home,
+            home: None,
         };
         gateway.run_engine("engine".into(), move || {
             // Dropped at the end, a panic's too.
@@ -233,6 +243,35 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// Where edges come, and the way to the home.
+    fn open_paths(&mut self, options: &ServeOptions, runtime: &Runtime, settings: u64) -> Result<(), ServeError> {
+        let _inside = runtime.enter();
+        let closing = self.closing.subscribe();
+        if let Some(edges) = &options.edges {
+            let listen_error = |cause| ServeError::Listen { address: edges.address, cause };
+            let listener = tcp::listen(edges.address, Side::Server).map_err(listen_error)?;
+            self.edges_address = Some(listener.local_addr().map_err(listen_error)?);
+            let door = EdgeDoor {
+                secret: edges.secret.clone(),
+                settings,
+                events: self.events.clone(),
+                counters: Arc::clone(&self.counters),
+                closing: closing.clone(),
+            };
+            runtime.spawn(edge_door::accept(Arc::new(door), listener));
+        }
+        if let Some(home) = &options.home {
+            runtime.spawn(home_path::keep(HomePath {
+                options: home.clone(),
+                settings,
+                events: self.events.clone(),
+                counters: Arc::clone(&self.counters),
+                closing,
+            }));
+        }
+        Ok(())
+    }
+
     fn run_engine(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), ServeError> {
         let thread = thread::Builder::new().name(name).spawn(run).map_err(ServeError::Threads)?;
         self.engines.push(thread);
@@ -242,6 +281,11 @@ impl Gateway {
     /// Where the doors are, in the order of the options.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where edges come.
+    pub fn edges_address(&self) -> Option<SocketAddr> {
+        self.edges_address
     }
 
     /// Where the pages for operators are.

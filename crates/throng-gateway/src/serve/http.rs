@@ -3,6 +3,7 @@
 //! The first two are for probes: they read atomics, cost nothing, and never wait. Their answers lead to a restart, and
 //! a restart loses the world in memory: so a gateway that is only busy is alive and ready.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -63,6 +64,9 @@ impl Health {
     fn reluctance(&self) -> Option<&'static str> {
         if *self.leaving.borrow() {
             return Some("shutting down\n");
+        }
+        if self.doors.iter().any(|door| door.shared.lacks_home.load(Ordering::Relaxed)) {
+            return Some("there is no path to the home\n");
         }
         let is_full = |door: &Arc<Door>| !door.has_room() || !door.memory().has_room(door.side);
         let is_full = self.doors.iter().any(is_full);

@@ -53,6 +53,7 @@ impl Door {
         let waits_for_master = self.side == Side::Client && self.shared.waits_for_master.load(Ordering::Relaxed);
         let entered = match self.memory().has_room(self.side) {
             _ if waits_for_master => Err(Reason::NoMaster),
+            _ if self.shared.lacks_home.load(Ordering::Relaxed) => Err(Reason::NoHome),
             false => Err(Reason::NoMemory),
             true => self.gate().enter(),
         };

@@ -14,6 +14,9 @@
 //! There may be several engines with a thread and a queue each, which share the channels out: tasks sort what their peers
 //! say, and all engines write to the same queues of what is to be written.
 //!
+//! A gateway may be the home of [edges](throng_gateway_engine::edge), or one of them: then what its clients say is passed to the
+//! home, over a path that one task keeps.
+//!
 //! One more thread writes [snapshots](SnapshotOptions) of the engines, if they are wanted.
 //!
 //! Nothing here polls: tasks wait for sockets and queues, the engine's thread for events and its next deadline. A
@@ -29,6 +32,8 @@ mod datagrams;
 mod direct;
 mod door;
 mod draft;
+mod edge_door;
+mod edge_path;
 mod end;
 mod error;
 mod event;
@@ -36,6 +41,7 @@ mod gate;
 mod gateway;
 mod health;
 mod helpers;
+mod home_path;
 mod http;
 mod inflow;
 mod intake;
@@ -72,7 +78,10 @@ pub use gateway::{Gateway, Parts};
 pub use helpers::helpers;
 pub use http::RenderMetrics;
 pub use memory::{Memory, Part};
-pub use options::{DoorLimits, DoorOptions, LinkOptions, ServeOptions, TlsFiles, Transport, WebSocketOptions};
+pub use options::{
+    DoorLimits, DoorOptions, EdgeSecret, EdgesOptions, HomeOptions, LinkOptions, ServeOptions, TlsFiles, Transport,
+    WebSocketOptions,
+};
 pub use proxy::{ProxyError, ProxyHeader};
 pub use record::RecordingOptions;
 pub use signals::Signals;

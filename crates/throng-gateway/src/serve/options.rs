@@ -208,11 +208,43 @@ impl DoorLimits {
     }
 }
 
+/// A key that a gateway and its edges know. It is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EdgeSecret(pub [u8; 32]);
+
+impl std::fmt::Debug for EdgeSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EdgeSecret")
+    }
+}
+
+/// Where edges of this gateway come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgesOptions {
+    /// The address. Port 0 takes any free port.
+    pub address: SocketAddr,
+    /// The key that they have to know.
+    pub secret: EdgeSecret,
+}
+
+/// The gateway that this one is an edge of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HomeOptions {
+    /// Its address for edges, `host:port`: looked up at each try.
+    pub address: String,
+    /// The key that both know.
+    pub secret: EdgeSecret,
+}
+
 /// All of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeOptions {
     /// The doors, at least one.
     pub doors: Vec<DoorOptions>,
+    /// Where edges come. `None`: nowhere. With one engine only.
+    pub edges: Option<EdgesOptions>,
+    /// The home, if this gateway is an edge. Its doors are for clients then, and it has one engine.
+    pub home: Option<HomeOptions>,
     /// Where `/healthz`, `/readyz` and `/metrics` are. `None`: nowhere.
     pub http: Option<SocketAddr>,
     /// Where the page for operators is: an address of this machine that no other reaches. `None`: nowhere.
@@ -248,6 +280,8 @@ impl ServeOptions {
                 DoorOptions::new(Side::Server, Transport::Tcp, any(11_288)),
                 DoorOptions::new(Side::Client, Transport::Tcp, any(12_108)),
             ],
+            edges: None,
+            home: None,
             http: Some(SocketAddr::from(([127, 0, 0, 1], 8_080))),
             admin: None,
             memory_bytes: 0,

@@ -119,7 +119,14 @@ impl Other {
             Event::Settings(settings) => self.engine.reload(Arc::new(settings.engine.clone())),
             Event::Report(reply) => {
                 let (counters, occupancy) = (self.engine.counters().clone(), self.engine.occupancy());
-                let _ = reply.send(Report { bans: 0, counters, occupancy, auth_pending: [0; 2] });
+                let _ = reply.send(Report {
+                    bans: 0,
+                    counters,
+                    occupancy,
+                    auth_pending: [0; 2],
+                    edges: [0; 2],
+                    is_linked: None,
+                });
             }
             Event::Admin(Ask::Slice { subject, from, rows, reply }) => {
                 let _ = reply.send(self.engine.slice(subject, from, rows));
@@ -135,6 +142,8 @@ impl Other {
             Event::End => return Err(Gone),
             // These are for the first engine.
             Event::Open { .. } | Event::Fence { .. } | Event::Violated { .. } | Event::Ban(_) => {}
+            Event::EdgeOpened { .. } | Event::EdgeSaid { .. } | Event::EdgeClosed { .. } => {}
+            Event::Linked { .. } | Event::HomeSaid { .. } | Event::Unlinked => {}
             Event::Settled { .. } | Event::Answer(_) | Event::Admin(_) | Event::Reload(_) | Event::ShutDown(_) => {}
         }
         Ok(())

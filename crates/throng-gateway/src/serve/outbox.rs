@@ -382,6 +382,16 @@ impl port::Outbox for Outbox {
         self.0.admit();
     }
 
+    fn note_login(&self, note: port::LoginNote) {
+        match note {
+            port::LoginNote::Waits => self.0.excuse(true),
+            port::LoginNote::Guessed => {
+                self.0.excuse(false);
+                self.0.note_failed_login();
+            }
+        }
+    }
+
     fn close(&self) {
         self.0.end(Ending::Flush);
     }

@@ -51,7 +51,7 @@ pub(crate) fn listen(address: SocketAddr, side: Side) -> io::Result<TcpListener>
 /// not acknowledge what it was sent. Both end after `unreachable`; zero leaves both to the system.
 ///
 /// Linux counts the time in which a peer's window is closed as silence too (tcp(7), `TCP_USER_TIMEOUT`).
-fn notice_silence(stream: &TcpStream, unreachable: Duration) -> io::Result<()> {
+pub(crate) fn notice_silence(stream: &TcpStream, unreachable: Duration) -> io::Result<()> {
     let socket = SockRef::from(stream);
     if unreachable.is_zero() {
         return socket.set_keepalive(true);

@@ -11,19 +11,25 @@ use std::sync::{Arc, Weak};
 use super::budget::{Budget, gather};
 use super::clock::Clock;
 use super::counters::{Reason, ShellCounters};
+use super::edge_path::PathOutbox;
 use super::event::{Ask, Event, Events, Gone, Inlet, Report};
 use super::health::Heart;
 use super::memory::Holding;
 use super::outbox::{Outbox, Queue};
 use super::ration::{Party, Ration};
 use crate::auth::{Answer, Desk};
-use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Notice, Side};
-use throng_gateway_engine::{Engine, Misrouted, Refusal};
+use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox as _};
+use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, LoginNote, Notice, Side};
+use throng_gateway_engine::{Coming, Engine, Misrouted, Refusal};
 use throng_wire::Time;
 use tracing::{debug, info, warn};
 
 /// Closed connections give their memory back within this time.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
+/// With so many bytes that the home does not read, the path to it is closed.
+const HOME_QUEUE_BYTES: usize = 64 << 20;
+/// By how much an edge's turns are late beside its home's at first, in ms: about the jitter of a data centre's network.
+const FIRST_SLACK_TICKS: u32 = 5;
 
 /// The engine and what it needs around it.
 pub(crate) struct Turn {
@@ -47,6 +53,10 @@ pub(crate) struct Turn {
     pub(crate) master: Option<u32>,
     /// The engine's memory.
     pub(crate) holding: Holding,
+    /// See [`Shared`](super::door::Shared).
+    pub(crate) lacks_home: Arc<AtomicBool>,
+    /// The path to the home.
+    pub(crate) home: Option<PathOutbox>,
 }
 
 /// The shell's data about a connection.
@@ -64,21 +74,6 @@ impl Member {
     fn party(&self) -> Party<'_> {
         let Member { side, address, connection, ref player, .. } = *self;
         Party { side, address, connection: Some(connection), player }
-    }
-
-    /// From now on a failed login is our fault, or is not.
-    fn excuse(&self, is_excused: bool) {
-        if let Some(queue) = self.queue.upgrade() {
-            queue.excuse(is_excused);
-        }
-    }
-
-    /// It has guessed wrong, and that is its own fault.
-    fn note_failed_login(&self) {
-        if let Some(queue) = self.queue.upgrade() {
-            queue.excuse(false);
-            queue.note_failed_login();
-        }
     }
 }
 
@@ -116,8 +111,38 @@ impl Turn {
             let party = Party { connection: Some(*connection), player: identifier, ..Party::of(*side, *address) };
             self.ration.refused(begin, &party, reason);
         }
+        self.say_up();
         self.counters.step.record(self.clock.now().micros_since(begin), 1);
         Ok(())
+    }
+
+    /// Sends the home everything that the engine has for it.
+    fn say_up(&mut self) {
+        let Some(home) = &self.home else { return };
+        while let Some(frame) = self.engine.poll_up() {
+            home.send(frame);
+        }
+        if home.queued_bytes() > HOME_QUEUE_BYTES {
+            home.close(EdgeFault::Slow);
+        }
+    }
+
+    /// Notes which clients of edges have come and gone.
+    fn note_comings(&mut self) {
+        while let Some(coming) = self.engine.poll_coming() {
+            match coming {
+                Coming::Opened { key, address } => {
+                    let connection = self.engine.number_of(key).unwrap_or_default();
+                    let (side, player) = (Side::Client, Box::default());
+                    self.members.insert(key, Member { side, address, connection, player, queue: Weak::new() });
+                }
+                Coming::Closed { key, cause } => {
+                    if let Some(member) = self.members.remove(&key) {
+                        self.note_end(self.clock.now(), &member, cause, "edge");
+                    }
+                }
+            }
+        }
     }
 
     fn advance(&mut self) {
@@ -206,8 +231,42 @@ impl Turn {
                 self.events.send_to_others(|| Event::Closed { key, cause: EndCause::Ours, reason });
             }
             Event::Answer(answer) => self.settle(&answer),
+            Event::EdgeOpened { outbox, reply } => {
+                let opened = (!self.is_closing)
+                    .then(|| (self.engine.open_edge(now, Box::new(outbox)), self.engine.edge_tick(now)));
+                if let Err(Some((key, _))) = reply.send(opened) {
+                    self.engine.close_edge(now, key);
+                }
+            }
+            Event::EdgeSaid { key, frame, _room } => {
+                // If there is a fault, the engine has closed the path, and its task logs it.
+                let _ = self.engine.hear_edge(now, key, frame);
+                self.note_comings();
+            }
+            Event::EdgeClosed { key } => {
+                self.engine.close_edge(now, key);
+                self.note_comings();
+            }
+            Event::Linked { tick, outbox } => {
+                self.engine.linked(now, (tick, FIRST_SLACK_TICKS));
+                self.home = Some(outbox);
+                self.lacks_home.store(false, Ordering::Relaxed);
+            }
+            Event::HomeSaid { frame, _room } => {
+                if let (Err(fault), Some(home)) = (self.engine.hear_home(now, frame), &self.home) {
+                    home.close(fault);
+                }
+            }
+            Event::Unlinked => {
+                self.lacks_home.store(true, Ordering::Relaxed);
+                self.home = None;
+                self.engine.unlinked(now);
+            }
             Event::Report(reply) => {
+                let (edges, clients) = self.engine.edge_counts();
                 let _ = reply.send(Report {
+                    edges: [edges, clients],
+                    is_linked: self.engine.is_edge().then(|| self.engine.is_linked()),
                     bans: 0,
                     counters: self.engine.counters().clone(),
                     occupancy: self.engine.occupancy(),
@@ -285,7 +344,7 @@ impl Turn {
             let Some(member) = self.members.get_mut(&request.key) else { continue };
             member.player = request.player_identifier_token.chars().take(NAME_CHARS).collect();
             // As long as it waits for an answer, it does so for us.
-            member.excuse(true);
+            self.engine.note_login(request.key, LoginNote::Waits);
             let address = member.address;
             if let Some(answer) = self.desk.ask(self.clock.now(), request, address) {
                 self.settle(&answer);
@@ -313,7 +372,7 @@ impl Turn {
                 Some(Reason::AuthUnavailable.tag())
             }
             _ => {
-                member.note_failed_login();
+                self.engine.note_login(answer.key, LoginNote::Guessed);
                 Some("login")
             }
         };
@@ -360,6 +419,8 @@ mod tests {
             events: events.clone(),
             master: None,
             holding,
+            lacks_home: Arc::default(),
+            home: None,
         };
         (turn, events, runtime)
     }

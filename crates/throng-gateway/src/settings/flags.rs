@@ -199,6 +199,17 @@ const FLAGS: &[Flag] = &[
         Kind::Text(set_origins),
         "origins of web pages whose browsers may connect, separated by commas; empty for all",
     ),
+    flag(
+        "edges",
+        Kind::Text(|s, v| address(v).map(|a| s.edges = Some(a))),
+        "address at which edges of this gateway connect, such as :11290; needs -edgekey (none)",
+    ),
+    flag(
+        "home",
+        Kind::Text(set_home),
+        "makes this gateway an edge of the one at host:port: it holds clients' connections for it; needs -edgekey (none)",
+    ),
+    flag("edgekey", keep!(some edge_key), "file with the 32-byte key, in hex, that a gateway and its edges know"),
     flag("auth", Kind::Text(set_auth), "authentication provider: none, all, tokens:FILE, http(s)://..."),
     flag(
         "clientrights",
@@ -462,6 +473,12 @@ fn set_link_addresses(settings: &mut Settings, text: &str) -> Result<(), String>
         return Err(expected());
     }
     settings.link_addresses = parts.into_iter().map(String::from).collect();
+    Ok(())
+}
+
+fn set_home(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let is_address = !text.starts_with(':') && !text.contains('/') && address(text).is_ok();
+    settings.home = Some(is_address.then(|| text.into()).ok_or("host and port, such as gateway-0.example:11290")?);
     Ok(())
 }
 

@@ -91,6 +91,12 @@ pub struct Settings {
     pub link_addresses: Vec<String>,
     /// `-origins`: origins of browsers that may connect; empty for all.
     pub origins: Vec<String>,
+    /// `-edges`: where edges come.
+    pub edges: Option<String>,
+    /// `-home`: the gateway that this one is an edge of, `host:port`.
+    pub home: Option<String>,
+    /// `-edgekey`
+    pub edge_key: Option<String>,
     /// `-auth`
     pub auth: AuthProvider,
     /// `-descriptors`
@@ -143,6 +149,9 @@ impl Default for Settings {
             link_old_key: None,
             link_addresses: Vec::new(),
             origins: Vec::new(),
+            edges: None,
+            home: None,
+            edge_key: None,
             auth: AuthProvider::Nobody,
             descriptor_files: Vec::new(),
             threads: 0,
@@ -229,7 +238,7 @@ impl Settings {
             self.auth = AuthProvider::Everybody;
         }
         self.engine.proves_names = matches!(self.auth, AuthProvider::Tokens(_) | AuthProvider::Http(_));
-        if self.auth == AuthProvider::Nobody {
+        if self.auth == AuthProvider::Nobody && self.home.is_none() {
             let text =
                 "there is no provider of authentication, so no client can log in: name one with -auth, or use -dev";
             self.notes.push(Note { text: text.into() });
@@ -256,6 +265,7 @@ impl Settings {
             return Err(contradiction(listener.network.tag(), "-sproxy, -cproxy, proxy=", reason));
         }
         self.check_engine_threads()?;
+        self.check_edges()?;
         self.note_hidden_link();
         self.note_open_doors();
         Ok(())
@@ -277,6 +287,28 @@ impl Settings {
         }
     }
 
+    /// Refuses settings that an edge, or a gateway with edges, cannot have.
+    fn check_edges(&self) -> Result<(), SettingsError> {
+        let flag = match (&self.home, &self.edges) {
+            (None, None) => return Ok(()),
+            (Some(_), _) => "-home",
+            (None, Some(_)) => "-edges",
+        };
+        let is_edge = self.home.is_some();
+        let wrong = [
+            (self.edge_key.is_none(), "-edgekey", "name the file with the key that the home and its edges know"),
+            (is_edge && self.edges.is_some(), "-edges", "an edge has no edges of its own"),
+            (self.engine_threads > 1, "-engine-threads", "edges need all channels in one engine"),
+            (is_edge && !self.more_servers.is_empty(), "-listen server,...", "world servers connect to the home"),
+            (is_edge && self.snapshot_file.is_some(), "-snapshot", "an edge has nothing to write down: its home has"),
+            (is_edge && self.spatial_file.is_some(), "-scc", "the world is the home's"),
+        ];
+        match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
+            Some((_, other, reason)) => Err(contradiction(flag, other, reason)),
+            None => Ok(()),
+        }
+    }
+
     /// Accepted peers that the operator may not have thought of.
     fn note_open_doors(&mut self) {
         let is_loopback = |place: &str| {
@@ -285,7 +317,7 @@ impl Settings {
             host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
         };
         let is_open = self.client_listeners().any(|listener| !is_loopback(listener.host_and_port()));
-        if self.auth == AuthProvider::Everybody && is_open {
+        if self.auth == AuthProvider::Everybody && is_open && self.home.is_none() {
             let text = "the clients' door accepts every login, without authentication, from any machine: \
                         listen on loopback with -ca=127.0.0.1:12108, or name a provider with -auth";
             self.notes.push(Note { text: text.into() });

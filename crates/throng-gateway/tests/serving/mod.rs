@@ -127,6 +127,9 @@ pub(crate) fn try_bare(
     let engine = |number| {
         let mut engine = Engine::new(Arc::clone(&settings), Arc::clone(&schemas), 7, (Time(0), 0));
         engine.set_share(number, shards.clone());
+        if options.home.is_some() {
+            engine.set_edge();
+        }
         engine
     };
     let parts = Parts {

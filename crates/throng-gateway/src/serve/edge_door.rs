@@ -1,0 +1,124 @@
+//! Where edges come to their home.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use throng_gateway_engine::edge::{EdgeFault, EdgeKey, EdgeOutbox as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+use super::counters::{ShellCounters, add};
+use super::edge_path::{
+    PathError, PathOutbox, PathQueue, greet_edge, read_frame, refuse_edge, welcome_edge, write_frames,
+};
+use super::event::{Event, Events};
+use super::options::EdgeSecret;
+use super::tcp;
+
+/// Connections of edges at a time, those in the handshake included.
+const EDGES_MAX: usize = 256;
+/// After a failed accept it is tried again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// For how long an edge may be out of reach.
+const UNREACHABLE: Duration = Duration::from_secs(10);
+
+/// The shared data of the tasks of all edges.
+pub(crate) struct EdgeDoor {
+    pub(crate) secret: EdgeSecret,
+    pub(crate) settings: u64,
+    pub(crate) events: Events,
+    pub(crate) counters: Arc<ShellCounters>,
+    pub(crate) closing: watch::Receiver<bool>,
+}
+
+/// Accepts edges until the gateway closes its doors.
+pub(crate) async fn accept(door: Arc<EdgeDoor>, listener: TcpListener) {
+    let room = Arc::new(Semaphore::new(EDGES_MAX));
+    let mut closing = door.closing.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = closing.wait_for(|closing| *closing) => return,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(cause) => {
+                error!(%cause, "an edge cannot be accepted");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+            add(&door.counters.edges_refused, 1);
+            warn!(%address, "an edge was refused: there are {EDGES_MAX} already");
+            continue;
+        };
+        let door = Arc::clone(&door);
+        tokio::spawn(async move {
+            serve(&door, stream, address).await;
+            drop(place);
+        });
+    }
+}
+
+async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
+    let _ = stream.set_nodelay(true);
+    let _ = tcp::notice_silence(&stream, UNREACHABLE);
+    if let Err(error) = greet_edge(&mut stream, &door.secret, door.settings).await {
+        add(&door.counters.edges_refused, 1);
+        warn!(%address, "an edge was refused: {error}");
+        return;
+    }
+    let queue = PathQueue::new(&door.counters.memory);
+    let outbox = PathOutbox(Arc::clone(&queue));
+    let (reply, answer) = oneshot::channel();
+    if door.events.send(Event::EdgeOpened { outbox: outbox.clone(), reply }).is_err() {
+        return;
+    }
+    let (key, tick) = match answer.await {
+        Ok(Some(opened)) => opened,
+        Ok(None) | Err(_) => {
+            let _ = refuse_edge(&mut stream, "the home is shutting down").await;
+            return;
+        }
+    };
+    add(&door.counters.edges_accepted, 1);
+    info!(%address, "an edge has come");
+    let ended = exchange(door, key, (&queue, tick), stream).await;
+    if let Some(fault) = queue.fault() {
+        add(&door.counters.edge_faults, 1);
+        warn!(%address, tag = fault.tag(), "the path to an edge was closed: {fault}");
+    }
+    outbox.close(EdgeFault::Slow);
+    let _ = door.events.send(Event::EdgeClosed { key });
+    match ended {
+        Ok(()) => info!(%address, "an edge has gone"),
+        Err(error) => warn!(%address, "an edge is lost: {error}"),
+    }
+}
+
+async fn exchange(
+    door: &EdgeDoor,
+    key: EdgeKey,
+    (queue, tick): (&PathQueue, u64),
+    mut stream: TcpStream,
+) -> Result<(), PathError> {
+    welcome_edge(&mut stream, tick).await?;
+    let (mut reader, mut writer) = stream.split();
+    let read = async {
+        while let Some(frame) = read_frame(&mut reader).await? {
+            let Ok(room) = door.events.room(frame.len()).await else { break };
+            if door.events.send(Event::EdgeSaid { key, frame, _room: room }).is_err() {
+                break;
+            }
+        }
+        Ok::<(), PathError>(())
+    };
+    tokio::select! {
+        ended = read => ended,
+        ended = write_frames(queue, &mut writer) => Ok(ended?),
+    }
+}

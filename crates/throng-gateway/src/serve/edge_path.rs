@@ -1,0 +1,346 @@
+//! The path between a gateway and one of its edges: a TCP connection. Both ends have to know the same key.
+//!
+//! ```text
+//!   edge                                                      home
+//!     "THRE" version u32  settings u64  nonce 32 bytes  -->
+//!                              <--  nonce 32 bytes  HMAC-SHA256(key, "home" edge's nonce, home's nonce)
+//!     HMAC-SHA256(key, "edge" edge's nonce, home's nonce)  -->
+//!                              <--  0 tick u64, or 1 length u16 text: why not
+//!   then, both ways
+//!     length u32  frame: see throng_gateway_engine::edge
+//! ```
+//!
+//! Numbers are little-endian. `settings` is a hash of the settings that both have to share. Frames are neither encrypted nor
+//! signed: use the path only in a network that others cannot reach.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use ring::hmac;
+use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox, FRAME_MAX_BYTES, VERSION};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::memory::{Holding, Memory, Part};
+use super::options::EdgeSecret;
+
+const MAGIC: &[u8; 4] = b"THRE";
+const NONCE_BYTES: usize = 32;
+const PROOF_BYTES: usize = 32;
+/// Longest text of a refusal.
+const TEXT_MAX_BYTES: usize = 500;
+/// How long either end waits for the other one's part of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Frames are written together up to this.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Why there is no path.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it does not answer")]
+    Silent,
+    #[error("its first bytes are not those of an edge")]
+    Stranger,
+    #[error("it has another key: both need the same file for -edgekey")]
+    Key,
+    /// The home's answer.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the system has no random numbers")]
+    Chance,
+}
+
+/// Frames that wait to be written.
+pub(crate) struct PathQueue {
+    state: Mutex<State>,
+    bytes: AtomicUsize,
+    wake: Notify,
+}
+
+struct State {
+    frames: VecDeque<Bytes>,
+    fault: Option<EdgeFault>,
+    holding: Holding,
+}
+
+impl PathQueue {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Arc<PathQueue> {
+        let holding = Holding::new(memory, Part::Queues, 0);
+        let state = State { frames: VecDeque::new(), fault: None, holding };
+        Arc::new(PathQueue { state: Mutex::new(state), bytes: AtomicUsize::new(0), wake: Notify::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for frames, and takes them. `None` once the path is to end.
+    async fn next(&self) -> Option<Vec<u8>> {
+        loop {
+            {
+                let mut state = self.lock();
+                if state.fault.is_some() {
+                    return None;
+                }
+                if !state.frames.is_empty() {
+                    let mut out = Vec::new();
+                    while out.len() < WRITE_BYTES
+                        && let Some(frame) = state.frames.pop_front()
+                    {
+                        out.extend_from_slice(&(frame.len() as u32).to_le_bytes());
+                        out.extend_from_slice(&frame);
+                    }
+                    return Some(out);
+                }
+            }
+            self.wake.notified().await;
+        }
+    }
+
+    /// So many bytes of [`next`](Self::next) are on their way.
+    fn written(&self, bytes: usize) {
+        let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        self.lock().holding.set(left);
+    }
+
+    /// Why the path was closed here, if it was.
+    pub(crate) fn fault(&self) -> Option<EdgeFault> {
+        self.lock().fault
+    }
+}
+
+/// The engine's end of a [`PathQueue`].
+#[derive(Clone)]
+pub(crate) struct PathOutbox(pub(crate) Arc<PathQueue>);
+
+impl EdgeOutbox for PathOutbox {
+    fn queued_bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn send(&self, frame: Bytes) {
+        let mut state = self.0.lock();
+        if state.fault.is_some() {
+            return;
+        }
+        let bytes = self.0.bytes.fetch_add(frame.len() + 4, Ordering::Relaxed) + frame.len() + 4;
+        state.holding.set(bytes);
+        state.frames.push_back(frame);
+        drop(state);
+        self.0.wake.notify_one();
+    }
+
+    fn close(&self, fault: EdgeFault) {
+        let mut state = self.0.lock();
+        state.fault.get_or_insert(fault);
+        state.frames.clear();
+        state.holding.set(0);
+        drop(state);
+        self.0.wake.notify_one();
+    }
+}
+
+/// Writes what waits, until the path is to end.
+pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(queue: &PathQueue, writer: &mut W) -> io::Result<()> {
+    while let Some(bytes) = queue.next().await {
+        writer.write_all(&bytes).await?;
+        queue.written(bytes.len());
+    }
+    Ok(())
+}
+
+/// The next frame. `None` at the end of the path.
+pub(crate) async fn read_frame<R: AsyncRead + Unpin>(reader: &mut R) -> io::Result<Option<Bytes>> {
+    let length = match reader.read_u32_le().await {
+        Ok(length) => length as usize,
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > FRAME_MAX_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is too long"));
+    }
+    // It grows as bytes come, and not because a number says so.
+    let mut frame = BytesMut::new();
+    let mut body = reader.take(length as u64);
+    while frame.len() < length {
+        if body.read_buf(&mut frame).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(Some(frame.freeze()))
+}
+
+/// The proof of one end that it knows the key, for these nonces.
+fn proof(secret: &EdgeSecret, who: &[u8; 4], nonces: [&[u8; NONCE_BYTES]; 2]) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret.0), &[&who[..], &nonces[0][..], &nonces[1][..]].concat())
+}
+
+fn is_proof(secret: &EdgeSecret, who: &[u8; 4], nonces: [&[u8; NONCE_BYTES]; 2], proof: &[u8]) -> bool {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &secret.0);
+    hmac::verify(&key, &[&who[..], &nonces[0][..], &nonces[1][..]].concat(), proof).is_ok()
+}
+
+fn nonce() -> Result<[u8; NONCE_BYTES], PathError> {
+    let mut nonce = [0; NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|_| PathError::Chance)?;
+    Ok(nonce)
+}
+
+/// Waits for the other end, which may not take for ever.
+async fn in_time<T>(part: impl Future<Output = Result<T, PathError>>) -> Result<T, PathError> {
+    timeout(HANDSHAKE, part).await.map_err(|_| PathError::Silent)?
+}
+
+/// An edge's part. The tick of the home.
+pub(crate) async fn greet_home<S>(stream: &mut S, secret: &EdgeSecret, settings: u64) -> Result<u64, PathError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    in_time(async {
+        let own = nonce()?;
+        let hello = [&MAGIC[..], &VERSION.to_le_bytes(), &settings.to_le_bytes(), &own].concat();
+        stream.write_all(&hello).await?;
+        let (mut other, mut theirs) = ([0; NONCE_BYTES], [0; PROOF_BYTES]);
+        stream.read_exact(&mut other).await?;
+        stream.read_exact(&mut theirs).await?;
+        if !is_proof(secret, b"home", [&own, &other], &theirs) {
+            return Err(PathError::Key);
+        }
+        stream.write_all(proof(secret, b"edge", [&own, &other]).as_ref()).await?;
+        if stream.read_u8().await? == 0 {
+            return Ok(stream.read_u64_le().await?);
+        }
+        let mut text = vec![0; usize::from(stream.read_u16_le().await?).min(TEXT_MAX_BYTES)];
+        stream.read_exact(&mut text).await?;
+        Err(PathError::Refused(String::from_utf8_lossy(&text).into_owned()))
+    })
+    .await
+}
+
+/// A home's part, up to its answer.
+pub(crate) async fn greet_edge<S>(stream: &mut S, secret: &EdgeSecret, settings: u64) -> Result<(), PathError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    in_time(async {
+        let mut magic = [0; 4];
+        stream.read_exact(&mut magic).await?;
+        if &magic != MAGIC {
+            return Err(PathError::Stranger);
+        }
+        let (version, theirs) = (stream.read_u32_le().await?, stream.read_u64_le().await?);
+        let mut other = [0; NONCE_BYTES];
+        stream.read_exact(&mut other).await?;
+        let own = nonce()?;
+        stream.write_all(&own).await?;
+        stream.write_all(proof(secret, b"home", [&other, &own]).as_ref()).await?;
+        let mut proof = [0; PROOF_BYTES];
+        stream.read_exact(&mut proof).await?;
+        if !is_proof(secret, b"edge", [&other, &own], &proof) {
+            return Err(PathError::Key);
+        }
+        let trouble = if version != VERSION {
+            format!("the home speaks version {VERSION} of the edges' protocol, and the edge version {version}")
+        } else if theirs != settings {
+            "the home has other channel types or descriptors: give both the same -chs and -descriptors".into()
+        } else {
+            return Ok(());
+        };
+        refuse_edge(stream, &trouble).await?;
+        Err(PathError::Refused(trouble))
+    })
+    .await
+}
+
+/// Tells an edge why it is not let in.
+pub(crate) async fn refuse_edge<W: AsyncWrite + Unpin>(stream: &mut W, text: &str) -> Result<(), PathError> {
+    let mut text = text.as_bytes();
+    text = &text[..text.len().min(TEXT_MAX_BYTES)];
+    stream.write_all(&[&[1][..], &(text.len() as u16).to_le_bytes(), text].concat()).await?;
+    Ok(())
+}
+
+/// Lets an edge in.
+pub(crate) async fn welcome_edge<W: AsyncWrite + Unpin>(stream: &mut W, tick: u64) -> Result<(), PathError> {
+    stream.write_all(&[&[0][..], &tick.to_le_bytes()].concat()).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(byte: u8) -> EdgeSecret {
+        EdgeSecret([byte; 32])
+    }
+
+    async fn meet(edge: (EdgeSecret, u64), home: (EdgeSecret, u64)) -> (Result<u64, PathError>, Result<(), PathError>) {
+        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        let at_home = async {
+            let greeted = greet_edge(&mut far, &home.0, home.1).await;
+            if greeted.is_ok() {
+                welcome_edge(&mut far, 4_711).await.expect("it waits");
+            }
+            drop(far);
+            greeted
+        };
+        tokio::join!(greet_home(&mut near, &edge.0, edge.1), at_home)
+    }
+
+    #[tokio::test]
+    async fn two_with_one_key_meet_and_the_edge_learns_the_tick() {
+        let (edge, home) = meet((secret(1), 7), (secret(1), 7)).await;
+        assert_eq!(edge.expect("let in"), 4_711);
+        home.expect("it is an edge");
+    }
+
+    #[tokio::test]
+    async fn another_key_is_refused_at_both_ends() {
+        let (edge, home) = meet((secret(1), 7), (secret(2), 7)).await;
+        assert!(matches!(edge, Err(PathError::Key)) && home.is_err());
+    }
+
+    #[tokio::test]
+    async fn other_settings_are_refused_in_one_line() {
+        let (edge, _) = meet((secret(1), 7), (secret(1), 8)).await;
+        let text = edge.expect_err("refused").to_string();
+        assert!(text.contains("-chs") && text.contains("-descriptors") && !text.contains('\n'), "{text}");
+    }
+
+    #[tokio::test]
+    async fn other_first_bytes_are_refused() {
+        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        near.write_all(b"GET / HTTP/1.1\r\n\r\n").await.expect("room");
+        assert!(matches!(greet_edge(&mut far, &secret(1), 7).await, Err(PathError::Stranger)));
+    }
+
+    #[tokio::test]
+    async fn frames_come_as_they_were_sent_and_too_long_ones_are_not_read() {
+        let queue = PathQueue::new(&Arc::default());
+        let outbox = PathOutbox(Arc::clone(&queue));
+        outbox.send(Bytes::from_static(b"one"));
+        outbox.send(Bytes::from(vec![2; 100_000]));
+        assert_eq!(outbox.queued_bytes(), 100_011);
+        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        let write = async {
+            write_frames(&queue, &mut near).await.expect("room");
+            near.write_u32_le(FRAME_MAX_BYTES as u32 + 1).await.expect("room");
+        };
+        let read = async {
+            assert_eq!(read_frame(&mut far).await.expect("a frame").as_deref(), Some(&b"one"[..]));
+            assert_eq!(read_frame(&mut far).await.expect("a frame").map(|frame| frame.len()), Some(100_000));
+            outbox.close(EdgeFault::Slow);
+            let error = read_frame(&mut far).await.expect_err("nobody sends that");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        };
+        tokio::join!(write, read);
+        assert_eq!(queue.fault(), Some(EdgeFault::Slow));
+    }
+}
