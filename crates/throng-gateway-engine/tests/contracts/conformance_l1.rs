@@ -120,8 +120,8 @@ fn an_answer_that_comes_too_late_or_twice_does_no_harm() {
     let mut stage = Stage::new(settings(&["-auth=none"]));
     let (gone, twice) = (stage.connect(Side::Client), stage.connect(Side::Client));
     for peer in [&gone, &twice] {
-        stage.receive(&peer, message(AUTH, &auth("ada")));
-        stage.receive(&peer, message(AUTH, &auth("ada")));
+        stage.receive(peer, message(AUTH, &auth("ada")));
+        stage.receive(peer, message(AUTH, &auth("ada")));
     }
     stage.drop_connection(&gone, throng_gateway_engine::port::EndCause::Lost);
     for peer in [&gone, &twice, &twice] {

@@ -276,7 +276,8 @@ impl Path {
     }
 
     fn take(&mut self, now_ms: u64) -> Option<Bytes> {
-        self.frames.pop_front_if(|(at, _)| *at <= now_ms).map(|(_, frame)| frame)
+        self.frames.front().filter(|(at, _)| *at <= now_ms)?;
+        self.frames.pop_front().map(|(_, frame)| frame)
     }
 }
 
