@@ -56,6 +56,12 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     for (door, address) in doors(&settings).zip(gateway.addresses()) {
         info!("listening for {door} at {address}");
     }
+    if let Some(address) = gateway.edges_address() {
+        info!("listening for edges at {address}");
+    }
+    if let Some(home) = &settings.home {
+        info!("an edge of the gateway at {home}: clients can come when that is reached");
+    }
     if let Some(address) = gateway.http_address() {
         info!("health and metrics at http://{address}");
     }

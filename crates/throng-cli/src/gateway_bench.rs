@@ -29,6 +29,7 @@ process. It measures delivered updates, their delay, and the cost.
   throng gateway-bench single --traffic relay    the same, but each client writes its own state
   throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
   throng gateway-bench entity-lod                a channel for each client; distant clients get fewer updates
+  throng gateway-bench single --edges 2          clients connect to two edges of the gateway
   throng gateway-bench single --kill server      length of an outage, and number of recovered clients; or --kill gateway
 
 To put another gateway that speaks channeld's protocol under the identical load:
@@ -55,6 +56,9 @@ pub(crate) struct GatewayBenchArguments {
     /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
     warmup: u32,
+    /// Number of edges: processes that hold the clients' connections for the gateway
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "gateway_servers", value_parser = clap::value_parser!(u32).range(0..=16))]
+    edges: u32,
     /// Kill this process with SIGKILL in mid-run and restart it: measures the outage (time without updates)
     #[arg(long, value_enum, conflicts_with_all = ["gateway_servers", "connect_only"])]
     kill: Option<KillName>,
@@ -110,6 +114,8 @@ enum KillName {
     Server,
     /// The gateway; all clients reconnect to it
     Gateway,
+    /// One of the edges; its clients go on at another one
+    Edge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -133,6 +139,11 @@ impl GatewayBenchArguments {
 
     fn victim(&self, scene: Scene) -> Result<Option<Victim>, Failure> {
         match self.kill {
+            Some(KillName::Edge) if self.edges < 2 => {
+                Err(Failure::Usage(anyhow!("--kill edge needs another edge for its clients: add --edges 2")))
+            }
+            Some(KillName::Edge) => Ok(Some(Victim::Edge)),
+            Some(_) if self.edges > 0 => Err(Failure::Usage(anyhow!("with --edges, only --kill edge works"))),
             Some(_) if scene != Scene::SingleUnreal => {
                 Err(Failure::Usage(anyhow!("--kill works only with the scene single and --traffic unreal")))
             }
@@ -172,6 +183,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         warmup_s: arguments.warmup,
         seconds: arguments.seconds,
         connect_only: arguments.connect_only,
+        edges: arguments.edges,
         kill: arguments.victim(scene)?,
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),

@@ -185,7 +185,7 @@ impl Crowd {
             let index = self.clients.len();
             let step = (self.load.clients as usize / SAMPLES).max(1);
             let is_sample = index.is_multiple_of(step) && index / step < SAMPLES;
-            let reader = match Reader::connect(self.load.players) {
+            let reader = match Reader::connect(self.load.door_of(index as u32, 0)) {
                 // Some gateways accept no clients before a server owns GLOBAL, so wait a moment.
                 Err(error) if index == 0 && error.kind() == io::ErrorKind::ConnectionRefused => {
                     if now.since(self.started) < DOOR_PATIENCE {
@@ -211,7 +211,7 @@ impl Crowd {
             }
             *due = now.after(RETRY);
             let client = &mut clients[*index];
-            if client.come_again(load.players, *index as u32, now).is_err() {
+            if client.come_again(load, *index as u32, now).is_err() {
                 return true;
             }
             if let Err(error) = rounds.watch(client.reader(), *index) {

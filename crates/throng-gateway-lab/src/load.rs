@@ -80,6 +80,8 @@ pub enum Victim {
     Server,
     /// The gateway.
     Gateway,
+    /// One of the gateway's edges.
+    Edge,
 }
 
 impl Victim {
@@ -88,6 +90,7 @@ impl Victim {
         match self {
             Victim::Server => "server",
             Victim::Gateway => "gateway",
+            Victim::Edge => "edge",
         }
     }
 }
@@ -99,8 +102,8 @@ pub(super) struct Load {
     pub(super) clients: u32,
     /// The gateway's address for world servers.
     pub(super) servers: SocketAddr,
-    /// The gateway's address for clients.
-    pub(super) players: SocketAddr,
+    /// The addresses for clients: the gateway's, or those of its edges.
+    pub(super) players: Vec<SocketAddr>,
     /// The process that will be killed, if any: then peers that lose their connection connect again.
     pub(super) victim: Option<Victim>,
 }
@@ -108,7 +111,14 @@ pub(super) struct Load {
 impl Load {
     /// Whether a connection that breaks is made again.
     pub(super) fn outlives_gateway(&self) -> bool {
-        self.victim == Some(Victim::Gateway)
+        matches!(self.victim, Some(Victim::Gateway | Victim::Edge))
+    }
+
+    /// Where a client connects for the first time, and where it connects when that has failed `losses` times.
+    pub(super) fn door_of(&self, client: u32, losses: u32) -> SocketAddr {
+        let count = self.players.len().max(1);
+        let place = (client as usize + losses as usize) % count;
+        self.players.get(place).copied().unwrap_or(self.servers)
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::clients::ClientsReport;
 use crate::control::Command;
 use crate::load::{Scene, Victim};
-use crate::process::{Gateway, Player};
+use crate::process::{Gateway, Player, usage};
 use crate::run::{BenchOptions, Play, Target};
 use crate::summary::OutageFigures;
 use crate::world::WorldProgress;
@@ -29,6 +29,15 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
     if options.kill.is_none() {
         return Ok(());
     }
+    if options.kill == Some(Victim::Edge) {
+        match options.edges {
+            0 | 1 => bail!("--kill edge needs another edge for its clients: add --edges 2"),
+            _ => return Ok(()),
+        }
+    }
+    if options.edges > 0 {
+        bail!("with --edges, only --kill edge works");
+    }
     if options.scene != Scene::SingleUnreal || options.connect_only {
         bail!("--kill works only with the scene single and --traffic unreal");
     }
@@ -43,7 +52,7 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
 /// Further arguments of the gateway: wait for a lost server, or accept no clients while GLOBAL has no owner.
 pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
     match victim {
-        None => Vec::new(),
+        None | Some(Victim::Edge) => Vec::new(),
         Some(Victim::Server) => vec!["-scr".into()],
         Some(Victim::Gateway) => vec!["-cwm".into()],
     }
@@ -73,6 +82,7 @@ impl Play<'_> {
         match victim {
             Victim::Server => self.replace_world()?,
             Victim::Gateway => self.replace_gateway()?,
+            Victim::Edge => self.replace_edge()?,
         }
         self.kill = Some(Kill { victim, restart: killed_at.elapsed(), players_before });
         Ok(())
@@ -92,9 +102,20 @@ impl Play<'_> {
         self.former_cpu_s = self.usage().cpu_s;
         gateway.kill();
         let log = self.folder.join("gateway-again.log");
-        let gateway = Gateway::start(&self.gateway_line, &log, [self.load.servers, self.load.players])?;
+        let addresses = [self.load.servers, self.load.door_of(0, 0)];
+        let gateway = Gateway::start(&self.gateway_line, &log, &addresses)?;
         self.pid = Some(gateway.pid());
         self.gateway = Some(gateway);
         Ok(())
+    }
+
+    /// The first edge.
+    fn replace_edge(&mut self) -> Result<()> {
+        self.former_cpu_s += self.edges.first().and_then(|edge| usage(edge.gateway.pid())).unwrap_or_default().cpu_s;
+        let log = self.folder.join("edge-0-again.log");
+        match self.edges.first_mut() {
+            Some(edge) => edge.start_again(&log),
+            None => Ok(()),
+        }
     }
 }

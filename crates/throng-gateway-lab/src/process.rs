@@ -17,6 +17,7 @@ use throng_machine::clock;
 
 use crate::control::{Command, Line};
 use crate::load::Load;
+use crate::scrape::is_ready;
 
 /// Lines that wait to be read.
 const LINES: usize = 256;
@@ -127,8 +128,8 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it, and waits until it answers at both addresses. Its output goes to a file.
-    pub(super) fn start(command: &[OsString], log: &Path, addresses: [SocketAddr; 2]) -> Result<Gateway> {
+    /// Starts it, and waits until it answers at these addresses. Its output goes to a file.
+    pub(super) fn start(command: &[OsString], log: &Path, addresses: &[SocketAddr]) -> Result<Gateway> {
         let (program, arguments) = command.split_first().context("the command for the gateway is missing")?;
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let process = Process::new(program)
@@ -142,6 +143,19 @@ impl Gateway {
         let mut gateway = Gateway { process };
         addresses.iter().try_for_each(|&address| gateway.wait_for(address, log))?;
         Ok(gateway)
+    }
+
+    /// Waits until its page says that clients are welcome.
+    pub(super) fn wait_until_ready(&mut self, page: SocketAddr, log: &Path) -> Result<()> {
+        let until = Instant::now() + START_PATIENCE;
+        while !is_ready(page) {
+            if self.has_ended() || Instant::now() > until {
+                let said = fs::read_to_string(log).unwrap_or_default();
+                bail!("an edge is not ready: {}", said.lines().last().unwrap_or("it printed nothing"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     pub(super) fn pid(&self) -> u32 {

@@ -38,6 +38,8 @@ pub struct BenchOptions {
     pub seconds: u32,
     /// Whether the clients stay silent, to measure the cost of idle connections.
     pub connect_only: bool,
+    /// Number of edges; 0: clients connect to the gateway itself.
+    pub edges: u32,
     /// The process that is killed in mid-run, and started again. For the scene `single-unreal` and a gateway that is
     /// started for the run.
     pub kill: Option<Victim>,
@@ -138,6 +140,40 @@ fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
     bail!("{} already has a hundred runs of this second: wait a second", runs.display())
 }
 
+/// An edge that was started for the run.
+pub(super) struct Edge {
+    pub(super) gateway: Gateway,
+    line: Vec<OsString>,
+    players: SocketAddr,
+    page: SocketAddr,
+}
+
+impl Edge {
+    fn start(
+        (number, folder): (u32, &Path),
+        command: &[OsString],
+        arguments: &[OsString],
+        home: SocketAddr,
+    ) -> Result<Edge> {
+        let [players, page] = free_addresses()?;
+        let mut line = command.to_vec();
+        line.extend(settings::edge(folder, home, players));
+        line.extend(settings::of_edges(arguments));
+        line.extend(settings::ours(folder, page).context("cannot write the gateway's types")?);
+        let log = folder.join(format!("edge-{number}.log"));
+        let mut gateway = Gateway::start(&line, &log, &[players])?;
+        gateway.wait_until_ready(page, &log)?;
+        Ok(Edge { gateway, line, players, page })
+    }
+
+    /// Kills it, and starts it at the same address.
+    pub(super) fn start_again(&mut self, log: &Path) -> Result<()> {
+        self.gateway.kill();
+        self.gateway = Gateway::start(&self.line, log, &[self.players])?;
+        self.gateway.wait_until_ready(self.page, log)
+    }
+}
+
 pub(super) struct Play<'a> {
     pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
@@ -145,6 +181,7 @@ pub(super) struct Play<'a> {
     bots: Player<ClientsProgress, ClientsReport>,
     pub(super) world: Player<WorldProgress, WorldReport>,
     pub(super) gateway: Option<Gateway>,
+    pub(super) edges: Vec<Edge>,
     /// How the gateway was started, if it was.
     pub(super) gateway_line: Vec<OsString>,
     pub(super) folder: PathBuf,
@@ -171,20 +208,26 @@ pub(super) struct Play<'a> {
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
         let arguments = settings::write(folder, options.scene).context("cannot write the gateway's settings")?;
-        let mut gateway_line = Vec::new();
+        let (mut gateway_line, mut edges) = (Vec::new(), Vec::new());
         let (gateway, addresses, metrics) = match &options.target {
             Target::Running { servers, players, metrics, .. } => (None, [*servers, *players], *metrics),
             Target::Start { command, extra } => {
-                let [servers, players, metrics] = free_addresses()?;
+                let [servers, players, metrics, for_edges] = free_addresses()?;
                 let mut line = command.clone();
                 line.extend(settings::listen(servers, players));
-                line.extend(arguments);
+                line.extend(arguments.iter().cloned());
                 line.extend(settings::ours(folder, metrics).context("cannot write the gateway's types")?);
+                if options.edges > 0 {
+                    line.extend(settings::home(folder, for_edges).context("cannot write the edges' key")?);
+                }
                 line.extend(outage::arguments(options.kill));
                 line.extend(extra.iter().cloned());
                 let log = folder.join("gateway.log");
-                let gateway = Gateway::start(&line, &log, [servers, players])?;
+                let gateway = Gateway::start(&line, &log, &[servers, players])?;
                 gateway_line = line;
+                for number in 0..options.edges {
+                    edges.push(Edge::start((number, folder), command, &arguments, for_edges)?);
+                }
                 (Some(gateway), [servers, players], Some(metrics))
             }
         };
@@ -196,6 +239,10 @@ impl<'a> Play<'a> {
             }
         };
         let [servers, players] = addresses;
+        let players = match edges.is_empty() {
+            true => vec![players],
+            false => edges.iter().map(|edge| edge.players).collect(),
+        };
         let load = Load { scene: options.scene, clients: options.clients, servers, players, victim: options.kill };
         let mut world = Player::start("world servers", &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
@@ -209,6 +256,7 @@ impl<'a> Play<'a> {
             bots,
             world,
             gateway,
+            edges,
             gateway_line,
             folder: folder.to_owned(),
             load,
@@ -247,6 +295,9 @@ impl<'a> Play<'a> {
     fn listen(&mut self) -> Result<bool> {
         if self.gateway.as_mut().is_some_and(Gateway::has_ended) {
             bail!("the gateway has ended: see gateway.log in the run's folder");
+        }
+        if self.edges.iter_mut().any(|edge| edge.gateway.has_ended()) {
+            bail!("an edge has ended: see its log in the run's folder");
         }
         self.world.listen()?;
         self.bots.listen()
@@ -320,8 +371,13 @@ impl<'a> Play<'a> {
     }
 
     pub(super) fn usage(&self) -> Usage {
-        let usage = self.pid.and_then(usage).unwrap_or_default();
-        Usage { cpu_s: usage.cpu_s + self.former_cpu_s, ..usage }
+        let of_edges = self.edges.iter().map(|edge| edge.gateway.pid());
+        let mut all = Usage { cpu_s: self.former_cpu_s, rss_bytes: 0 };
+        for usage in self.pid.into_iter().chain(of_edges).filter_map(usage) {
+            all.cpu_s += usage.cpu_s;
+            all.rss_bytes += usage.rss_bytes;
+        }
+        all
     }
 
     fn sample(&mut self, before: (Instant, Usage), now: (Instant, Usage)) {
@@ -404,13 +460,15 @@ impl<'a> Play<'a> {
             invalid_reasons.push("the run was stopped before its end".to_owned());
         }
         // A killed process cannot report which calls it had received.
-        let has_calls = options.scene.has_calls() && !options.connect_only && options.kill.is_none();
+        let is_heard = matches!(options.kill, None | Some(Victim::Edge));
+        let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
         GatewaySummary {
             format: FORMAT,
             valid: false,
             invalid_reasons,
             scene: options.scene,
             clients: options.clients,
+            edges: options.edges,
             seconds: bots.seconds,
             started_at: String::new(),
             revision: throng_machine::revision(),
@@ -481,7 +539,7 @@ impl<'a> Play<'a> {
         let clients = f64::from(self.options.clients);
         // A world server that was killed has not said what it wrote.
         let ideal_updates = match (self.options.kill, self.options.scene.single_hz()) {
-            (Some(_), Some(hz)) => hz * clients * bots.seconds,
+            (Some(Victim::Server | Victim::Gateway), Some(hz)) => hz * clients * bots.seconds,
             _ => world.ideal_updates,
         };
         // A client does not get back what it has written itself.
@@ -548,10 +606,12 @@ fn calls(bots: &ClientsReport, world: &WorldReport) -> CallFigures {
     let made: u64 = bots.calls.values().map(|&calls| u64::from(calls)).sum();
     let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
     let lost = bots.calls.iter().map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers));
+    let unheard = |(connection, &answers): (&u32, &u64)| answers.saturating_sub(arrived(connection).numbers);
     let sum = |count: fn(&Arrived) -> u64, calls: &BTreeMap<u32, Arrived>| calls.values().map(count).sum();
     CallFigures {
         made,
         lost: lost.sum(),
+        answered_and_lost: bots.answers.iter().map(unheard).sum(),
         doubled: sum(|arrived| arrived.doubled, &world.calls),
         out_of_order: sum(|arrived| arrived.out_of_order, &world.calls),
         handovers: world.handovers_of_run,

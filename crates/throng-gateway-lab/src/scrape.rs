@@ -29,6 +29,19 @@ pub(super) fn scrape(address: SocketAddr) -> Option<Scraped> {
     answer.lines().next()?.contains(" 200 ").then(|| read(&answer))
 }
 
+/// Whether the page `/readyz` says that clients are welcome.
+pub(super) fn is_ready(address: SocketAddr) -> bool {
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
+        let mut answer = Vec::new();
+        stream.take(MAX_BYTES).read_to_end(&mut answer)?;
+        Ok(String::from_utf8_lossy(&answer).lines().next().is_some_and(|status| status.contains(" 200 ")))
+    };
+    ask().unwrap_or(false)
+}
+
 fn read(text: &str) -> Scraped {
     let values = |name: &'static str| text.lines().filter_map(move |line| value_of(line, name));
     let sum = |name| values(name).reduce(|a, b| a + b);

@@ -51,6 +51,37 @@ pub(super) fn listen(servers: SocketAddr, players: SocketAddr) -> Vec<OsString> 
     arguments
 }
 
+/// Further arguments of a gateway with edges, and the file with the key that all of them know.
+pub(super) fn home(folder: &Path, edges: SocketAddr) -> io::Result<Vec<OsString>> {
+    let key = folder.join("edge.key");
+    fs::write(&key, format!("{}\n", "5e".repeat(32)))?;
+    let mut arguments = vec!["-edges".into(), edges.to_string().into(), "-edgekey".into(), key.into_os_string()];
+    // Clients of an edge that is killed go on at another one.
+    arguments.extend(["-limit".into(), "client_resume_ms=30000".into()]);
+    Ok(arguments)
+}
+
+/// The arguments of an edge, beside the common ones.
+pub(super) fn edge(folder: &Path, home: SocketAddr, players: SocketAddr) -> Vec<OsString> {
+    let key = folder.join("edge.key").into_os_string();
+    let mut arguments: Vec<OsString> = vec!["-home".into(), home.to_string().into(), "-edgekey".into(), key];
+    arguments.extend(["-cn".into(), "tcp".into(), "-ca".into(), players.to_string().into()]);
+    arguments
+}
+
+/// The common arguments without those that only a home has.
+pub(super) fn of_edges(arguments: &[OsString]) -> Vec<OsString> {
+    let mut rest = arguments.iter();
+    let mut kept = Vec::new();
+    while let Some(argument) = rest.next() {
+        match argument == "-scc" {
+            true => drop(rest.next()),
+            false => kept.push(argument.clone()),
+        }
+    }
+    kept
+}
+
 /// Further arguments of our gateway: the types of the state (channeld has them compiled in), the address of the metrics
 /// page, and no limits by address, because all clients have the same address.
 pub(super) fn ours(folder: &Path, metrics: SocketAddr) -> io::Result<Vec<OsString>> {

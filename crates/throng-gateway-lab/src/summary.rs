@@ -32,6 +32,9 @@ pub struct GatewaySummary {
     pub scene: Scene,
     /// Clients that were to play.
     pub clients: u32,
+    /// Edges between the clients and the gateway; 0: none.
+    #[serde(default)]
+    pub edges: u32,
     /// Length of the measured part.
     pub seconds: f64,
     /// When the run began, in UTC.
@@ -183,8 +186,11 @@ pub struct TrafficFigures {
 pub struct CallFigures {
     /// Calls that clients made.
     pub made: u64,
-    /// Those that arrived nowhere.
+    /// Those that arrived nowhere. Those under way in a process that is killed are among them.
     pub lost: u64,
+    /// Answers that clients got beyond the calls of theirs that arrived: 0, or the gateway invents things.
+    #[serde(default)]
+    pub answered_and_lost: u64,
     /// Arrivals of calls that had arrived already.
     pub doubled: u64,
     /// Arrivals after a later call of the same client. Two servers' sockets are not read in the order of sending, so a
@@ -360,6 +366,7 @@ impl GatewaySummary {
             invalid_reasons: Vec::new(),
             scene,
             clients: 450,
+            edges: 0,
             seconds: 10.0,
             started_at: "2026-01-31T12:00:00Z".to_owned(),
             revision: "0123456789ab-dirty".to_owned(),

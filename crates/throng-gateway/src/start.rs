@@ -7,7 +7,7 @@ use std::time::Instant;
 use thiserror::Error;
 use throng_wire::Time;
 
-use crate::auth::{self, DeskLimits, ProviderError};
+use crate::auth::{self, AlwaysFail, DeskLimits, Provider, ProviderError};
 use crate::metrics;
 use crate::serve::{Gateway, Parts, ServeError, ServeOptions, helpers};
 use crate::settings::Settings;
@@ -82,7 +82,7 @@ impl Gateway {
     /// A file, a provider or a door that cannot be used. Nothing runs then.
     pub fn from_settings(settings: Settings, seed: u64, unix_ns: i64) -> Result<Gateway, StartError> {
         let schemas = schemas(&settings)?;
-        let provider = auth::from_settings(&settings)?;
+        let provider = provider(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
         let engines = engines_of_settings(settings, Arc::new(schemas), seed, unix_ns)?;
@@ -96,8 +96,16 @@ impl Gateway {
     /// # Errors
     /// A file that cannot be used. Everything stays as it was.
     pub fn reload(&self, settings: Arc<Settings>) -> Result<(), StartError> {
-        let provider = auth::from_settings(&settings)?;
+        let provider = provider(&settings)?;
         Ok(self.take_over(settings, provider)?)
+    }
+}
+
+/// The provider of authentication. An edge asks none: its home does.
+fn provider(settings: &Settings) -> Result<Arc<dyn Provider>, ProviderError> {
+    match settings.home {
+        Some(_) => Ok(Arc::new(AlwaysFail)),
+        None => auth::from_settings(settings),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use throng_channeld::message_type as kinds;
@@ -13,7 +12,7 @@ use throng_wire::Time;
 use super::is_update;
 use crate::light::{Fields, Message, Outgoing};
 use crate::link::Reader;
-use crate::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, entity_of};
+use crate::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, Victim, entity_of};
 use crate::motion::Walker;
 use crate::traffic::{Call, Pose, actor, age_us, global_update, stamps};
 
@@ -30,6 +29,8 @@ pub(super) struct Client {
     /// The last state that a decoding client has seen: the newest stamp by channel and key.
     newest: Option<HashMap<(u32, u32), u64>>,
     silence: Silence,
+    /// How often it has lost its connection, or could not make it again.
+    losses: u32,
 }
 
 /// Times without an update.
@@ -111,18 +112,22 @@ impl Client {
             counts: Counts::default(),
             newest: is_sample.then(HashMap::new),
             silence: Silence::default(),
+            losses: 0,
         }
     }
 
-    /// Reconnects under its name, with calls numbered from 0.
+    /// Reconnects under its name: at the next edge, if there are some, where it goes on as who it was. Without edges its
+    /// calls are numbered from 0 again.
     ///
     /// # Errors
     /// If the gateway does not answer.
-    pub(super) fn come_again(&mut self, address: SocketAddr, index: u32, now: Time) -> io::Result<()> {
-        self.reader = self.reader.connect_again(address)?;
+    pub(super) fn come_again(&mut self, load: &Load, index: u32, now: Time) -> io::Result<()> {
+        self.losses += 1;
+        self.reader = self.reader.connect_again(load.door_of(index, self.losses))?;
         self.outgoing.clear();
         log_in(&mut self.outgoing, index);
-        self.state = State::new(now);
+        let number = if load.victim == Some(Victim::Edge) { self.state.number } else { 0 };
+        self.state = State { number, ..State::new(now) };
         Ok(())
     }
 
@@ -160,6 +165,11 @@ impl Client {
     /// Its connection id and the calls that it has made.
     pub(super) fn calls(&self) -> (u32, u32) {
         (self.state.connection, self.state.number)
+    }
+
+    /// Its connection id and the calls that its server has answered.
+    pub(super) fn answers(&self) -> (u32, u64) {
+        (self.state.connection, self.counts.acknowledgements)
     }
 
     pub(super) fn close(&mut self) {
@@ -217,7 +227,7 @@ impl Client {
         if !self.state.is_open {
             return Ok(());
         }
-        let Client { reader, outgoing, state, counts, newest, silence } = self;
+        let Client { reader, outgoing, state, counts, newest, silence, .. } = self;
         let updates_before = counts.updates;
         let read = reader.read(scratch, |message| {
             if is_update(context.load, &message) {

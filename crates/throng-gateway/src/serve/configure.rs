@@ -28,11 +28,8 @@ impl ServeOptions {
     /// # Errors
     /// An address that is none, or an encrypted door without certificate.
     pub fn from_settings(settings: &Settings) -> Result<ServeOptions, ServeError> {
-        // World servers go to the home.
-        let own = settings.home.is_none().then_some(&settings.server);
-        let servers = own.into_iter().chain(&settings.more_servers);
-        let clients = std::iter::once(&settings.client).chain(&settings.more_clients);
-        let doors = servers.map(|door| (Side::Server, door)).chain(clients.map(|door| (Side::Client, door)));
+        let servers = settings.server_listeners().map(|door| (Side::Server, door));
+        let doors = servers.chain(settings.client_listeners().map(|door| (Side::Client, door)));
         let page = |address: &str| (!address.is_empty()).then(|| resolve(address)).transpose();
         let (http, admin) = (page(&settings.http_address)?, page(&settings.admin_address)?);
         Ok(ServeOptions {

@@ -222,9 +222,9 @@ impl Settings {
         Ok(settings)
     }
 
-    /// All listeners for servers.
+    /// All listeners for servers. An edge has none: world servers go to its home.
     pub fn server_listeners(&self) -> impl Iterator<Item = &Listener> {
-        std::iter::once(&self.server).chain(&self.more_servers)
+        self.home.is_none().then_some(&self.server).into_iter().chain(&self.more_servers)
     }
 
     /// All listeners for clients.
