@@ -164,6 +164,8 @@ const QUEUE_SOFT_BYTES: usize = 4 << 20;
 const QUEUE_HARD_BYTES: usize = 64 << 20;
 /// Bytes of updates that are kept for a copy between two turns.
 const UPDATES_MAX_BYTES: usize = 256 << 10;
+/// Subscriptions that are looked at for each message that may wait for state.
+const LOOK_MAX: usize = 32;
 /// When a copy that was told nothing for that reason has its next turn.
 const SLOW_TICKS: u32 = 50;
 
@@ -443,6 +445,19 @@ impl Engine {
     pub(super) fn next_copy_due(&self) -> Option<Time> {
         let firsts = self.edges.rows.values().filter_map(|row| row.due.first());
         firsts.map(|&(tick, _)| self.time_of(tick)).min()
+    }
+
+    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.
+    pub(super) fn next_copy_for(&self, index: Place) -> Option<Time> {
+        let edge = self.edges.rows.get(&self.connection(index).behind?.edge)?;
+        let now = self.change_tick();
+        let turn = |channel: ChannelIndex| {
+            let copy = edge.copies.get(&channel).filter(|copy| copy.due.is_some())?;
+            let grid = u64::from(self.channel(channel).settings.tick_interval_ms.max(1));
+            Some(copy.readers.get(&index)?.turn(now, grid))
+        };
+        let channels = self.hub.channels_of(self.hub_id(index)).take(LOOK_MAX);
+        channels.filter_map(turn).min().map(|turn| self.time_of(turn))
     }
 
     /// Tells the copies that are due of what has changed; all that have changed, if `is_last`.

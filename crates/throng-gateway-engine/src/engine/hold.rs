@@ -97,6 +97,9 @@ impl Engine {
         let stream = self.hub.connection(self.hub_id(index))?;
         let step = self.next_step();
         let is_in_time = |&turn: &Time| turn > self.now && turn <= end;
+        if self.connection(index).behind.is_some() {
+            return self.next_copy_for(index).map(|turn| turn.max(step)).filter(is_in_time);
+        }
         let turn = stream.next_turn(self.hub.now()).map(|turn| self.time_of(turn).max(step));
         // The next turn of a reader that a change wakes up is not known before the next step.
         let woken = || (self.hub.is_disturbed() && stream.waits_for_change()).then_some(step);

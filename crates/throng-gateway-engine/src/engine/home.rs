@@ -16,7 +16,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashMap;
 use throng_channeld::proto::{Any, ChannelDataMergeOptions, ChannelType};
-use throng_channeld::{Message, put_message};
+use throng_channeld::{Message, Messages, PacketError, message_type, put_message};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, Variant};
 use throng_wire::{Tick, Time};
 
@@ -180,7 +180,10 @@ impl Engine {
                 (down::What::Forget(id), _) => self.forget_copy(id),
                 (down::What::Entries(entries), Some(place)) => {
                     self.connection_mut(place).send_entries(&entries);
-                    self.dirty.insert(place);
+                    match are_of_users(entries) {
+                        true => self.has_forwarded(place),
+                        false => drop(self.dirty.insert(place)),
+                    }
                 }
                 (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
                 (down::What::Login(note), Some(place)) => {
@@ -386,6 +389,14 @@ impl Engine {
         let ahead = self.home.as_ref().and_then(|home| home.ahead).unwrap_or_default();
         Tick(home_tick.saturating_add(ahead))
     }
+}
+
+/// Whether entries are messages of the game, all of them: these may [wait](super::hold) for state that is due soon.
+fn are_of_users(entries: Bytes) -> bool {
+    let is_of_user = |message: Result<Message, PacketError>| {
+        message.is_ok_and(|message| message.msg_type >= message_type::USER_SPACE_START)
+    };
+    Messages::new(entries).all(is_of_user)
 }
 
 fn wanted_of(reads: &down::Reads, variant: Variant) -> Wanted {

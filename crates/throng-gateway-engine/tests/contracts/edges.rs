@@ -326,13 +326,14 @@ fn delays(seed: u64, pauses_ms: std::ops::RangeInclusive<u64>) -> Vec<u64> {
     }
     assert!(seen.len() > 50);
     let mut delays = Vec::new();
-    for (stamp, at) in &seen {
+    // The edge's clock has found its place by then.
+    for (stamp, at) in seen.iter().filter(|(_, at)| **at > 2_000) {
         // It may have been overwritten between two turns of the one that are not those of the other.
         if let Some(far_at) = far_seen.get(stamp) {
             delays.push(far_at.saturating_sub(*at));
         }
     }
-    assert!(delays.len() * 10 > seen.len() * 9, "{} of {}", delays.len(), seen.len());
+    assert!(delays.len() * 10 > seen.len() * 8, "{} of {}", delays.len(), seen.len());
     assert_eq!(seen.last_key_value().map(|(stamp, _)| stamp), far_seen.last_key_value().map(|(stamp, _)| stamp));
     delays.sort_unstable();
     delays

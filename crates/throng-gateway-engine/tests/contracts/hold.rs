@@ -1,6 +1,6 @@
 //! Messages to a client wait for state that is due soon, so that both take one write.
 
-use crate::stage::{Peer, Stage, every};
+use super::stage::{Peer, Stage, every};
 use throng_channeld::proto::unrealpb::SpawnObjectMessage;
 use throng_channeld::proto::{Any, ChannelType, ListChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Header, message_type};
@@ -17,7 +17,7 @@ struct Scene {
 
 /// A server, its channel, and a client that is subscribed to it, if there is an interval.
 fn scene(arguments: &[&str], interval_ms: Option<u32>) -> Scene {
-    let mut stage = Stage::new(crate::stage::settings(arguments));
+    let mut stage = Stage::new(super::stage::settings(arguments));
     let server = stage.master();
     let channel = stage.create(&server, ChannelType::Subworld, Some(number(0)));
     let client = stage.client();

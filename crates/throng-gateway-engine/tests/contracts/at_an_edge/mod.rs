@@ -30,6 +30,8 @@ mod drop_in;
 mod fan_out;
 #[path = "../handover_storm.rs"]
 mod handover_storm;
+#[path = "../hold.rs"]
+mod hold;
 #[path = "../owner_notices.rs"]
 mod owner_notices;
 #[path = "../spatial_handover.rs"]
