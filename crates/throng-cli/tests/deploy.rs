@@ -162,7 +162,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
     let mut queries = queries_of_rules(&read("helm/files/prometheus/rules.yaml"));
-    assert_eq!(queries.len(), 16);
+    assert_eq!(queries.len(), 17);
     queries_of_json(&dashboard(), "", &mut queries);
     assert!(queries.len() > 40, "{}", queries.len());
     let mut asked = BTreeSet::new();
@@ -218,11 +218,14 @@ fn flags(text: &str) -> Vec<String> {
 fn the_gateway_takes_the_flags_and_files_that_it_is_deployed_with() {
     let values = read("helm/values.yaml");
     let login = format!("-auth={}", value(&values, "provider: ").trim_matches('"'));
-    for (file, count) in [("compose.yaml", 12), ("helm/templates/gateway.yaml", 12)] {
+    let counts = [("compose.yaml", 12), ("helm/templates/gateway.yaml", 14), ("helm/templates/edges.yaml", 8)];
+    for (file, count) in counts {
         let mut flags = flags(&read(file));
         assert_eq!(flags.len(), count, "{file}: {flags:?}");
-        if file != "compose.yaml" {
-            flags.push(login.clone());
+        match file {
+            "helm/templates/gateway.yaml" => flags.push(login.clone()),
+            "helm/templates/edges.yaml" => flags.push("-home=throng-main-edges:11290".to_owned()),
+            _ => {}
         }
         let open = |path: &str| fs::read(settings_file(path));
         let settings = settings::load_with(&flags, &open).unwrap_or_else(|error| panic!("{file}: {error}"));

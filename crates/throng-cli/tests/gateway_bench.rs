@@ -145,7 +145,8 @@ fn bench_with_kill(victim: &str) -> Value {
     let seconds = KILL_RUN_S.to_string();
     let arguments =
         ["gateway-bench", "single", "--clients", "20", "--seconds", &seconds, "--warmup", "1", "--kill", victim];
-    let output = throng(&[&arguments[..], &["--runs", folder, "--json"]].concat());
+    let edges: &[&str] = if victim == "edge" { &["--edges", "2"] } else { &[] };
+    let output = throng(&[&arguments[..], edges, &["--runs", folder, "--json"]].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"))
 }
@@ -170,6 +171,19 @@ fn a_killed_world_server_gets_its_players_back_and_no_client_is_lost() {
 #[test]
 fn after_the_loss_of_the_gateway_all_come_again_and_play_on() {
     all_come_back_after_the_loss_of("gateway");
+}
+
+#[test]
+fn after_the_loss_of_an_edge_its_clients_go_on_at_the_other_one() {
+    all_come_back_after_the_loss_of("edge");
+}
+
+#[test]
+fn an_edge_can_be_killed_only_beside_another_one() {
+    let output = throng(&["gateway-bench", "single", "--edges", "1", "--kill", "edge"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("--edges 2"), "{text}");
 }
 
 #[test]

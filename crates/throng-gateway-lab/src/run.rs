@@ -606,12 +606,10 @@ fn calls(bots: &ClientsReport, world: &WorldReport) -> CallFigures {
     let made: u64 = bots.calls.values().map(|&calls| u64::from(calls)).sum();
     let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
     let lost = bots.calls.iter().map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers));
-    let unheard = |(connection, &answers): (&u32, &u64)| answers.saturating_sub(arrived(connection).numbers);
     let sum = |count: fn(&Arrived) -> u64, calls: &BTreeMap<u32, Arrived>| calls.values().map(count).sum();
     CallFigures {
         made,
         lost: lost.sum(),
-        answered_and_lost: bots.answers.iter().map(unheard).sum(),
         doubled: sum(|arrived| arrived.doubled, &world.calls),
         out_of_order: sum(|arrived| arrived.out_of_order, &world.calls),
         handovers: world.handovers_of_run,

@@ -188,9 +188,6 @@ pub struct CallFigures {
     pub made: u64,
     /// Those that arrived nowhere. Those under way in a process that is killed are among them.
     pub lost: u64,
-    /// Answers that clients got beyond the calls of theirs that arrived: 0, or the gateway invents things.
-    #[serde(default)]
-    pub answered_and_lost: u64,
     /// Arrivals of calls that had arrived already.
     pub doubled: u64,
     /// Arrivals after a later call of the same client. Two servers' sockets are not read in the order of sending, so a

@@ -27,7 +27,7 @@
 //! | `gateway_edges`, `gateway_edge_clients` | gauge | | edges of this gateway, and the clients that they have |
 //! | `gateway_edges_accepted_total`, `gateway_edges_refused_total` | counter | | edges that were let in, and that were not |
 //! | `gateway_edge_faults_total` | counter | | paths between a home and an edge that were closed because of what the other end said |
-//! | `gateway_home_linked` | gauge | | 1 while an edge has a path to its home; only edges have it |
+//! | `gateway_home_linked` | gauge | | 0 while an edge has no path to its home; else 1 |
 //! | `gateway_home_lost_total` | counter | | how often an edge has lost its home |
 //! | `gateway_snapshots_total`, `gateway_snapshots_failed_total` | counter | | snapshots that were written, and that were not |
 //! | `gateway_snapshot_age_seconds`, `gateway_snapshot_bytes`, `gateway_snapshot_duration_seconds` | gauge | | the last snapshot: how old, how long, and how long it took |
@@ -252,9 +252,8 @@ impl Page {
         let [edges, clients] = report.edges;
         self.gauge("gateway_edges", "Edges of this gateway.", edges as f64);
         self.gauge("gateway_edge_clients", "Clients that edges have.", clients as f64);
-        if let Some(is_linked) = report.is_linked {
-            self.gauge("gateway_home_linked", "1 while there is a path to the home.", u8::from(is_linked).into());
-        }
+        let is_linked = report.is_linked.unwrap_or(true);
+        self.gauge("gateway_home_linked", "0 while an edge has no path to its home.", u8::from(is_linked).into());
         let totals = [
             ("gateway_edges_accepted_total", "Edges that were let in.", &shell.edges_accepted),
             ("gateway_edges_refused_total", "Edges that were not let in.", &shell.edges_refused),

@@ -23,6 +23,22 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 throng/world: {{ index . 1 }}
 {{- end }}
 
+{{/* Labels that select the edges of one gateway. Takes (list context world). */}}
+{{- define "throng.edge" -}}
+app.kubernetes.io/name: throng-edge
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+throng/world: {{ index . 1 }}
+{{- end }}
+
+{{/* Labels that select the pods that clients of a world connect to. Takes (list context world). */}}
+{{- define "throng.doors" -}}
+{{- if gt (int (index . 0).Values.gateway.edges.replicas) 0 -}}
+{{- include "throng.edge" . -}}
+{{- else -}}
+{{- include "throng.gateway" . -}}
+{{- end -}}
+{{- end }}
+
 {{/* The text of a settings file: the user's, or the chart's. Takes (list context name). */}}
 {{- define "throng.settings" -}}
 {{- $own := index (index . 0).Values.gateway.settings (index . 1) -}}

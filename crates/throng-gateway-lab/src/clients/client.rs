@@ -167,11 +167,6 @@ impl Client {
         (self.state.connection, self.state.number)
     }
 
-    /// Its connection id and the calls that its server has answered.
-    pub(super) fn answers(&self) -> (u32, u64) {
-        (self.state.connection, self.counts.acknowledgements)
-    }
-
     pub(super) fn close(&mut self) {
         self.state.is_open = false;
         self.state.is_joined = false;

@@ -54,9 +54,6 @@ pub(crate) struct ClientsReport {
     pub(crate) sent: u64,
     /// Calls of the whole run, by connection id.
     pub(crate) calls: BTreeMap<u32, u32>,
-    /// Answered calls of the whole run, by connection id.
-    #[serde(default)]
-    pub(crate) answers: BTreeMap<u32, u64>,
     pub(crate) garbled: u64,
     pub(crate) cpu_cores: f64,
     /// How late the rounds were, 99th percentile.
@@ -122,7 +119,6 @@ impl Crowd {
             due: window.sums.due,
             sent: window.sums.sent,
             calls: self.clients.iter().map(|client| client.calls()).filter(|(_, calls)| *calls > 0).collect(),
-            answers: self.clients.iter().map(|client| client.answers()).filter(|(_, answers)| *answers > 0).collect(),
             garbled: self.clients.iter().map(|client| client.reader().garbled).sum(),
             cpu_cores: window.cpu_s / seconds,
             late_p99_ms: quantile_ms(&window.late_us, 0.99).unwrap_or(0.0),
