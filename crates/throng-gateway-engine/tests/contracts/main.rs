@@ -22,6 +22,7 @@ mod delivery;
 mod drop_in;
 #[path = "../../../../fuzz/bodies/edge.rs"]
 mod edge_body;
+mod edge_storm;
 mod edges;
 mod fan_out;
 mod fsm_machines;
