@@ -89,6 +89,96 @@ fn a_copy_is_told_once_what_was_written_often_between_two_turns() {
     assert_eq!(objects(stage.updates(&clients[0], channel)), [(1, 999)].into());
 }
 
+/// Longer than removals are remembered.
+const FOR_LONG_MS: u64 = 400_000;
+
+fn remove(id: u32) -> Any {
+    let state = SpatialEntityState { removed: true, ..Default::default() };
+    Any::pack(&SpatialChannelData { entities: [(id, state)].into() })
+}
+
+#[test]
+fn a_copy_that_was_quiet_for_long_is_told_what_changes_and_nothing_else() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    for id in 0..500 {
+        stage.update(&owner, channel, object(id, id));
+    }
+    stage.update(&owner, channel, remove(7));
+    stage.pass(FOR_LONG_MS);
+    // Something else changes, so that removals are forgotten.
+    let other = stage.create(&owner, ChannelType::Test, None);
+    stage.subscribe(&owner, &owner, other, every(20));
+    stage.update(&owner, other, object(1, 1));
+    stage.pass(FOR_LONG_MS);
+    stage.read(&clients[0]);
+    let before = stage.edge.as_ref().expect("an edge").down_bytes;
+    stage.update(&owner, channel, object(1, 77));
+    stage.pass(100);
+    assert!(stage.edge.as_ref().expect("an edge").down_bytes - before < 200);
+    assert_eq!(objects(stage.updates(&clients[0], channel)), [(1, 77)].into());
+}
+
+#[test]
+fn a_copy_that_has_missed_a_removal_begins_again_and_its_readers_too() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    stage.update(&owner, channel, object(1, 1));
+    stage.update(&owner, channel, object(2, 2));
+    stage.pass(100);
+    assert_eq!(objects(stage.updates(&clients[0], channel)).len(), 2);
+    // The path is too slow for the removal, until it is forgotten.
+    let queued_bytes = Arc::clone(&stage.edge.as_ref().expect("an edge").queued_bytes);
+    queued_bytes.store(8 << 20, std::sync::atomic::Ordering::Relaxed);
+    stage.update(&owner, channel, remove(1));
+    for second in 0..FOR_LONG_MS / 1_000 {
+        stage.update(&owner, channel, object(2, second as u32));
+        stage.pass(1_000);
+    }
+    assert_eq!(stage.read(&clients[0]), []);
+    queued_bytes.store(0, std::sync::atomic::Ordering::Relaxed);
+    stage.pass(200);
+    let told = stage.read(&clients[0]);
+    let kinds: Vec<u32> = told.iter().map(|message| message.msg_type).collect();
+    let [update, end, begin] =
+        [message_type::CHANNEL_DATA_UPDATE, message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL];
+    assert_eq!(kinds, [end, begin, update], "its copy is void");
+    let update: throng_channeld::proto::ChannelDataUpdateMessage = told[2].decode().expect("an update");
+    let state: SpatialChannelData = prost::Message::decode(update.data.expect("data").value).expect("its type");
+    assert_eq!(objects([state]), [(2, (FOR_LONG_MS / 1_000 - 1) as u32)].into());
+}
+
+#[test]
+fn more_updates_of_several_writers_than_are_kept_are_told_as_they_are_put_together() {
+    let mut stage = EdgeStage::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+    let owner = stage.master();
+    let (writer, reader) = (stage.client(), stage.client());
+    let write = throng_channeld::proto::ChannelSubscriptionOptions {
+        data_access: Some(throng_channeld::proto::ChannelDataAccess::WriteAccess.into()),
+        ..every(1_000)
+    };
+    stage.subscribe(&writer, &writer, 0, write);
+    stage.subscribe(&reader, &reader, 0, every(1_000));
+    stage.update(&owner, 0, object(1, 1));
+    stage.pass(1_100);
+    // Two write to one object, half a megabyte in all.
+    let long = |stamp: u32| {
+        let object = UnrealObjectRef {
+            class_path: Some(format!("{stamp:010000}")),
+            owning_conn_id: (stamp % 2 == 0).then_some(stamp),
+            ..Default::default()
+        };
+        let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
+        Any::pack(&SpatialChannelData { entities: [(1, state)].into() })
+    };
+    for stamp in 1..50 {
+        let from = if stamp % 2 == 0 { &owner } else { &writer };
+        stage.update(from, 0, long(stamp));
+    }
+    stage.pass(2_000);
+    let updates = stage.updates::<SpatialChannelData>(&reader, 0);
+    let last = updates.last().and_then(|state| state.entities[&1].obj_ref.clone()).expect("it is told");
+    assert_eq!((last.class_path, last.owning_conn_id), (Some(format!("{:010000}", 49)), Some(48)));
+}
+
 #[test]
 fn nothing_is_copied_that_nobody_reads() {
     let (mut stage, owner, channel, clients) = room::<true>(2);
@@ -167,7 +257,9 @@ fn a_lost_path_ends_the_connections_at_the_edge_and_a_new_one_lets_clients_in() 
     let tick = stage.engine.edge_tick(now);
     let edge = stage.edge.as_mut().expect("an edge");
     edge.engine.linked(now, (tick, 0));
-    edge.key = stage.engine.open_edge(now, Box::new(crate::stage::Down(Arc::clone(&edge.down))));
+    edge.key = stage
+        .engine
+        .open_edge(now, Box::new(crate::stage::Down(Arc::clone(&edge.down), Arc::clone(&edge.queued_bytes))));
     let back = stage.client();
     stage.subscribe(&back, &back, channel, every(20));
     stage.update(&owner, channel, object(3, 3));

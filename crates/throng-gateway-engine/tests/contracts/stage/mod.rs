@@ -3,6 +3,7 @@
 
 pub(crate) mod world;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -280,7 +281,8 @@ impl<const EDGE: bool> StageOf<EDGE> {
         self.engine.close_edge(self.now, edge.key);
         edge.engine.linked(self.now, (self.engine.edge_tick(self.now), slack_ticks));
         edge.down.lock().unwrap().clear();
-        edge.key = self.engine.open_edge(self.now, Box::new(Down(Arc::clone(&edge.down))));
+        edge.key =
+            self.engine.open_edge(self.now, Box::new(Down(Arc::clone(&edge.down), Arc::clone(&edge.queued_bytes))));
         self.settle();
     }
 
@@ -398,15 +400,17 @@ pub(crate) struct Edge {
     pub(crate) engine: Engine,
     pub(crate) key: EdgeKey,
     pub(crate) down: Arc<Mutex<Vec<Bytes>>>,
+    /// Bytes that the path says it has not taken.
+    pub(crate) queued_bytes: Arc<AtomicUsize>,
     pub(crate) up_bytes: usize,
     pub(crate) down_bytes: usize,
 }
 
-pub(crate) struct Down(pub(crate) Arc<Mutex<Vec<Bytes>>>);
+pub(crate) struct Down(pub(crate) Arc<Mutex<Vec<Bytes>>>, pub(crate) Arc<AtomicUsize>);
 
 impl EdgeOutbox for Down {
     fn queued_bytes(&self) -> usize {
-        0
+        self.1.load(Ordering::Relaxed)
     }
 
     fn send(&self, frame: Bytes) {
@@ -422,8 +426,9 @@ impl Edge {
         let mut engine = Engine::new(settings, schemas, 8, (now, 0));
         engine.set_edge();
         engine.linked(now, (home.edge_tick(now), 0));
-        let key = home.open_edge(now, Box::new(Down(Arc::clone(&down))));
-        Edge { engine, key, down, up_bytes: 0, down_bytes: 0 }
+        let queued_bytes = Arc::<AtomicUsize>::default();
+        let key = home.open_edge(now, Box::new(Down(Arc::clone(&down), Arc::clone(&queued_bytes))));
+        Edge { engine, key, down, queued_bytes, up_bytes: 0, down_bytes: 0 }
     }
 }
 
