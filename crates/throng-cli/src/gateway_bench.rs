@@ -143,7 +143,9 @@ impl GatewayBenchArguments {
                 Err(Failure::Usage(anyhow!("--kill edge needs another edge for its clients: add --edges 2")))
             }
             Some(KillName::Edge) => Ok(Some(Victim::Edge)),
-            Some(_) if self.edges > 0 => Err(Failure::Usage(anyhow!("with --edges, only --kill edge works"))),
+            Some(KillName::Server) if self.edges > 0 => {
+                Err(Failure::Usage(anyhow!("with --edges, --kill takes edge or gateway")))
+            }
             Some(_) if scene != Scene::SingleUnreal => {
                 Err(Failure::Usage(anyhow!("--kill works only with the scene single and --traffic unreal")))
             }

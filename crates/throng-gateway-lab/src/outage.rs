@@ -35,8 +35,8 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
             _ => return Ok(()),
         }
     }
-    if options.edges > 0 {
-        bail!("with --edges, only --kill edge works");
+    if options.edges > 0 && options.kill == Some(Victim::Server) {
+        bail!("with --edges, --kill takes edge or gateway");
     }
     if options.scene != Scene::SingleUnreal || options.connect_only {
         bail!("--kill works only with the scene single and --traffic unreal");
@@ -99,7 +99,7 @@ impl Play<'_> {
 
     fn replace_gateway(&mut self) -> Result<()> {
         let Some(mut gateway) = self.gateway.take() else { return Ok(()) };
-        self.former_cpu_s = self.usage().cpu_s;
+        self.former_cpu_s += self.pid.and_then(usage).unwrap_or_default().cpu_s;
         gateway.kill();
         let log = self.folder.join("gateway-again.log");
         let addresses = [self.load.servers, self.load.door_of(0, 0)];
@@ -114,7 +114,7 @@ impl Play<'_> {
         self.former_cpu_s += self.edges.first().and_then(|edge| usage(edge.gateway.pid())).unwrap_or_default().cpu_s;
         let log = self.folder.join("edge-0-again.log");
         match self.edges.first_mut() {
-            Some(edge) => edge.start_again(&log),
+            Some(edge) => edge.start_again(log),
             None => Ok(()),
         }
     }

@@ -146,6 +146,7 @@ pub(super) struct Edge {
     line: Vec<OsString>,
     players: SocketAddr,
     page: SocketAddr,
+    log: PathBuf,
 }
 
 impl Edge {
@@ -161,16 +162,21 @@ impl Edge {
         line.extend(settings::of_edges(arguments));
         line.extend(settings::ours(folder, page).context("cannot write the gateway's types")?);
         let log = folder.join(format!("edge-{number}.log"));
-        let mut gateway = Gateway::start(&line, &log, &[players])?;
-        gateway.wait_until_ready(page, &log)?;
-        Ok(Edge { gateway, line, players, page })
+        let gateway = Gateway::start(&line, &log, &[players])?;
+        Ok(Edge { gateway, line, players, page, log })
+    }
+
+    /// Waits until clients are welcome: until there is a path to a home that lets them in.
+    fn wait(&mut self) -> Result<()> {
+        self.gateway.wait_until_ready(self.page, &self.log)
     }
 
     /// Kills it, and starts it at the same address.
-    pub(super) fn start_again(&mut self, log: &Path) -> Result<()> {
+    pub(super) fn start_again(&mut self, log: PathBuf) -> Result<()> {
         self.gateway.kill();
-        self.gateway = Gateway::start(&self.line, log, &[self.players])?;
-        self.gateway.wait_until_ready(self.page, log)
+        self.gateway = Gateway::start(&self.line, &log, &[self.players])?;
+        self.log = log;
+        self.wait()
     }
 }
 
@@ -246,6 +252,7 @@ impl<'a> Play<'a> {
         let load = Load { scene: options.scene, clients: options.clients, servers, players, victim: options.kill };
         let mut world = Player::start("world servers", &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
+        edges.iter_mut().try_for_each(Edge::wait)?;
         let idle_before = pid.filter(|_| options.connect_only).and_then(cpu_of_two_seconds);
         let before_clients = pid.and_then(usage).unwrap_or_default();
         let bots = Player::start("clients", &options.parts[1], &load)?;

@@ -405,16 +405,12 @@ impl Engine {
     /// A channel has changed: those who copy it are told at the next turn of one of their readers.
     pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
         let Some(edges) = self.edges.copied.get(&index) else { return };
-        let (now, unchanged_at) = (self.change_tick(), self.hub.now());
+        let now = self.change_tick();
         let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
         for edge in edges {
             let Some(row) = self.edges.rows.get_mut(edge) else { continue };
-            let Some(copy) = row.copies.get_mut(&index) else { continue };
+            let Some(copy) = row.copies.get(&index) else { continue };
             let Some(turn) = copy.rhythms.keys().map(|rhythm| rhythm.turn(now, grid)).min() else { continue };
-            if copy.due.is_none() {
-                // Before this change it knew everything, however long nothing had changed.
-                copy.point = copy.point.map(|point| point.newest(unchanged_at));
-            }
             row.put_due(index, turn);
         }
     }

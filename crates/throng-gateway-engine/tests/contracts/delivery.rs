@@ -397,7 +397,7 @@ impl World {
 #[test]
 fn everybody_ends_with_the_state_and_is_told_each_change_once_and_in_order() {
     let (mut returns, mut ends) = (0, 0);
-    throng_seeds::for_seeds(1_000, |seed| {
+    throng_seeds::for_seeds(super::stage::WORLDS, |seed| {
         let mut world = World::new(seed);
         for _ in 0..500 {
             world.step();

@@ -163,14 +163,14 @@ fn more_updates_of_several_writers_than_are_kept_are_told_as_they_are_put_togeth
     let long = |stamp: u32| {
         let object = UnrealObjectRef {
             class_path: Some(format!("{stamp:010000}")),
-            owning_conn_id: (stamp % 2 == 0).then_some(stamp),
+            owning_conn_id: stamp.is_multiple_of(2).then_some(stamp),
             ..Default::default()
         };
         let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
         Any::pack(&SpatialChannelData { entities: [(1, state)].into() })
     };
     for stamp in 1..50 {
-        let from = if stamp % 2 == 0 { &owner } else { &writer };
+        let from = if stamp.is_multiple_of(2) { &owner } else { &writer };
         stage.update(from, 0, long(stamp));
     }
     stage.pass(2_000);

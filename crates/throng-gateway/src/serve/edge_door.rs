@@ -81,7 +81,11 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
     let (key, tick) = match answer.await {
         Ok(Some(opened)) => opened,
         Ok(None) | Err(_) => {
-            let _ = refuse_edge(&mut stream, "the home is shutting down").await;
+            let _ = refuse_edge(
+                &mut stream,
+                "the home lets nobody in now: it is shutting down, or waits for a server to own GLOBAL (-cwm)",
+            )
+            .await;
             return;
         }
     };

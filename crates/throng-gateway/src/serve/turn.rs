@@ -232,8 +232,10 @@ impl Turn {
             }
             Event::Answer(answer) => self.settle(&answer),
             Event::EdgeOpened { outbox, reply } => {
-                let opened = (!self.is_closing)
-                    .then(|| (self.engine.open_edge(now, Box::new(outbox)), self.engine.edge_tick(now)));
+                // Its clients would come before a server that hears of them.
+                let waits = self.is_closing || self.waits_for_master.load(Ordering::Relaxed);
+                let opened =
+                    (!waits).then(|| (self.engine.open_edge(now, Box::new(outbox)), self.engine.edge_tick(now)));
                 if let Err(Some((key, _))) = reply.send(opened) {
                     self.engine.close_edge(now, key);
                 }

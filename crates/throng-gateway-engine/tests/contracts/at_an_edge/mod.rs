@@ -4,6 +4,8 @@ mod stage {
     pub(crate) use crate::stage::*;
 
     pub(crate) type Stage = crate::stage::StageOf<true>;
+
+    pub(crate) const WORLDS: u64 = 300;
 }
 
 #[path = "../access.rs"]

@@ -20,6 +20,9 @@ use throng_gateway_engine::settings::EngineSettings;
 use throng_protostate::Schemas;
 use throng_wire::Time;
 
+/// Random worlds of the longest test.
+pub(crate) const WORLDS: u64 = 1_000;
+
 /// The messages that a connection got and has not read, and whether it was closed.
 #[derive(Default)]
 pub(crate) struct Line {
