@@ -139,20 +139,20 @@ fn what_is_far_comes_less_often() {
 const KILL_RUN_S: u32 = 6;
 
 /// The summary of a run against our gateway in which something is killed.
-fn bench_with_kill(victim: &str) -> Value {
+fn bench_with_kill(victim: &str, edges: u32) -> Value {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
     let seconds = KILL_RUN_S.to_string();
     let arguments =
         ["gateway-bench", "single", "--clients", "20", "--seconds", &seconds, "--warmup", "1", "--kill", victim];
-    let edges: &[&str] = if victim == "edge" { &["--edges", "2"] } else { &[] };
-    let output = throng(&[&arguments[..], edges, &["--runs", folder, "--json"]].concat());
+    let edges = edges.to_string();
+    let output = throng(&[&arguments[..], &["--edges", &edges, "--runs", folder, "--json"]].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"))
 }
 
-fn all_come_back_after_the_loss_of(victim: &str) {
-    let summary = bench_with_kill(victim);
+fn all_come_back_after_the_loss_of(victim: &str, edges: u32) {
+    let summary = bench_with_kill(victim, edges);
     let load = throng_capacity::Load::resolve("gateway").expect("it is built in");
     load.judge(&summary).expect("all samples that scenarios/loads/gateway.toml names");
     for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
@@ -165,17 +165,22 @@ fn all_come_back_after_the_loss_of(victim: &str) {
 
 #[test]
 fn a_killed_world_server_gets_its_players_back_and_no_client_is_lost() {
-    all_come_back_after_the_loss_of("server");
+    all_come_back_after_the_loss_of("server", 0);
 }
 
 #[test]
 fn after_the_loss_of_the_gateway_all_come_again_and_play_on() {
-    all_come_back_after_the_loss_of("gateway");
+    all_come_back_after_the_loss_of("gateway", 0);
 }
 
 #[test]
 fn after_the_loss_of_an_edge_its_clients_go_on_at_the_other_one() {
-    all_come_back_after_the_loss_of("edge");
+    all_come_back_after_the_loss_of("edge", 2);
+}
+
+#[test]
+fn after_the_loss_of_a_gateway_with_edges_all_come_again_through_them() {
+    all_come_back_after_the_loss_of("gateway", 2);
 }
 
 #[test]

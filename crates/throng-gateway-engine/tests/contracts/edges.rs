@@ -169,7 +169,7 @@ fn more_updates_of_several_writers_than_are_kept_are_told_as_they_are_put_togeth
         let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
         Any::pack(&SpatialChannelData { entities: [(1, state)].into() })
     };
-    for stamp in 1..50 {
+    for stamp in 1..50_u32 {
         let from = if stamp.is_multiple_of(2) { &owner } else { &writer };
         stage.update(from, 0, long(stamp));
     }
