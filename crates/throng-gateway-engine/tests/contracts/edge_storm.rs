@@ -241,7 +241,7 @@ impl World {
     fn step(&mut self) {
         let now = self.now();
         match self.random.u8(..40) {
-            // A path breaks. What was under way on it is gone.
+            // A path breaks, and the frames on it are lost.
             0 => {
                 let (place, away_ms) = (self.random.usize(..self.edges.len()), self.random.u64(1..800));
                 let edge = &mut self.edges[place];
