@@ -23,7 +23,7 @@
 //! # Turns
 //!
 //! Changes are sent in the tick in which a reader has its turn, and the frame says that tick. The edge's ticks are the home's,
-//! late by the time on the path and a little [more](Slack), so that the changes are there when the turn comes.
+//! late by the time on the path and a little more, so that the changes are there when the turn comes.
 
 use bytes::Bytes;
 use prost::Message;
@@ -37,6 +37,9 @@ pub const FRAME_MAX_BYTES: usize = 16 << 20;
 
 /// A frame that is written ends after the record that reaches this.
 pub(crate) const FRAME_FULL_BYTES: usize = 4 << 20;
+
+/// Entries and changes are cut into records of about this, so that no frame is too long.
+pub(crate) const RECORD_FULL_BYTES: usize = 1 << 20;
 
 /// Everything that an edge sends in one step.
 #[derive(Clone, PartialEq, Message)]

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashMap;
-use throng_channeld::Messages;
+use throng_channeld::{Messages, Packets};
 use throng_replica::ChannelIndex;
 use throng_wire::{Tick, Time};
 
@@ -27,7 +27,9 @@ use super::channel::{Access, Wanted};
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
-use crate::edge::{Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, UpFrame, down, up};
+use crate::edge::{
+    Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, RECORD_FULL_BYTES, UpFrame, down, up,
+};
 use throng_protostate::MergeOptions;
 
 /// The clients of this engine's edges, and the copies of its channels there.
@@ -60,7 +62,8 @@ struct Edge {
 struct Copy {
     /// Everything up to this tick was sent. `None`: nothing.
     point: Option<Tick>,
-    options: Option<MergeOptions>,
+    /// What the edge knows of how updates are merged, and of when turns are.
+    facts: Option<(MergeOptions, u32)>,
     readers: FxHashMap<Place, Rhythm>,
     /// How many readers have it.
     rhythms: BTreeMap<Rhythm, u32>,
@@ -138,7 +141,13 @@ impl Outbox for ClientOutbox {
     }
 
     fn send(&self, entries: &mut Vec<u8>) {
-        self.push(down::What::Entries(std::mem::take(entries).into()));
+        if entries.len() <= RECORD_FULL_BYTES {
+            return self.push(down::What::Entries(std::mem::take(entries).into()));
+        }
+        for some in Packets::new(entries, RECORD_FULL_BYTES) {
+            self.push(down::What::Entries(Bytes::copy_from_slice(some)));
+        }
+        entries.clear();
     }
 
     fn note_login(&self, note: LoginNote) {
@@ -492,8 +501,8 @@ impl Engine {
         let options = log.data().map_or(usual, |data| data.options());
         let Some(row) = self.edges.rows.get_mut(&edge) else { return };
         let Some(copy) = row.copies.get_mut(&index) else { return };
-        if copy.options != Some(options) {
-            copy.options = Some(options);
+        if copy.facts != Some((options, turn_ticks)) {
+            copy.facts = Some((options, turn_ticks));
             let channel = down::Channel {
                 id,
                 kind: kind.into(),
@@ -515,10 +524,20 @@ impl Engine {
         let updates = copy.begin_updates();
         let Some(changes) = log.changes_for_edge(copy.point, &self.forms, updates) else { return };
         copy.point = Some(changes.point);
-        let is_whole = changes.is_whole;
-        let values = changes.values.into_iter().map(|(writer, value)| down::Value { writer, value }).collect();
-        let changes = down::Changes { channel: id, is_whole, type_url: log.type_url().to_owned(), values };
-        row.others.push(Down { client: 0, what: Some(down::What::Changes(changes)) });
+        let mut is_whole = changes.is_whole;
+        let mut rest = changes.values.into_iter().peekable();
+        while rest.peek().is_some() {
+            let (mut values, mut bytes) = (Vec::new(), 0);
+            while bytes < RECORD_FULL_BYTES
+                && let Some((writer, value)) = rest.next()
+            {
+                bytes += value.len();
+                values.push(down::Value { writer, value });
+            }
+            let changes = down::Changes { channel: id, is_whole, type_url: log.type_url().to_owned(), values };
+            row.others.push(Down { client: 0, what: Some(down::What::Changes(changes)) });
+            is_whole = false;
+        }
     }
 
     /// Hands each edge what there is to say, as frames.
@@ -586,7 +605,7 @@ impl Copy {
     fn new() -> Copy {
         Copy {
             point: None,
-            options: None,
+            facts: None,
             readers: FxHashMap::default(),
             rhythms: BTreeMap::new(),
             due: None,

@@ -450,6 +450,10 @@ impl Engine {
                 self.watched.push(connection.key);
             }
         }
+        if self.home.is_some() {
+            // The home says how copies are merged.
+            return;
+        }
         let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
         for index in channels {
             let settings = {

@@ -180,6 +180,53 @@ fn more_updates_of_several_writers_than_are_kept_are_told_as_they_are_put_togeth
 }
 
 #[test]
+fn states_and_messages_that_are_longer_than_a_frame_come_in_several() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    let long = |id: u32| {
+        let object = UnrealObjectRef { class_path: Some("x".repeat(50_000)), ..Default::default() };
+        let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
+        Any::pack(&SpatialChannelData { entities: [(id, state)].into() })
+    };
+    for id in 0..400 {
+        stage.update(&owner, channel, long(id));
+    }
+    // 20 MB for a copy that has everything before, and for one that begins; and as much in messages.
+    stage.pass(6_000);
+    assert_eq!(objects(stage.updates(&clients[0], channel)).len(), 400);
+    stage.exchange_edge(0);
+    let reader = stage.client();
+    stage.subscribe(&reader, &reader, channel, every(20));
+    stage.pass(6_000);
+    assert_eq!(objects(stage.updates(&reader, channel)).len(), 400);
+    let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(channel, CALL) };
+    let payload = vec![7; 50_000];
+    let body = throng_channeld::proto::ServerForwardMessage { client_conn_id: reader.id, payload: payload.into() };
+    for _ in 0..400 {
+        stage.write_message(&owner, header, &body);
+    }
+    stage.settle();
+    stage.pass(100);
+    assert_eq!(stage.read_type(&reader, CALL).len(), 400);
+}
+
+#[test]
+fn an_edge_that_reads_its_settings_again_merges_as_its_home_does() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    stage.update(&owner, channel, object(1, 1));
+    stage.update(&owner, channel, object(2, 2));
+    stage.pass(100);
+    let again = Arc::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+    stage.engine_of(Side::Client).reload(again);
+    stage.update(&owner, channel, remove(1));
+    stage.pass(100);
+    assert_eq!(objects(stage.updates(&clients[0], channel)), [(2, 2)].into());
+    let late = stage.client();
+    stage.subscribe(&late, &late, channel, every(20));
+    stage.pass(100);
+    assert_eq!(objects(stage.updates(&late, channel)), [(2, 2)].into());
+}
+
+#[test]
 fn nothing_is_copied_that_nobody_reads() {
     let (mut stage, owner, channel, clients) = room::<true>(2);
     for client in &clients {

@@ -14,7 +14,7 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{Header, Message, Messages, message_type};
 use throng_gateway_engine::Engine;
-use throng_gateway_engine::edge::{EdgeFault, EdgeKey, EdgeOutbox};
+use throng_gateway_engine::edge::{EdgeFault, EdgeKey, EdgeOutbox, FRAME_MAX_BYTES};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, Outbox, Side};
 use throng_gateway_engine::settings::EngineSettings;
 use throng_protostate::Schemas;
@@ -256,6 +256,7 @@ impl<const EDGE: bool> StageOf<EDGE> {
     fn carry_down(&mut self) -> bool {
         let Some(edge) = &mut self.edge else { return false };
         for frame in std::mem::take(&mut *edge.down.lock().unwrap()) {
+            assert!(frame.len() <= FRAME_MAX_BYTES);
             edge.down_bytes += frame.len();
             edge.engine.hear_home(self.now, frame).expect("the home says sound things");
         }
@@ -374,9 +375,13 @@ impl<const EDGE: bool> StageOf<EDGE> {
     /// The same without doing anything at once.
     pub(crate) fn write(&mut self, from: &Peer, channel: u32, data: Any) {
         let body = ChannelDataUpdateMessage { data: Some(data), context_conn_id: 0 };
-        let Header { channel_id, broadcast, stub_id, msg_type } =
-            Header::new(channel, message_type::CHANNEL_DATA_UPDATE);
-        let body = prost::Message::encode_to_vec(&body).into();
+        self.write_message(from, Header::new(channel, message_type::CHANNEL_DATA_UPDATE), &body);
+    }
+
+    /// A message, of which nothing is done at once.
+    pub(crate) fn write_message(&mut self, from: &Peer, header: Header, body: &impl prost::Message) {
+        let Header { channel_id, broadcast, stub_id, msg_type } = header;
+        let body = body.encode_to_vec().into();
         self.receive(from, Message { channel_id, broadcast, stub_id, msg_type, body });
     }
 
