@@ -32,7 +32,7 @@ use thiserror::Error;
 /// The version of these frames. Ends of different versions do not speak to each other.
 pub const VERSION: u32 = 1;
 
-/// The longest frame, in bytes. Longer ones are cut by who writes them.
+/// The longest frame, in bytes. The sender cuts longer ones.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
 
 /// A frame that is written ends after the record that reaches this.

@@ -62,7 +62,7 @@ struct Edge {
 struct Copy {
     /// Everything up to this tick was sent. `None`: nothing.
     point: Option<Tick>,
-    /// What the edge knows of how updates are merged, and of when turns are.
+    /// The facts about merging and turns that the edge was told.
     facts: Option<(MergeOptions, u32)>,
     readers: FxHashMap<Place, Rhythm>,
     /// How many readers have it.
