@@ -114,7 +114,7 @@ pub struct Down {
     #[prost(uint64, tag = "1")]
     pub client: u64,
     /// The content.
-    #[prost(oneof = "down::What", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "down::What", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub what: Option<down::What>,
 }
 
@@ -155,6 +155,20 @@ pub mod down {
         /// No client of the edge reads this channel.
         #[prost(uint32, tag = "11")]
         Forget(u32),
+        /// Several clients are sent the same entries.
+        #[prost(message, tag = "12")]
+        ToMany(ToMany),
+    }
+
+    /// Entries for several clients.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ToMany {
+        /// The edge's numbers of them.
+        #[prost(uint64, repeated, tag = "1")]
+        pub clients: Vec<u64>,
+        /// The entries.
+        #[prost(bytes = "bytes", tag = "2")]
+        pub entries: Bytes,
     }
 
     /// A client that has logged in.

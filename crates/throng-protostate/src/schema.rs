@@ -68,9 +68,17 @@ impl Schemas {
         self.by_name.get(message_name(type_url))
     }
 
-    /// Their full names, in no particular order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
+    /// A number of all types with their definitions: the same for two that keep states alike.
+    pub fn fingerprint(&self) -> u64 {
+        let mut types: Vec<(&str, u64)> =
+            self.by_name.iter().map(|(name, schema)| (name.as_str(), schema.fingerprint())).collect();
+        types.sort_unstable();
+        let mut hash = Fnv::new();
+        for (name, fingerprint) in types {
+            name.bytes().for_each(|byte| hash.add(byte.into()));
+            hash.add(fingerprint);
+        }
+        hash.0
     }
 
     /// Number of types.

@@ -103,6 +103,9 @@ pub(crate) struct Behind {
     client: u64,
 }
 
+/// Clients that are sent the same, by edge.
+pub(super) type AtEdges = BTreeMap<EdgeKey, Vec<u64>>;
+
 /// A client of an edge has come, or is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coming {
@@ -203,9 +206,8 @@ impl Engine {
 
     /// A hash of what a home and its edges have to agree on: the types of channels and of their states.
     pub fn edge_settings(&self) -> u64 {
-        let mut names: Vec<&str> = self.schemas.names().collect();
-        names.sort_unstable();
-        xxhash_rust::xxh3::xxh3_64(format!("{:?} {names:?}", self.settings.channel_types).as_bytes())
+        let text = format!("{:?} {:x}", self.settings.channel_types, self.schemas.fingerprint());
+        xxhash_rust::xxh3::xxh3_64(text.as_bytes())
     }
 
     /// The path to an edge is over: its clients are lost.
@@ -450,6 +452,32 @@ impl Engine {
     pub(super) fn next_copy_due(&self) -> Option<Time> {
         let firsts = self.edges.rows.values().filter_map(|row| row.due.first());
         firsts.map(|&(tick, _)| self.time_of(tick)).min()
+    }
+
+    /// Whether a connection is a client of an edge; then it is noted as one of those that are sent the same. Everything
+    /// that was queued for it before is on its way then.
+    pub(super) fn note_at_edge(&mut self, index: Place, at_edges: &mut AtEdges) -> bool {
+        let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
+            return false;
+        };
+        let Some(Behind { edge, client }) = connection.behind else { return false };
+        let side = connection.side;
+        let bytes = connection.flush(&self.buffers);
+        self.counters.side(side).bytes_out += bytes as u64;
+        self.counters.side(side).messages_out += 1;
+        at_edges.entry(edge).or_default().push(client);
+        true
+    }
+
+    /// Sends entries to all that were noted: once to each edge.
+    pub(super) fn send_to_many(&mut self, at_edges: AtEdges, entries: &[u8]) {
+        for (edge, mut clients) in at_edges {
+            if let Some(row) = self.edges.rows.get(&edge) {
+                clients.sort_unstable();
+                let many = down::ToMany { clients, entries: Bytes::copy_from_slice(entries) };
+                lock(&row.entries).push(Down { client: 0, what: Some(down::What::ToMany(many)) });
+            }
+        }
     }
 
     /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.

@@ -16,6 +16,7 @@ use throng_channeld::{Broadcast, Header, Message, put_body, put_message};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
+use super::edges::AtEdges;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
@@ -92,11 +93,16 @@ impl Engine {
         let mut entry = std::mem::take(&mut self.scratch);
         entry.clear();
         put_message(&mut entry, Header { stub_id: 0, ..message.header() }, &message.body);
+        let mut at_edges = AtEdges::default();
         for reader in readers {
-            if Some(reader) != excluded && self.is_addressed(reader, from, flags) {
+            if Some(reader) != excluded
+                && self.is_addressed(reader, from, flags)
+                && !self.note_at_edge(reader, &mut at_edges)
+            {
                 self.forward_entry(reader, &entry);
             }
         }
+        self.send_to_many(at_edges, &entry);
         self.scratch = entry;
         Ok(())
     }

@@ -185,6 +185,14 @@ impl Engine {
                         false => drop(self.dirty.insert(place)),
                     }
                 }
+                (down::What::ToMany(many), _) => {
+                    for client in many.clients {
+                        if let Some(place) = self.place(key_of(client)) {
+                            self.connection_mut(place).send_entries(&many.entries);
+                            self.has_forwarded(place);
+                        }
+                    }
+                }
                 (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
                 (down::What::Login(note), Some(place)) => {
                     if let Some(note) = LoginNote::from_number(note) {

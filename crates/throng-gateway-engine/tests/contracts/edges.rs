@@ -12,7 +12,7 @@ use throng_channeld::{Broadcast, Header, message_type};
 use throng_gateway_engine::edge::EdgeFault;
 use throng_gateway_engine::port::{EndCause, LoginNote, Side};
 
-use crate::stage::{Peer, StageOf, every, settings};
+use crate::stage::{Peer, Stage, StageOf, every, settings};
 
 type EdgeStage = StageOf<true>;
 
@@ -74,6 +74,35 @@ fn what_a_channel_costs_the_path_does_not_depend_on_how_many_read_it() {
     };
     let (one, many) = (bytes(1), bytes(60));
     assert!(one > 1_000 && many <= one, "{one} bytes for one reader, {many} for 60");
+}
+
+#[test]
+fn a_message_to_all_goes_to_an_edge_once_and_keeps_its_place_among_the_others() {
+    let told = |readers: usize| {
+        let (mut stage, owner, channel, clients) = room::<true>(readers);
+        let before = stage.edge.as_ref().expect("an edge").down_bytes;
+        let to = |client: u32, number: u8| throng_channeld::proto::ServerForwardMessage {
+            client_conn_id: client,
+            payload: vec![number; 1_000].into(),
+        };
+        let header = |broadcast: Broadcast| Header { broadcast: broadcast.0, ..Header::new(channel, CALL) };
+        // In one step: to one, to all, to one.
+        stage.write_message(&owner, header(Broadcast::SINGLE_CONNECTION), &to(clients[0].id, 1));
+        stage.write_message(&owner, header(Broadcast::ALL), &to(0, 2));
+        stage.write_message(&owner, header(Broadcast::SINGLE_CONNECTION), &to(clients[0].id, 3));
+        stage.settle();
+        stage.pass(50);
+        for (number, client) in clients.iter().enumerate() {
+            let calls = stage.read_type(client, CALL).into_iter().map(|message| {
+                let call: throng_channeld::proto::ServerForwardMessage = message.decode().expect("a call");
+                call.payload[0]
+            });
+            assert_eq!(calls.collect::<Vec<u8>>(), if number == 0 { vec![1, 2, 3] } else { vec![2] });
+        }
+        stage.edge.as_ref().expect("an edge").down_bytes - before
+    };
+    let (few, many) = (told(2), told(60));
+    assert!(many < few + 60 * 8, "{few} bytes for two readers, {many} for 60");
 }
 
 #[test]
@@ -224,6 +253,30 @@ fn an_edge_that_reads_its_settings_again_merges_as_its_home_does() {
     stage.subscribe(&late, &late, channel, every(20));
     stage.pass(100);
     assert_eq!(objects(stage.updates(&late, channel)), [(2, 2)].into());
+}
+
+#[test]
+fn only_gateways_with_the_same_types_agree() {
+    let number = |arguments: &[&str], schemas: throng_protostate::Schemas| {
+        Stage::with_schemas(settings(&[&["-dev"], arguments].concat()), schemas).engine.edge_settings()
+    };
+    let usual = number(&[], throng_protostate::Schemas::default());
+    assert_eq!(usual, number(&["-limit", "max_connections=9"], throng_protostate::Schemas::default()));
+    assert_ne!(usual, number(&["-chs=ue"], throng_protostate::Schemas::default()));
+    // One type of one name, with another field.
+    let of = |field: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("room.proto");
+        let text = format!("syntax = \"proto3\"; package game; message Room {{ {field} }}");
+        std::fs::write(&file, text).expect("there is room");
+        let types = protox::compile([&file], [folder.path()]).expect("a sound file");
+        let types = prost::Message::encode_to_vec(&types);
+        number(&[], throng_protostate::Schemas::from_descriptor_set(&types).expect("sound"))
+    };
+    assert_eq!(of("int32 a = 1;"), of("int32 a = 1;"));
+    assert_ne!(of("int32 a = 1;"), of("int32 a = 2;"));
+    assert_ne!(of("int32 a = 1;"), of("string a = 1;"));
+    assert_ne!(of("int32 a = 1;"), usual);
 }
 
 #[test]
