@@ -10,12 +10,14 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
+use super::clock::Clock;
 use super::counters::{ShellCounters, add};
 use super::edge_path::{
     PathError, PathOutbox, PathQueue, greet_edge, read_frame, refuse_edge, welcome_edge, write_frames,
 };
 use super::event::{Event, Events};
 use super::options::EdgeSecret;
+use super::ration::Ration;
 use super::tcp;
 
 /// Connections of edges at a time, those in the handshake included.
@@ -31,7 +33,19 @@ pub(crate) struct EdgeDoor {
     pub(crate) settings: u64,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
+    /// Refusals are logged at a limited rate.
+    pub(crate) ration: Arc<Ration>,
+    pub(crate) clock: Clock,
     pub(crate) closing: watch::Receiver<bool>,
+}
+
+impl EdgeDoor {
+    fn refuse(&self, address: SocketAddr, why: &str) {
+        add(&self.counters.edges_refused, 1);
+        if let Some(left_out) = self.ration.take(self.clock.now(), "edge_refused") {
+            warn!(%address, left_out, "an edge was refused: {why}");
+        }
+    }
 }
 
 /// Accepts edges until the gateway closes its doors.
@@ -52,8 +66,7 @@ pub(crate) async fn accept(door: Arc<EdgeDoor>, listener: TcpListener) {
             }
         };
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-            add(&door.counters.edges_refused, 1);
-            warn!(%address, "an edge was refused: there are {EDGES_MAX} already");
+            door.refuse(address, &format!("there are {EDGES_MAX} already"));
             continue;
         };
         let door = Arc::clone(&door);
@@ -68,9 +81,7 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
     let _ = stream.set_nodelay(true);
     let _ = tcp::notice_silence(&stream, UNREACHABLE);
     if let Err(error) = greet_edge(&mut stream, &door.secret, door.settings).await {
-        add(&door.counters.edges_refused, 1);
-        warn!(%address, "an edge was refused: {error}");
-        return;
+        return door.refuse(address, &error.to_string());
     }
     let queue = PathQueue::new(&door.counters.memory);
     let outbox = PathOutbox(Arc::clone(&queue));

@@ -159,7 +159,8 @@ impl Gateway {
             let address = gateway.open(door, shared.clone())?;
             gateway.addresses.push(address);
         }
-        gateway.open_paths(options, &runtime, parts.engines.first().map_or(0, Engine::edge_settings))?;
+        let edge_settings = parts.engines.first().map_or(0, Engine::edge_settings);
+        gateway.open_paths(options, &runtime, edge_settings, (clock, &ration))?;
         let pages = http::Pages {
             events: events.clone(),
             counters: Arc::clone(&counters),
@@ -244,7 +245,13 @@ impl Gateway {
     }
 
     /// Where edges come, and the way to the home.
-    fn open_paths(&mut self, options: &ServeOptions, runtime: &Runtime, settings: u64) -> Result<(), ServeError> {
+    fn open_paths(
+        &mut self,
+        options: &ServeOptions,
+        runtime: &Runtime,
+        settings: u64,
+        (clock, ration): (Clock, &Arc<Ration>),
+    ) -> Result<(), ServeError> {
         let _inside = runtime.enter();
         let closing = self.closing.subscribe();
         if let Some(edges) = &options.edges {
@@ -256,6 +263,8 @@ impl Gateway {
                 settings,
                 events: self.events.clone(),
                 counters: Arc::clone(&self.counters),
+                ration: Arc::clone(ration),
+                clock,
                 closing: closing.clone(),
             };
             runtime.spawn(edge_door::accept(Arc::new(door), listener));
