@@ -64,6 +64,8 @@ pub struct Up {
 pub mod up {
     use bytes::Bytes;
 
+    use crate::port::EndCause;
+
     /// The content of an [`Up`](super::Up).
     #[derive(Clone, PartialEq, prost::Oneof)]
     pub enum What {
@@ -78,7 +80,7 @@ pub mod up {
         Closed(i32),
     }
 
-    /// Why a client is gone: [`EndCause`](crate::port::EndCause).
+    /// Why a client is gone: [`EndCause`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
     #[repr(i32)]
     pub enum Cause {
@@ -90,6 +92,28 @@ pub mod up {
         Stalled = 2,
         /// The edge ended it.
         Ours = 3,
+    }
+
+    impl From<EndCause> for Cause {
+        fn from(cause: EndCause) -> Cause {
+            match cause {
+                EndCause::Lost => Cause::Lost,
+                EndCause::PeerClosed => Cause::PeerClosed,
+                EndCause::Stalled => Cause::Stalled,
+                EndCause::Ours => Cause::Ours,
+            }
+        }
+    }
+
+    impl From<Cause> for EndCause {
+        fn from(cause: Cause) -> EndCause {
+            match cause {
+                Cause::Lost => EndCause::Lost,
+                Cause::PeerClosed => EndCause::PeerClosed,
+                Cause::Stalled => EndCause::Stalled,
+                Cause::Ours => EndCause::Ours,
+            }
+        }
     }
 }
 

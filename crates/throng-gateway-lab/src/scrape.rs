@@ -19,27 +19,24 @@ pub(super) struct Scraped {
 
 /// Asks for `/metrics`. Nothing if there is no answer in time.
 pub(super) fn scrape(address: SocketAddr) -> Option<Scraped> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.set_write_timeout(Some(PATIENCE)).ok()?;
-    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
-    let mut answer = Vec::new();
-    stream.take(MAX_BYTES).read_to_end(&mut answer).ok()?;
-    let answer = String::from_utf8_lossy(&answer);
-    answer.lines().next()?.contains(" 200 ").then(|| read(&answer))
+    get(address, "/metrics").map(|answer| read(&answer))
 }
 
 /// Whether the page `/readyz` says that clients are welcome.
 pub(super) fn is_ready(address: SocketAddr) -> bool {
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        write!(stream, "GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
-        let mut answer = Vec::new();
-        stream.take(MAX_BYTES).read_to_end(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).lines().next().is_some_and(|status| status.contains(" 200 ")))
-    };
-    ask().unwrap_or(false)
+    get(address, "/readyz").is_some()
+}
+
+/// A page, with its headers, if it comes in time and its status is 200.
+fn get(address: SocketAddr, page: &str) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    write!(stream, "GET {page} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.take(MAX_BYTES).read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    answer.lines().next()?.contains(" 200 ").then_some(answer)
 }
 
 fn read(text: &str) -> Scraped {

@@ -45,7 +45,7 @@
 //! channeld's names are kept so that dashboards made for it still work; ours end in units and `_total`, as is the
 //! custom today.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus::{Encoder, Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use throng_channeld::proto::ChannelType;
@@ -243,9 +243,7 @@ impl Page {
             ("gateway_recordings_limited_total", "Recordings that a limit cut off.", &shell.recordings_limited),
             ("gateway_recordings_slow_total", "Recordings that a slow disk cut off.", &shell.recordings_slow),
         ];
-        for (name, help, count) in totals {
-            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
-        }
+        self.totals(&totals);
     }
 
     fn edges(&self, report: &Report, shell: &ShellCounters) {
@@ -260,9 +258,7 @@ impl Page {
             ("gateway_edge_faults_total", "Paths that were closed because of the other end.", &shell.edge_faults),
             ("gateway_home_lost_total", "How often the home was lost.", &shell.home_lost),
         ];
-        for (name, help, count) in totals {
-            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
-        }
+        self.totals(&totals);
     }
 
     /// Nothing if no snapshots are made.
@@ -272,9 +268,7 @@ impl Page {
             ("gateway_snapshots_total", "Snapshots that were written.", &snapshots.written),
             ("gateway_snapshots_failed_total", "Snapshots that were not written.", &snapshots.failed),
         ];
-        for (name, help, count) in totals {
-            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
-        }
+        self.totals(&totals);
         let took_s = load(&snapshots.took_ms) as f64 / 1_000.0;
         self.gauge("gateway_snapshot_age_seconds", "Time since the last snapshot, or the start.", age.as_secs_f64());
         self.gauge("gateway_snapshot_bytes", "Length of the last snapshot.", load(&snapshots.bytes) as f64);
@@ -285,6 +279,13 @@ impl Page {
         let logs = self.counters("logs", "Lines of the log.", &["level"]);
         for (level, lines) in log::lines() {
             logs.with_label_values(&[level]).inc_by(lines);
+        }
+    }
+
+    /// Counters without labels: name, help and value.
+    fn totals(&self, totals: &[(&str, &str, &AtomicU64)]) {
+        for (name, help, count) in totals {
+            self.counters(name, help, &[]).with_label_values::<&str>(&[]).inc_by(load(count));
         }
     }
 
@@ -313,7 +314,7 @@ impl Page {
     }
 }
 
-fn load(counter: &std::sync::atomic::AtomicU64) -> u64 {
+fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 

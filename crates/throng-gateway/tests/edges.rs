@@ -63,7 +63,7 @@ fn number(value: u32) -> Any {
 
 /// The next value of a channel that a client is told.
 fn next_value(client: &mut Client) -> u32 {
-    let update = client.wait_for(message_type::CHANNEL_DATA_UPDATE, soon()).expect("it is told");
+    let update = client.wait_for(message_type::CHANNEL_DATA_UPDATE, soon()).expect("the edge sends the update");
     let update: ChannelDataUpdateMessage = update.decode().expect("an update");
     let state: SpawnObjectMessage = prost::Message::decode(update.data.expect("data").value).expect("its type");
     state.channel_id.expect("a value")

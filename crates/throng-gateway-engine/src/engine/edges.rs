@@ -201,7 +201,7 @@ impl Engine {
 
     /// The tick that an edge has to begin with.
     pub fn edge_tick(&self, now: Time) -> u64 {
-        self.first_tick.0 + now.micros_since(self.start) / 1_000
+        self.tick_at(now).0
     }
 
     /// A hash of what a home and its edges have to agree on: the types of channels and of their states.
@@ -299,12 +299,7 @@ impl Engine {
         let Some(connection) = self.edges.rows.get_mut(&key).and_then(|edge| edge.clients.remove(&client)) else {
             return;
         };
-        let cause = match up::Cause::try_from(cause).unwrap_or(up::Cause::Lost) {
-            up::Cause::Lost => EndCause::Lost,
-            up::Cause::PeerClosed => EndCause::PeerClosed,
-            up::Cause::Stalled => EndCause::Stalled,
-            up::Cause::Ours => EndCause::Ours,
-        };
+        let cause = EndCause::from(up::Cause::try_from(cause).unwrap_or(up::Cause::Lost));
         self.edges.comings.push_back(Coming::Closed { key: connection, cause });
         self.closed(self.now, connection, cause);
     }
@@ -349,9 +344,11 @@ impl Engine {
         // Its first turn may be none of the others: what it writes until then is in its first state.
         let now = self.hub.now();
         let first = anchor.after(wanted.interval_ms);
-        let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
+        let grid = self.grid_of(index);
         let first = if first.is_newer_than(now) { rhythm.turn(first, grid) } else { now.after(1) };
-        self.put_due(edge, index, first);
+        if let Some(row) = self.edges.rows.get_mut(&edge) {
+            row.put_due(index, first);
+        }
     }
 
     /// It reads it at other intervals, or on another way.
@@ -413,11 +410,11 @@ impl Engine {
         }
     }
 
-    /// A channel has changed: those who copy it are told at the next turn of one of their readers.
+    /// A channel has changed: each edge with a copy gets the changes at the next turn of one of the copy's readers.
     pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
         let Some(edges) = self.edges.copied.get(&index) else { return };
         let now = self.change_tick();
-        let grid = u64::from(self.channel(index).settings.tick_interval_ms.max(1));
+        let grid = self.grid_of(index);
         for edge in edges {
             let Some(row) = self.edges.rows.get_mut(edge) else { continue };
             let Some(copy) = row.copies.get(&index) else { continue };
@@ -426,10 +423,9 @@ impl Engine {
         }
     }
 
-    fn put_due(&mut self, edge: EdgeKey, index: ChannelIndex, turn: Tick) {
-        if let Some(row) = self.edges.rows.get_mut(&edge) {
-            row.put_due(index, turn);
-        }
+    /// The ticks between the turns of a channel, to which the turns of its readers are moved up.
+    fn grid_of(&self, index: ChannelIndex) -> u64 {
+        u64::from(self.channel(index).settings.tick_interval_ms.max(1))
     }
 
     /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
@@ -448,7 +444,7 @@ impl Engine {
         }
     }
 
-    /// When the next copy is told of changes.
+    /// The time at which the home next sends changes to a copy.
     pub(super) fn next_copy_due(&self) -> Option<Time> {
         let firsts = self.edges.rows.values().filter_map(|row| row.due.first());
         firsts.map(|&(tick, _)| self.time_of(tick)).min()
@@ -486,14 +482,14 @@ impl Engine {
         let now = self.change_tick();
         let turn = |channel: ChannelIndex| {
             let copy = edge.copies.get(&channel).filter(|copy| copy.due.is_some())?;
-            let grid = u64::from(self.channel(channel).settings.tick_interval_ms.max(1));
+            let grid = self.grid_of(channel);
             Some(copy.readers.get(&index)?.turn(now, grid))
         };
         let channels = self.hub.channels_of(self.hub_id(index)).take(LOOK_MAX);
         channels.filter_map(turn).min().map(|turn| self.time_of(turn))
     }
 
-    /// Tells the copies that are due of what has changed; all that have changed, if `is_last`.
+    /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
     pub(super) fn tell_copies(&mut self, tick: Tick, is_last: bool) {
         let edges: Vec<EdgeKey> = self.edges.rows.keys().copied().collect();
         for edge in edges {
@@ -520,7 +516,7 @@ impl Engine {
         }
     }
 
-    /// Tells an edge of a channel what it does not know.
+    /// Sends an edge the changes of a channel that it does not have.
     fn tell_copy(&mut self, edge: EdgeKey, index: ChannelIndex) {
         let (id, kind) = (self.channel(index).id, self.channel(index).kind);
         let turn_ticks = self.channel(index).settings.tick_interval_ms;
@@ -603,7 +599,7 @@ impl Engine {
 }
 
 impl Edge {
-    /// Sees to it that a copy is told at this turn at the latest.
+    /// Makes a copy due at this turn, unless it is due earlier.
     fn put_due(&mut self, index: ChannelIndex, turn: Tick) {
         let Some(copy) = self.copies.get_mut(&index).filter(|copy| copy.due.is_none_or(|due| due > turn)) else {
             return;

@@ -152,14 +152,8 @@ impl Engine {
         if self.home.is_none() {
             return;
         }
-        let cause = match cause {
-            EndCause::Lost => up::Cause::Lost,
-            EndCause::PeerClosed => up::Cause::PeerClosed,
-            EndCause::Stalled => up::Cause::Stalled,
-            EndCause::Ours => up::Cause::Ours,
-        };
         let key = self.connection(index).key;
-        self.say_up(key, up::What::Closed(cause.into()));
+        self.say_up(key, up::What::Closed(up::Cause::from(cause).into()));
     }
 
     /// A frame of the home has come.

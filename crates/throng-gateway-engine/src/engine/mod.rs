@@ -714,7 +714,11 @@ impl Engine {
     }
 
     fn tick(&self) -> Tick {
-        Tick(self.first_tick.0 + self.now.micros_since(self.start) / 1_000)
+        self.tick_at(self.now)
+    }
+
+    fn tick_at(&self, now: Time) -> Tick {
+        Tick(self.first_tick.0 + now.micros_since(self.start) / 1_000)
     }
 
     /// The tick that changes made now belong to: later than all that was sent.

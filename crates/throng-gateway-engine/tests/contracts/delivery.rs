@@ -7,8 +7,8 @@ use super::stage::{Peer, Stage, settings};
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, AuthMessage, AuthResultMessage, ChannelDataAccess, ChannelDataMergeOptions, ChannelDataUpdateMessage,
-    ChannelSubscriptionOptions, ChannelType, CreateChannelMessage, UnsubscribedFromChannelResultMessage,
+    Any, AuthMessage, AuthResultMessage, ChannelDataAccess, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
+    ChannelType, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Messages, message_type};
 use throng_gateway::serve::helpers;
@@ -137,13 +137,7 @@ impl World {
         let mut stage = Stage::new(weather.settings());
         stage.engine.set_helpers(helpers(weather.threads).expect("there are threads"));
         let owner = stage.server();
-        let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
-        let create = CreateChannelMessage {
-            channel_type: ChannelType::Test.into(),
-            merge_options: Some(options),
-            ..Default::default()
-        };
-        stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+        stage.create_with_removals(&owner);
         let random = fastrand::Rng::with_seed(seed);
         let (truth, sequences) = (View::default(), BTreeMap::new());
         let (players, lost) = (Vec::new(), Vec::new());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::proto::unrealpb::SpatialChannelData;
 use throng_channeld::proto::unrealpb::{SpatialEntityState, UnrealObjectRef};
-use throng_channeld::proto::{Any, ChannelDataMergeOptions, ChannelType, CreateChannelMessage};
+use throng_channeld::proto::{Any, ChannelType};
 use throng_channeld::{Broadcast, Header, message_type};
 use throng_gateway_engine::edge::EdgeFault;
 use throng_gateway_engine::port::{EndCause, LoginNote, Side};
@@ -42,13 +42,7 @@ fn objects(states: impl IntoIterator<Item = SpatialChannelData>) -> BTreeMap<u32
 fn room<const EDGE: bool>(readers: usize) -> (StageOf<EDGE>, Peer, u32, Vec<Peer>) {
     let mut stage = StageOf::<EDGE>::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
     let owner = stage.server();
-    let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
-    let create = CreateChannelMessage {
-        channel_type: ChannelType::Test.into(),
-        merge_options: Some(options),
-        ..Default::default()
-    };
-    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    stage.create_with_removals(&owner);
     let clients: Vec<Peer> = (0..readers).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
     for client in &clients {
         stage.subscribe(client, client, 1, every(50));
@@ -204,7 +198,7 @@ fn more_updates_of_several_writers_than_are_kept_are_told_as_they_are_put_togeth
     }
     stage.pass(2_000);
     let updates = stage.updates::<SpatialChannelData>(&reader, 0);
-    let last = updates.last().and_then(|state| state.entities[&1].obj_ref.clone()).expect("it is told");
+    let last = updates.last().and_then(|state| state.entities[&1].obj_ref.clone()).expect("the edge sends it");
     assert_eq!((last.class_path, last.owning_conn_id), (Some(format!("{:010000}", 49)), Some(48)));
 }
 
@@ -315,7 +309,7 @@ fn a_client_whose_edge_is_lost_goes_on_at_another_one_as_who_it_was() {
     assert_eq!(stage.engine.edge_counts(), (1, 0));
     stage.update(&owner, 0, object(6, 6));
     stage.pass(1_000);
-    assert_eq!(stage.read(&owner), [], "nobody is told of a client that may come back");
+    assert_eq!(stage.read(&owner), [], "a client that may come back causes no message");
     let mut back = stage.connect(Side::Client);
     let auth = throng_channeld::proto::AuthMessage {
         player_identifier_token: "ada".into(),
@@ -474,7 +468,7 @@ impl Path {
 }
 
 /// Two clients, one at the gateway, one at an edge behind a path of 1 to 6 ms, read the same. How much later the one at the
-/// edge is told of each change, in ms, in ascending order.
+/// edge receives each change, in ms, in ascending order.
 fn delays(seed: u64, pauses_ms: std::ops::RangeInclusive<u64>) -> Vec<u64> {
     let (mut direct, owner, channel, _) = room::<false>(1);
     let reader = direct.client();

@@ -6,8 +6,7 @@ use crate::stage::{Peer, Stage, every, open_settings};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, AuthMessage, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType,
-    CreateChannelMessage, UnsubscribedFromChannelMessage,
+    Any, AuthMessage, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType, UnsubscribedFromChannelMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{EndCause, Side};
@@ -191,12 +190,7 @@ fn a_client_that_reads_a_little_again_and_again_is_disconnected_before_removals_
 fn a_subscriber_that_missed_a_forgotten_removal_has_to_start_again() {
     let mut stage = Stage::new(crate::stage::settings(&["-dev"]));
     let owner = stage.master();
-    let create = CreateChannelMessage {
-        channel_type: ChannelType::Test.into(),
-        merge_options: Some(ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() }),
-        ..Default::default()
-    };
-    stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    stage.create_with_removals(&owner);
     let entities = |ids: std::ops::Range<u32>, removed: bool| {
         let state = |id| (id, SpatialEntityState { removed, ..Default::default() });
         Any::pack(&SpatialChannelData { entities: ids.map(state).collect() })

@@ -15,9 +15,8 @@ use throng_channeld::link::Freshness;
 use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
-    Any, ChannelDataMergeOptions, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
-    CreateChannelMessage, SubscribedToChannelResultMessage, UnsubscribedFromChannelMessage,
-    UnsubscribedFromChannelResultMessage,
+    Any, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType, SubscribedToChannelResultMessage,
+    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, Messages, message_type};
 use throng_gateway_engine::port::{Datagrams, Fate, Outbox, Side, Ticket};
@@ -220,13 +219,7 @@ impl World {
         let mut stage = Stage::new(settings(&arguments));
         let owner = stage.server();
         for _ in CHANNELS {
-            let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
-            let create = CreateChannelMessage {
-                channel_type: ChannelType::Test.into(),
-                merge_options: Some(options),
-                ..Default::default()
-            };
-            stage.say(&owner, Header::new(0, message_type::CREATE_CHANNEL), &create);
+            stage.create_with_removals(&owner);
         }
         let random = fastrand::Rng::with_seed(seed);
         let truth = CHANNELS.into_iter().map(|channel| (channel, View::default())).collect();

@@ -80,15 +80,7 @@ fn a_client_whose_share_is_full_keeps_what_it_has_and_gets_no_more() {
 fn objects_can_be_removed_while_there_is_no_room_and_make_room() {
     let mut stage = Stage::new(open_settings());
     let client = stage.client();
-    let create = CreateChannelMessage {
-        channel_type: ChannelType::Test.into(),
-        merge_options: Some(throng_channeld::proto::ChannelDataMergeOptions {
-            should_check_removable_map_field: true,
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    stage.say(&client, Header::new(0, message_type::CREATE_CHANNEL), &create);
+    stage.create_with_removals(&client);
     let room = 1;
     (1..=100).for_each(|id| stage.update(&client, room, object(id, 500)));
     stage.engine.set_pressure(Pressure::Everybody);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use throng_channeld::proto::{
-    Any, AuthMessage, AuthResultMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
-    CreateChannelMessage, CreateChannelResultMessage, SubscribedToChannelMessage,
+    Any, AuthMessage, AuthResultMessage, ChannelDataMergeOptions, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
+    ChannelType, CreateChannelMessage, CreateChannelResultMessage, SubscribedToChannelMessage,
 };
 use throng_channeld::{Header, Message, Messages, message_type};
 use throng_gateway_engine::Engine;
@@ -359,6 +359,17 @@ impl<const EDGE: bool> StageOf<EDGE> {
         let answer = messages.iter().find(|message| message.stub_id == 77).expect("an answer with the stub");
         let answer: CreateChannelResultMessage = answer.decode().expect("a result");
         answer.channel_id
+    }
+
+    /// Makes a channel that removes entries of maps; the answer stays to be read.
+    pub(crate) fn create_with_removals(&mut self, from: &Peer) {
+        let options = ChannelDataMergeOptions { should_check_removable_map_field: true, ..Default::default() };
+        let create = CreateChannelMessage {
+            channel_type: ChannelType::Test.into(),
+            merge_options: Some(options),
+            ..Default::default()
+        };
+        self.say(from, Header::new(0, message_type::CREATE_CHANNEL), &create);
     }
 
     /// Subscribes a connection, itself or by a server; answers stay to be read.
