@@ -16,7 +16,9 @@
 //!
 //! A snapshot is written while the server waits to be measured, so characters are quantised by the reader.
 //!
-//! A reader that finds the same version at the beginning and at the end has a whole snapshot.
+//! A place is written from its beginning to its end. So a reader reads the version at the end first, then the objects, and the
+//! version at the beginning last: if both are the same, all of it is of that version. In the other order, a writer that overtakes
+//! the reader would leave it with old objects between two new versions.
 
 use std::fs::File;
 use std::io;
@@ -356,14 +358,20 @@ impl TruthReader {
         if version <= self.newest.version {
             return None;
         }
-        let bytes = (word(&head[40..44]) as usize).checked_mul(ENTRY_BYTES)? + VERSION_BYTES;
-        self.bytes.resize(Some(bytes).filter(|&bytes| (HEAD_BYTES + bytes) as u64 <= self.place_bytes)?, 0);
-        self.file.read_exact_at(&mut self.bytes, at + HEAD_BYTES as u64).ok()?;
-        let (entries, end) = self.bytes.split_at(bytes - VERSION_BYTES);
-        if long(end) != version || self.head(at)? != head {
+        let bytes = (word(&head[40..44]) as usize).checked_mul(ENTRY_BYTES)?;
+        let end_at = HEAD_BYTES.checked_add(bytes)? as u64;
+        if end_at + VERSION_BYTES as u64 > self.place_bytes {
             return None;
         }
-        self.newest.fill(&head, entries);
+        // The order matters: see the top of this file.
+        let mut end = [0; VERSION_BYTES];
+        self.file.read_exact_at(&mut end, at + end_at).ok()?;
+        self.bytes.resize(bytes, 0);
+        self.file.read_exact_at(&mut self.bytes, at + HEAD_BYTES as u64).ok()?;
+        if long(&end) != version || self.head(at)? != head {
+            return None;
+        }
+        self.newest.fill(&head, &self.bytes);
         let [next, interval_ns] = [24, 32].map(|from| long(&head[from..from + 8]));
         let interval = Duration::from_nanos(interval_ns);
         let tick = Tick(self.newest.tick.0 + 1);
@@ -487,6 +495,31 @@ mod tests {
         assert!(reader.poll().is_none());
         write(&mut writer, (13, 1_300), None);
         assert!(reader.poll().is_some_and(|snapshot| snapshot.tick == Tick(13)));
+    }
+
+    /// The reader is faster at the beginning of a place than the writer, and slower at its end, sooner or later.
+    #[test]
+    fn a_snapshot_that_is_read_while_it_is_written_is_whole_or_none() {
+        const OBJECTS: u32 = 20_000;
+        let mut writer = TruthWriter::create(OBJECTS as usize).unwrap();
+        let mut reader = TruthReader::open(writer.path(), OBJECTS as usize).unwrap();
+        let writing = std::thread::spawn(move || {
+            for version in 1..=400 {
+                let all = (0..OBJECTS).map(|index| GameObject { words: [version as u32; WORDS], ..object(index) });
+                writer.write((Tick(version), Time(version)), None, version == 400, all).unwrap();
+            }
+            // The file ends with the writer.
+            writer
+        });
+        let mut read = 0;
+        while !writing.is_finished() {
+            let Some(snapshot) = reader.poll() else { continue };
+            read += 1;
+            let versions = snapshot.objects.iter().map(|object| object.words[0]);
+            assert_eq!(versions.filter(|&version| u64::from(version) != snapshot.tick.0).count(), 0);
+        }
+        writing.join().expect("the writer");
+        assert!(read > 0);
     }
 
     #[test]
