@@ -1,6 +1,6 @@
 //! Bots: honest clients, as light as they can be.
 //!
-//! Each has its own socket, token, keys and session: it does the whole handshake, opens every packet, acknowledges it and
+//! Each has its own address, token, keys and session: it does the whole handshake, opens every packet, acknowledges it and
 //! sends its inputs. A sample of them decodes everything, and compares it with the server's truth.
 
 mod bot;
@@ -9,6 +9,7 @@ mod fleet;
 mod members;
 mod outage;
 mod pipe;
+mod port;
 mod talk;
 mod witness;
 mod worst;

@@ -69,4 +69,6 @@ pub use counters::{ConditionCounters, DriverCounters};
 pub use driver::{Driver, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit};
 pub use memory::{MemoryDriver, MemoryNetwork};
 pub use routed::{Routed, RoutingToken, RoutingTokenError};
-pub use udp::{BindError, LightUdpSocket, ReceiveBuffers, Segmentation, SocketBuffers, UdpDriver, UdpOptions};
+pub use udp::{
+    Addressed, BindError, LightUdpSocket, ReceiveBuffers, Segmentation, SocketBuffers, UdpDriver, UdpOptions,
+};

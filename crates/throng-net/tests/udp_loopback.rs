@@ -1,6 +1,6 @@
 //! Real sockets on loopback. Loopback delivers within the send, so nothing here waits.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use throng_net::{
     BindError, Driver, LightUdpSocket, ReceiveBuffers, Segmentation, SendError, Transmit, UdpDriver, UdpOptions,
@@ -294,4 +294,39 @@ fn a_datagram_that_waited_in_the_socket_says_when_it_came() {
     let waits: Vec<_> = (0..30).map(|_| wait(10)).collect();
     let are_stamped = is_begun && waits.iter().all(|waited| waited.as_millis() >= 10);
     assert!(are_stamped || cfg!(not(target_os = "linux")), "{waits:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn clients_with_addresses_of_their_own_share_a_socket() {
+    let mut server = server();
+    let to = server.local_address();
+    let options = UdpOptions::client();
+    let mut clients = LightUdpSocket::bind("0.0.0.0:0".parse().expect("an address"), &options).expect("a free port");
+    for number in 1..=20u8 {
+        let sent = clients.send_from(NOW, IpAddr::from([127, 64, 1, number]), &Transmit::single(to, &[number]));
+        assert_eq!(sent.expect("loopback"), 1);
+    }
+    // Each sender is somebody else to the server, and gets its answers: three datagrams that come as one.
+    let senders = received(&mut server);
+    assert_eq!(senders.len(), 20);
+    for (from, bytes) in &senders {
+        assert_eq!(from.ip(), IpAddr::from([127, 64, 1, bytes[0]]));
+        let transmit = Transmit { to: *from, bytes: &[bytes[0]; 5], segment_bytes: 2 };
+        assert_eq!(server.send(NOW, &transmit).expect("loopback"), 3);
+    }
+    let mut answers = Vec::new();
+    let mut buffers = ReceiveBuffers::new(3);
+    clients
+        .receive_addressed(NOW, &mut buffers, &mut |way, datagram| answers.push((way.from, way.to, datagram.to_vec())))
+        .expect("loopback");
+    assert_eq!(answers.len(), 60);
+    for (from, at, bytes) in answers {
+        assert_eq!((from, at), (to, Some(IpAddr::from([127, 64, 1, bytes[0]]))));
+    }
+    // An address that is not this machine's is an error, and the socket stays of use.
+    let foreign = clients.send_from(NOW, IpAddr::from([192, 0, 2, 1]), &Transmit::single(to, b"x"));
+    assert!(foreign.is_err(), "{foreign:?}");
+    assert_eq!(clients.counters().sent_datagrams, 20);
+    clients.send_from(NOW, IpAddr::from([127, 0, 0, 1]), &Transmit::single(to, b"y")).expect("loopback");
 }

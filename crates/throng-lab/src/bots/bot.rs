@@ -1,6 +1,8 @@
 //! One bot.
 
-use throng::net::{Condition, Conditioner, InFlightLimit, LightUdpSocket, ReceiveBuffers, Transmit};
+use std::net::SocketAddr;
+
+use throng::net::{Addressed, Condition, Conditioner, InFlightLimit, ReceiveBuffers};
 use throng::replica::KindBits;
 use throng::{ClientCore, ClientEvent, Decoder, EndReason, Time};
 use throng_crowd::pulse::{Pulse, RemoteClock, SentInputs};
@@ -10,10 +12,11 @@ use throng_crowd::world::BotInput;
 
 use super::brain::{Brain, View};
 use super::outage::Service;
+use super::port::{Port, SharedSockets};
 
 pub(crate) struct Bot<D> {
     pub(super) core: ClientCore<D>,
-    pub(super) socket: LightUdpSocket,
+    pub(super) port: Port,
     pub(super) link: Option<Box<Link>>,
     pub(super) brain: Box<dyn Brain>,
     /// Counts its inputs, wrapping.
@@ -31,8 +34,7 @@ pub(crate) struct Bot<D> {
     pub(super) connection: Option<u32>,
     pub(super) end: Option<EndReason>,
     pub(super) service: Service,
-    pub(super) received_bytes: u64,
-    pub(super) received_datagrams: u64,
+    pub(super) received: Received,
     /// When it was measured first, and what it had received until then.
     pub(super) measured_from: Time,
     pub(super) measured_from_bytes: u64,
@@ -66,6 +68,33 @@ impl Link {
     }
 }
 
+/// The datagrams that a bot has received.
+#[derive(Default)]
+pub(crate) struct Received {
+    pub(super) bytes: u64,
+    pub(super) datagrams: u64,
+    /// When the newest datagram came since the bot's last turn.
+    latest: Time,
+}
+
+impl Received {
+    fn take<D: Decoder>(
+        &mut self,
+        (core, link): (&mut ClientCore<D>, &mut Option<Box<Link>>),
+        now: Time,
+        (arrived, from): (Time, SocketAddr),
+        datagram: &mut [u8],
+    ) {
+        self.bytes += datagram.len() as u64;
+        self.datagrams += 1;
+        self.latest = self.latest.max(arrived);
+        match link {
+            Some(link) => link.back.push(now, datagram),
+            None => core.handle_arrived(now, arrived, from, datagram),
+        }
+    }
+}
+
 impl<D: Decoder> Bot<D> {
     /// The state that it was sent, by kind and field; empty if it decodes nothing.
     pub(super) fn bits(&self) -> &[KindBits] {
@@ -78,37 +107,38 @@ impl<D: Decoder> Bot<D> {
 
     /// A number that changes while it is served: see [`Service`].
     pub(super) fn served(&self) -> Option<u64> {
-        let of_packets = self.core.is_connected().then_some(self.received_datagrams);
+        let of_packets = self.core.is_connected().then_some(self.received.datagrams);
         if self.is_decoder { self.core.input_acked().map(u64::from) } else { of_packets }
     }
 
     /// See [`ClientCore::fetch`].
     pub(super) fn fetch(&self) -> u64 {
-        let counted = self.received_bytes ^ self.received_datagrams ^ self.measured_from_datagrams;
-        self.core.fetch() ^ counted ^ self.socket.counters().sent_datagrams ^ self.next_turn.0
+        let counted = self.received.bytes ^ self.received.datagrams ^ self.measured_from_datagrams;
+        self.core.fetch() ^ counted ^ self.port.fetch() ^ self.next_turn.0
+    }
+
+    /// A datagram that came at a shared socket; [`receive`](Bot::receive) handles the rest of it.
+    pub(super) fn take(&mut self, now: Time, way: Addressed, datagram: &mut [u8]) {
+        self.received.take((&mut self.core, &mut self.link), now, (way.arrived, way.from), datagram);
     }
 
     /// Handles received datagrams. `clock` learns what they say of the server's time.
     pub(super) fn receive(&mut self, now: Time, buffers: &mut ReceiveBuffers, clock: &mut RemoteClock) {
-        // Of several datagrams it is not known which brought a message: the last one did at the latest.
-        let mut latest = Time(0);
-        let Bot { core, link, received_bytes, received_datagrams, socket, .. } = self;
-        // Errors of the socket are ignored here: the connection will time out and report it.
-        let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
-            *received_bytes += datagram.len() as u64;
-            *received_datagrams += 1;
-            latest = latest.max(arrived);
-            match link {
-                Some(link) => link.back.push(now, datagram),
-                None => core.handle_arrived(now, arrived, from, datagram),
-            }
-        });
+        let Bot { core, link, received, port, .. } = self;
+        if let Port::Own(socket) = port {
+            // Errors of the socket are ignored here: the connection will time out and report it.
+            let _ = socket.receive_with(now, buffers, &mut |arrived, from, datagram: &mut [u8]| {
+                received.take((core, link), now, (arrived, from), datagram);
+            });
+        }
         if let (Some(link), Some(server)) = (link, core.server()) {
             while let Some(arrival) = link.back.pop(now) {
-                latest = latest.max(arrival.at);
+                received.latest = received.latest.max(arrival.at);
                 core.handle_arrived(now, arrival.at, server, arrival.bytes);
             }
         }
+        // Of several datagrams it is not known which brought a message: the last one did at the latest.
+        let latest = std::mem::take(&mut received.latest);
         while let Some(event) = self.core.poll_event() {
             match event {
                 ClientEvent::Connected { connection, .. } => {
@@ -140,23 +170,17 @@ impl<D: Decoder> Bot<D> {
     }
 
     /// Sends what is due.
-    pub(super) fn transmit(&mut self, now: Time, out: &mut Vec<u8>) {
+    pub(super) fn transmit(&mut self, now: Time, out: &mut Vec<u8>, shared: &mut SharedSockets) {
         while self.core.poll_transmit(now, out) {
             match &mut self.link {
                 Some(link) => link.out.push(now, out),
-                None => send(&mut self.socket, now, out),
+                None => self.port.send(now, shared, out),
             }
         }
         if let Some(link) = &mut self.link {
             while let Some(arrival) = link.out.pop(now) {
-                send(&mut self.socket, now, arrival.bytes);
+                self.port.send(now, shared, arrival.bytes);
             }
         }
     }
-}
-
-fn send(socket: &mut LightUdpSocket, now: Time, datagram: &[u8]) {
-    let Some(to) = socket.peer() else { return };
-    // A failed send is a lost packet; the socket counts it.
-    let _ = socket.send(now, &Transmit::single(to, datagram));
 }

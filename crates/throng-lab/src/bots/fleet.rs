@@ -17,6 +17,7 @@ use throng_machine::clock;
 use super::bot::Bot;
 use super::members::Rates;
 use super::outage::Outages;
+use super::port::{Port, SharedSockets};
 use super::witness::{Eyes, Witness};
 use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
 use throng_summary::STALL;
@@ -63,6 +64,7 @@ pub(crate) struct Fleet<D> {
     pub(super) edges: Vec<Gate>,
     witness: Witness,
     buffers: ReceiveBuffers,
+    pub(super) shared: SharedSockets,
     pub(super) out: Vec<u8>,
     pub(super) started: Time,
     /// Place in the order.
@@ -169,6 +171,7 @@ impl<D: Decoder> Fleet<D> {
         let replica = replica::ClientOptions { counts_bits: true, ..replica::ClientOptions::default() };
         let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
         let now = clock::now();
+        let servers = std::iter::once(options.server).chain(options.edges.iter().map(|edge| edge.address));
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
             wanted: scenario.profile.first(scenario.players) as usize,
@@ -187,6 +190,7 @@ impl<D: Decoder> Fleet<D> {
             edges: options.edges.iter().map(|edge| Gate { address: edge.address, lost_at: None }).collect(),
             witness: Witness::new(&options.truths, &options.edges, &scenario)?,
             buffers: ReceiveBuffers::new(4),
+            shared: SharedSockets::open(&scenario, servers)?,
             out: Vec::new(),
             started: now,
             next: 0,
@@ -266,7 +270,7 @@ impl<D: Decoder> Fleet<D> {
         }
         self.note_connected();
         let cpu_s = clock::process_cpu_s();
-        let bytes: u64 = self.bots.iter().map(|bot| bot.received_bytes).sum();
+        let bytes: u64 = self.bots.iter().map(|bot| bot.received.bytes).sum();
         let per_bot = bytes.saturating_sub(self.second.bytes) as f64 / self.connected().max(1) as f64;
         let progress = Progress {
             connected: self.connected(),
@@ -296,8 +300,8 @@ impl<D: Decoder> Fleet<D> {
         self.witness.begin();
         for bot in &mut self.bots {
             bot.measured_from = now;
-            bot.measured_from_bytes = bot.received_bytes;
-            bot.measured_from_datagrams = bot.received_datagrams;
+            bot.measured_from_bytes = bot.received.bytes;
+            bot.measured_from_datagrams = bot.received.datagrams;
             bot.measured_from_bits = bot.bits().to_vec();
         }
     }
@@ -327,7 +331,7 @@ impl<D: Decoder> Fleet<D> {
         let now = clock::now();
         for bot in &mut self.bots {
             bot.core.close(now, "the run is over");
-            bot.transmit(now, &mut self.out);
+            bot.transmit(now, &mut self.out, &mut self.shared);
         }
     }
 
@@ -410,12 +414,15 @@ impl<D: Decoder> Fleet<D> {
     }
 
     fn serve(&mut self, index: usize, now: Time) {
+        if let Port::Shared { socket, .. } = self.bots[index].port {
+            self.empty(socket, now);
+        }
         let bot = &mut self.bots[index];
         let turn = Turn::of(bot.next_turn, now, self.interval);
         bot.next_turn = turn.next;
         bot.receive(now, &mut self.buffers, self.witness.clock());
         let sent = bot.send_input(now, &self.scenario);
-        bot.transmit(now, &mut self.out);
+        bot.transmit(now, &mut self.out, &mut self.shared);
         if !self.outages.is_empty()
             && let Some(from) = bot.service.look(bot.served(), now)
             && let Some(measuring) = &self.measuring
@@ -427,6 +434,16 @@ impl<D: Decoder> Fleet<D> {
             self.measured.turns.take(turn, sent, self.interval);
             bot.has_stalled |= turn.late > STALL;
         }
+    }
+
+    /// Hands out what has come at a shared socket.
+    fn empty(&mut self, socket: usize, now: Time) {
+        let Fleet { bots, shared, .. } = self;
+        let Some(numbers) = shared.begin_to_empty(socket, now) else { return };
+        std::hint::black_box(numbers.fold(0, |sum, number| sum ^ bots[number as usize].core.fetch()));
+        shared.empty(socket, now, &mut |number, way, datagram| {
+            bots[number as usize].take(now, way, datagram);
+        });
     }
 
     /// In a run with faults, bots that have lost their edge come back through another one.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng::net::{LightUdpSocket, UdpOptions};
 use throng::replica::KindBits;
-use throng::{ClientCore, Decoder, Schema, Time};
+use throng::{ClientCore, Decode, Decoder, Schema, Time};
 use throng_crowd::pulse::SentInputs;
 
 use super::BotsError;
-use super::bot::{Bot, Link};
+use super::bot::{Bot, Link, Received};
 use super::fleet::{Fleet, IP_UDP_BYTES};
 use super::outage::Service;
+use super::port::Port;
 use throng_summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.
@@ -51,8 +51,8 @@ impl Rates {
             return;
         }
         let rate = |bytes: u64| bytes as f64 * 8.0 / 1e3 / measured.as_secs_f64();
-        let bytes = bot.received_bytes - bot.measured_from_bytes;
-        let datagrams = bot.received_datagrams - bot.measured_from_datagrams;
+        let bytes = bot.received.bytes - bot.measured_from_bytes;
+        let datagrams = bot.received.datagrams - bot.measured_from_datagrams;
         self.payload.push(rate(bytes));
         self.by_client.extend(bot.connection.map(|client| (client, rate(bytes))));
         if bot.is_decoder && !bot.bits().is_empty() {
@@ -101,8 +101,12 @@ impl Rates {
 
 /// The moment of the tick at which bot `number` takes its turns: those of the first n bots are spread evenly for each n.
 pub(super) fn phase(interval: Duration, number: u32) -> Duration {
-    let share = u64::from(number.wrapping_mul(GOLDEN));
-    Duration::from_micros((interval.as_micros() as u64 * share) >> 32)
+    Duration::from_micros(phase_of(interval.as_micros() as u64, number))
+}
+
+/// The part of a tick in which bot `number` takes its turns, if a tick has so many parts; counted from 0.
+pub(super) fn phase_of(parts: u64, number: u32) -> u64 {
+    (parts * u64::from(number.wrapping_mul(GOLDEN))) >> 32
 }
 
 /// The first moment from `now` on that lies `offset` behind a multiple of the interval.
@@ -159,11 +163,14 @@ impl<D: Decoder> Fleet<D> {
         let token = self.issuer.issue(self.opened, &[server]).expect("one server, in order");
         let brain = self.brains.make(&self.scenario, number);
         let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
-        let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
-        let socket = LightUdpSocket::connect(server, &UdpOptions::client())?;
+        let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), Arc::clone(&options), now)
+            .expect("default options");
+        // A bot that decodes looks at its socket between its turns, too.
+        let shared =
+            if options.decode == Decode::Nothing { self.shared.port(number, self.opened, server) } else { None };
         self.bots.push(Bot {
             core,
-            socket,
+            port: shared.map_or_else(|| Port::own(server), Ok)?,
             link: Link::new(self.scenario.net, self.scenario.seed, number),
             brain,
             sequence: 0,
@@ -176,8 +183,7 @@ impl<D: Decoder> Fleet<D> {
             connection: None,
             end: None,
             service: Service::new(now),
-            received_bytes: 0,
-            received_datagrams: 0,
+            received: Received::default(),
             measured_from: now,
             measured_from_bytes: 0,
             measured_from_datagrams: 0,
@@ -202,12 +208,13 @@ impl<D: Decoder> Fleet<D> {
             self.measured.rates.take(now, bot);
         }
         bot.measured_from = now;
-        bot.measured_from_bytes = bot.received_bytes;
-        bot.measured_from_datagrams = bot.received_datagrams;
+        bot.measured_from_bytes = bot.received.bytes;
+        bot.measured_from_datagrams = bot.received.datagrams;
         bot.measured_from_bits.clear();
         let options = Arc::clone(&self.options[usize::from(bot.is_decoder || bot.brain.looks())]);
         bot.core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
-        bot.socket = LightUdpSocket::connect(server, &UdpOptions::client())?;
+        self.shared.forget(&bot.port);
+        bot.port = Port::own(server)?;
         (bot.edge, bot.connection, bot.end, bot.inputs) = (Some(edge), None, None, SentInputs::default());
         bot.service.reconnect();
         self.reconnected += 1;
@@ -222,15 +229,16 @@ impl<D: Decoder> Fleet<D> {
         if self.measuring.is_some() {
             self.measured.rates.take(now, &bot);
         }
-        self.second.bytes = self.second.bytes.saturating_sub(bot.received_bytes);
+        self.second.bytes = self.second.bytes.saturating_sub(bot.received.bytes);
         bot.core.close(now, "it was told to leave");
+        self.shared.forget(&bot.port);
         self.leaving.push((now.after(FAREWELL), bot));
     }
 
     /// Sends the farewells of bots that leave.
     fn see_off(&mut self, now: Time) {
         for (_, bot) in &mut self.leaving {
-            bot.transmit(now, &mut self.out);
+            bot.transmit(now, &mut self.out, &mut self.shared);
         }
         self.leaving.retain(|(until, _)| *until > now);
     }

@@ -25,6 +25,8 @@ use throng_summary::{Known, Neighbours};
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
 const LOOKERS: usize = 32;
+/// The files are read this often while everything moves. Each read is a call of the system.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(1);
 const NEARBY_M: f64 = 40.0;
 /// How long to wait for the server's final state.
 const FINAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -70,6 +72,8 @@ pub(super) struct Witness {
     ahead_ticks: i64,
     /// A client of an edge has no state that is older by more ticks than this.
     edge_lag_ticks: u32,
+    /// When the files are read again.
+    next_refresh: Time,
     /// When each decoding bot is sampled next. The moments do not depend on the server's ticks.
     next_looks: Vec<Time>,
     /// The server's clock, if the server's state is out of reach.
@@ -119,6 +123,7 @@ impl Witness {
             translation: Translation::new(edges)?,
             edge_lag_ticks,
             ahead_ticks: if scenario.faults.is_empty() { DRIFT_TICKS } else { COAST_TICKS },
+            next_refresh: Time(0),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             clock: RemoteClock::default(),
             waiting: Vec::new(),
@@ -142,7 +147,7 @@ impl Witness {
         all: impl Iterator<Item = Eyes<'a, D>>,
         measuring: bool,
     ) {
-        self.refresh(now());
+        self.refresh_in_play(now());
         self.settle_waiting();
         let is_early = self.pasts[0].has_file() && !self.has_snapshot();
         if !measuring || is_early {
@@ -204,6 +209,14 @@ impl Witness {
         });
         let too_many = self.waiting.len().saturating_sub(WAITING_MAX);
         self.waiting.drain(..too_many);
+    }
+
+    /// Reads what is new, unless it has just done so.
+    fn refresh_in_play(&mut self, now: Time) {
+        if now >= self.next_refresh {
+            self.next_refresh = now.after(REFRESH_INTERVAL);
+            self.refresh(now);
+        }
     }
 
     /// Reads what is new.

@@ -1,5 +1,5 @@
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
@@ -75,7 +75,7 @@ impl ReceiveBuffers {
         now: Time,
         filled: usize,
         counters: &mut DriverCounters,
-        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+        sink: &mut dyn FnMut(Addressed, &mut [u8]),
     ) -> usize {
         let mut datagrams = 0;
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -88,10 +88,22 @@ impl ReceiveBuffers {
             let cut = meta.len == self.buffer_bytes && self.buffer_bytes < WHOLE_TRAIN_BYTES;
             let arrived = arrival(now, wall, meta.timestamp);
             let train = Train { arrived, from: meta.addr, bytes: &mut chunk[..meta.len], stride: meta.stride, cut };
-            datagrams += train.deliver(counters, sink);
+            let addressed = Addressed { arrived, from: meta.addr, to: meta.dst_ip };
+            datagrams += train.deliver(counters, &mut |_, _, datagram| sink(addressed, datagram));
         }
         datagrams
     }
+}
+
+/// When a datagram came, and from where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// When it came to this machine, as far as the kernel says so.
+    pub arrived: Time,
+    /// Its sender.
+    pub from: SocketAddr,
+    /// The local address that it was sent to, where the system tells it.
+    pub to: Option<IpAddr>,
 }
 
 /// A datagram that claims to have waited longer than this has none of it: the clock was set meanwhile.

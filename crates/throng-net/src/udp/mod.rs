@@ -7,7 +7,7 @@ mod options;
 mod os_error;
 mod socket;
 
-pub use buffers::ReceiveBuffers;
+pub use buffers::{Addressed, ReceiveBuffers};
 pub use driver::UdpDriver;
 pub use options::{BindError, Segmentation, SocketBuffers, UdpOptions};
 pub use socket::LightUdpSocket;

@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use quinn_udp::UdpSocketState;
@@ -8,7 +8,7 @@ use throng_wire::Time;
 
 use super::kernel_drops::kernel_dropped;
 use super::os_error::{bind_error, is_full, is_refusal, may_be_offload, send_error};
-use super::{BindError, ReceiveBuffers, Segmentation, SocketBuffers, UdpOptions};
+use super::{Addressed, BindError, ReceiveBuffers, Segmentation, SocketBuffers, UdpOptions};
 use crate::driver::MAX_DATAGRAM_BYTES;
 use crate::{DriverCounters, ReceiveError, SendError, Transmit};
 
@@ -187,6 +187,22 @@ impl LightUdpSocket {
         buffers: &mut ReceiveBuffers,
         sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
     ) -> Result<usize, ReceiveError> {
+        self.receive_addressed(now, buffers, &mut |way, datagram| sink(way.arrived, way.from, datagram))
+    }
+
+    /// As [`receive_with`](LightUdpSocket::receive_with). The sink is also told the local address that the peer sent to, where
+    /// the system tells it: with it, one socket that is bound to all addresses of a machine serves several local clients. See
+    /// [`send_from`](LightUdpSocket::send_from).
+    ///
+    /// # Errors
+    ///
+    /// As [`receive_with`](LightUdpSocket::receive_with).
+    pub fn receive_addressed(
+        &mut self,
+        now: Time,
+        buffers: &mut ReceiveBuffers,
+        sink: &mut dyn FnMut(Addressed, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
         let mut datagrams = 0;
         // Counts calls that brought nothing to deliver too: no peer decides how long this loop runs.
         for _ in 0..self.receive_limit_datagrams {
@@ -235,6 +251,37 @@ impl LightUdpSocket {
         let dropped = transmit.datagrams() - handed_over;
         self.counters.send_dropped += dropped as u64;
         Ok(handed_over)
+    }
+
+    /// As [`send`](LightUdpSocket::send), for a single datagram that leaves from one of several local addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](LightUdpSocket::send). An address that is not the machine's is [`SendError::Socket`].
+    ///
+    /// ```
+    /// # use throng_net::{LightUdpSocket, ReceiveBuffers, Transmit, UdpOptions};
+    /// # let now = throng_wire::Time(0);
+    /// let options = UdpOptions::client();
+    /// let mut server = LightUdpSocket::bind("127.0.0.1:0".parse()?, &options)?;
+    /// let mut clients = LightUdpSocket::bind("0.0.0.0:0".parse()?, &options)?;
+    /// let to = server.local_address();
+    /// clients.send_from(now, "127.0.0.7".parse()?, &Transmit::single(to, b"I am 7"))?;
+    /// # if cfg!(target_os = "linux") {
+    /// server.receive_with(now, &mut ReceiveBuffers::new(1), &mut |_arrived, from, _datagram| {
+    ///     assert_eq!(from.ip().to_string(), "127.0.0.7");
+    /// })?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send_from(&mut self, now: Time, from: IpAddr, datagram: &Transmit<'_>) -> Result<usize, SendError> {
+        self.check(datagram)?;
+        self.resume_offload(now);
+        let part = Transmit { segment_bytes: datagram.bytes.len().max(1), ..*datagram };
+        match self.hand_over_by(&part, |socket, part| socket.call_from(part, Some(from))) {
+            Ok(()) => Ok(1),
+            Err(error) => self.refuse(error, &part),
+        }
     }
 
     fn check(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
@@ -361,20 +408,25 @@ impl LightUdpSocket {
     /// they use its cached route.
     fn call(&self, part: &Transmit<'_>) -> io::Result<()> {
         if part.datagrams() > 1 {
-            let transmit = quinn_udp::Transmit {
-                destination: part.to,
-                ecn: None,
-                contents: part.bytes,
-                segment_size: Some(part.segment_bytes),
-                src_ip: None,
-            };
-            return self.state.try_send((&self.socket).into(), &transmit);
+            return self.call_from(part, None);
         }
         match self.peer {
             Some(_) => self.socket.send(part.bytes),
             None => self.socket.send_to(part.bytes, part.to),
         }
         .map(|_| ())
+    }
+
+    /// One system call with control messages: for several datagrams, and for a source address.
+    fn call_from(&self, part: &Transmit<'_>, from: Option<IpAddr>) -> io::Result<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: part.to,
+            ecn: None,
+            contents: part.bytes,
+            segment_size: (part.datagrams() > 1).then_some(part.segment_bytes),
+            src_ip: from,
+        };
+        self.state.try_send((&self.socket).into(), &transmit)
     }
 }
 
