@@ -82,7 +82,7 @@ impl SubscriptionId {
 #[derive(Debug)]
 pub struct Connection {
     /// Its ticks: in all others nothing is planned or written.
-    ticks: SendTicks,
+    pub(crate) ticks: SendTicks,
     /// The tick that was planned is one of its ticks.
     is_its_tick: bool,
     /// Indexed by subscription number; number 0 is never used.

@@ -61,6 +61,12 @@ impl Connection {
         self.begin_write(outgoing.shared, budget_bytes);
     }
 
+    /// As [`Connection::fetch`], for the first of the objects that the client owns; most clients own one. Called after
+    /// [`Connection::fetch_behind`].
+    pub fn fetch_own(&self, outgoing: ObjectsOutgoing<'_>) -> u64 {
+        if self.ticks.contains(outgoing.shared.now) { self.own.fetch_own(outgoing.store) } else { 0 }
+    }
+
     /// Whether there is anything left to write this tick.
     pub fn has_more_objects(&self) -> bool {
         self.is_its_tick() && (self.own.is_due || self.has_more())
@@ -162,6 +168,12 @@ impl OwnRecords {
         let place = self.places.first().and_then(|place| place.written).map_or(0, |tick| tick.0);
         let scratch = u64::from(self.scratch.first().copied().unwrap_or(0)) ^ self.exact.len() as u64;
         place ^ scratch ^ self.sent.back().map_or(0, |sent| sent.sequence)
+    }
+
+    /// See [`Connection::fetch_own`].
+    fn fetch_own(&self, store: &ObjectStore) -> u64 {
+        let occupant = self.places.first().and_then(|place| place.occupant);
+        occupant.map_or(0, |occupant| store.fetch(occupant.id.index))
     }
 
     /// From now on the client can read records.

@@ -292,6 +292,20 @@ impl ObjectStore {
         }
     }
 
+    /// Reads a little of every part of the object at `index`, as [`Connection::fetch`](crate::Connection::fetch) does.
+    pub(crate) fn fetch(&self, index: u32) -> u64 {
+        let entry = &self.objects[index as usize];
+        let (kind, row) = (self.schema.kind(entry.kind), entry.row as usize);
+        let arena = &self.arenas[usize::from(entry.kind.0)];
+        let (words, fields, exact) = (kind.words, kind.fields.len(), kind.thresholds().len());
+        let word = |place: usize| arena.words.get(row * words + place).map_or(0, |&word| u64::from(word));
+        let tick = |field: usize| arena.field_ticks.get(row * fields + field).map_or(0, |tick| tick.0);
+        let statement =
+            arena.statements.get(row).map_or(0, |statement| statement.moved.0 ^ u64::from(statement.object));
+        let exact = arena.exact.get(row * exact).map_or(0, |(word, _)| u64::from(*word));
+        word(0) ^ word(words.saturating_sub(1)) ^ tick(0) ^ tick(fields.saturating_sub(1)) ^ statement ^ exact
+    }
+
     /// When each field of the object at `index` last changed; for a reckoned position, when it was last stated.
     pub fn field_ticks(&self, index: u32) -> &[Tick] {
         let entry = &self.objects[index as usize];

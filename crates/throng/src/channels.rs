@@ -373,6 +373,11 @@ impl Replication for Channels {
     }
 
     #[inline]
+    fn fetch_shared(slot: &ConnectionSlot, outgoing: ObjectsOutgoing<'_>) -> u64 {
+        slot.reader().map_or(0, |connection| connection.fetch_own(outgoing))
+    }
+
+    #[inline]
     fn write_packet(slot: &mut ConnectionSlot, outgoing: ObjectsOutgoing<'_>, sequence: u64, room: &mut [u8]) -> usize {
         slot.writer().map_or(0, |mut connection| connection.write_objects(outgoing, sequence, room))
     }

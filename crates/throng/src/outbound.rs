@@ -133,6 +133,7 @@ impl Worker {
     fn write_group<R: Replication>(&mut self, job: Job<'_, R>, peers: &mut [Option<Box<Peer>>], slots: &mut [R::Slot]) {
         self.lap.enter(Subsystem::WRITE, job.stopwatch.ns());
         fetch::<R>(peers, slots);
+        std::hint::black_box(slots.iter().fold(0, |sum, slot| sum ^ R::fetch_shared(slot, job.outgoing)));
         for (peer, slot) in peers.iter_mut().zip(slots) {
             let Some(peer) = peer else { continue };
             if peer.stage == Stage::Unconfirmed {

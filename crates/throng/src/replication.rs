@@ -151,6 +151,12 @@ pub trait Replication: Send + Sized {
         0
     }
 
+    /// As [`fetch`](Self::fetch), for what is not the connection's own. Called after [`fetch_behind`](Self::fetch_behind).
+    fn fetch_shared(slot: &Self::Slot, outgoing: Self::Outgoing<'_>) -> u64 {
+        let _ = (slot, outgoing);
+        0
+    }
+
     /// Writes as much as fits into `room`, and remembers that packet `sequence`, greater than any before, carries it.
     /// Returns the bytes written; 0 when nothing is left or the next thing does not fit.
     fn write_packet(slot: &mut Self::Slot, outgoing: Self::Outgoing<'_>, sequence: u64, room: &mut [u8]) -> usize;
