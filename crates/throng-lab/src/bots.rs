@@ -178,19 +178,15 @@ pub fn play_for_host(options: &BotsOptions) -> Result<(), BotsError> {
     }
 }
 
-/// Raises the limit of open files as far as the system allows.
+/// Raises the limit of open files as far as the system allows, which has to be so many at least.
 fn allow_sockets(needed: u64) -> Result<(), BotsError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    let raised = Rlimit { current: limit.maximum.or(Some(needed)), maximum: limit.maximum };
-    let allowed = limit.maximum.unwrap_or(u64::MAX);
-    if allowed < needed || setrlimit(Resource::Nofile, raised).is_err() {
-        return Err(BotsError::TooFewSockets { needed, allowed });
-    }
-    Ok(())
+    let Some(current) = limit.current else { return Ok(()) };
+    let wanted = limit.maximum.unwrap_or(needed.max(current));
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit }).is_ok();
+    let allowed = if is_raised { wanted } else { current };
+    if allowed < needed { Err(BotsError::TooFewSockets { needed, allowed }) } else { Ok(()) }
 }
 
 /// Pins this thread, and the threads that it starts, to these cores; the library allows only the first of them.

@@ -162,7 +162,10 @@ pub(super) struct Second {
 
 impl<D: Decoder> Fleet<D> {
     pub(crate) fn new(options: &BotsOptions) -> Result<Fleet<D>, BotsError> {
-        allow_sockets(u64::from(options.scenario.players) + 64)?;
+        let servers = std::iter::once(options.server).chain(options.edges.iter().map(|edge| edge.address));
+        let shared = SharedSockets::new(&options.scenario, servers);
+        let own = if shared.most() == 0 { options.scenario.players } else { options.scenario.decoded_bots() };
+        allow_sockets(u64::from(own) + shared.most() as u64 + 64)?;
         if let Some(cores) = &options.cores {
             pin(cores);
         }
@@ -171,7 +174,6 @@ impl<D: Decoder> Fleet<D> {
         let replica = replica::ClientOptions { counts_bits: true, ..replica::ClientOptions::default() };
         let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
         let now = clock::now();
-        let servers = std::iter::once(options.server).chain(options.edges.iter().map(|edge| edge.address));
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
             wanted: scenario.profile.first(scenario.players) as usize,
@@ -190,7 +192,7 @@ impl<D: Decoder> Fleet<D> {
             edges: options.edges.iter().map(|edge| Gate { address: edge.address, lost_at: None }).collect(),
             witness: Witness::new(&options.truths, &options.edges, &scenario)?,
             buffers: ReceiveBuffers::new(4),
-            shared: SharedSockets::open(&scenario, servers)?,
+            shared,
             out: Vec::new(),
             started: now,
             next: 0,

@@ -1,5 +1,6 @@
 //! Bots that come and go while the fleet plays.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,12 +166,10 @@ impl<D: Decoder> Fleet<D> {
         let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
         let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), Arc::clone(&options), now)
             .expect("default options");
-        // A bot that decodes looks at its socket between its turns, too.
-        let shared =
-            if options.decode == Decode::Nothing { self.shared.port(number, self.opened, server) } else { None };
+        let port = self.port(number, options.decode, server)?;
         self.bots.push(Bot {
             core,
-            port: shared.map_or_else(|| Port::own(server), Ok)?,
+            port,
             link: Link::new(self.scenario.net, self.scenario.seed, number),
             brain,
             sequence: 0,
@@ -193,6 +192,12 @@ impl<D: Decoder> Fleet<D> {
         Ok(())
     }
 
+    /// A port from which nobody has sent to the server before.
+    fn port(&mut self, number: u32, decode: Decode, server: SocketAddr) -> Result<Port, BotsError> {
+        let shared = if decode == Decode::Nothing { self.shared.port(number, server)? } else { None };
+        Ok(shared.map_or_else(|| Port::own(server), Ok)?)
+    }
+
     /// A bot that has lost its edge connects to the next one, as the same client.
     pub(super) fn reconnect(&mut self, index: usize, now: Time) -> Result<(), BotsError> {
         let bot = &mut self.bots[index];
@@ -212,9 +217,12 @@ impl<D: Decoder> Fleet<D> {
         bot.measured_from_datagrams = bot.received.datagrams;
         bot.measured_from_bits.clear();
         let options = Arc::clone(&self.options[usize::from(bot.is_decoder || bot.brain.looks())]);
+        let decode = options.decode;
         bot.core = ClientCore::with_decoder(token, Arc::clone(&self.schema), options, now).expect("default options");
         self.shared.forget(&bot.port);
-        bot.port = Port::own(server)?;
+        let port = self.port(index as u32, decode, server)?;
+        let bot = &mut self.bots[index];
+        bot.port = port;
         (bot.edge, bot.connection, bot.end, bot.inputs) = (Some(edge), None, None, SentInputs::default());
         bot.service.reconnect();
         self.reconnected += 1;
@@ -252,7 +260,62 @@ impl<D: Decoder> Fleet<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use throng::Key;
+    use throng::replica::ReplicaClient;
+    use throng_crowd::scenario::{Overrides, Scenario};
+
     use super::*;
+    use crate::bots::fleet::Gate;
+    use crate::bots::{BotsOptions, Brains};
+
+    /// Each bot is sent what comes for it, and nobody what comes for one that has left.
+    fn check_ports(fleet: &Fleet<ReplicaClient>) {
+        let mut addresses: Vec<(Ipv4Addr, u32)> = fleet.shared.addresses().collect();
+        let of_bot = |(number, bot): (u32, &Bot<ReplicaClient>)| Some((bot.port.shared_address()?, number));
+        let mut expected: Vec<(Ipv4Addr, u32)> = (0..).zip(&fleet.bots).filter_map(of_bot).collect();
+        addresses.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(addresses, expected);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn shared_sockets_know_the_bots_that_play_and_no_others() {
+        const PLAYERS: u32 = 60;
+        let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let overrides = Overrides { players: Some(PLAYERS), ..Overrides::default() };
+        let server = silent.local_addr().expect("an address");
+        let options = BotsOptions {
+            server,
+            edges: Vec::new(),
+            key: Key::new([7; 32]),
+            scenario: Scenario::resolve("crowd", &overrides).expect("a scenario"),
+            truths: Vec::new(),
+            cores: None,
+            brains: Brains::default(),
+        };
+        let mut fleet: Fleet<ReplicaClient> = Fleet::new(&options).expect("sockets");
+        fleet.edges.extend([server, server].map(|address| Gate { address, lost_at: None }));
+        let mut now = throng_machine::clock::now();
+        let mut given = Vec::new();
+        for wanted in [PLAYERS, 20, PLAYERS, 1, 40] {
+            fleet.want(wanted);
+            while !fleet.is_complete() {
+                now = now.after(CHANGE_INTERVAL);
+                fleet.change_members(now).expect("sockets");
+            }
+            check_ports(&fleet);
+            fleet.reconnect(0, now).expect("a socket");
+            check_ports(&fleet);
+            given.extend(fleet.shared.addresses());
+        }
+        // An address is that of one bot for ever.
+        given.sort_unstable();
+        given.dedup();
+        assert!(given.windows(2).all(|pair| pair[0].0 != pair[1].0), "{given:?}");
+    }
 
     #[test]
     fn witnesses_sit_in_every_part_of_the_order_in_which_bots_are_served() {

@@ -25,7 +25,7 @@ use throng_summary::{Known, Neighbours};
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
 const LOOKERS: usize = 32;
-/// The files are read this often while everything moves. Each read is a call of the system.
+/// The files are read this often while everything moves, and before each sample. Each read is a call of the system.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(1);
 const NEARBY_M: f64 = 40.0;
 /// How long to wait for the server's final state.
@@ -154,9 +154,14 @@ impl Witness {
             return;
         }
         let interval_us = LOOK_INTERVAL_US * self.next_looks.len().div_ceil(LOOKERS).max(1) as u64;
+        let mut is_fresh = false;
         for (index, eyes) in all.enumerate().take(self.next_looks.len()) {
             let now = now();
             if self.next_looks[index] <= now {
+                // The files know of a packet before it is sent, so they are read after it.
+                if !std::mem::replace(&mut is_fresh, true) {
+                    self.refresh(now);
+                }
                 self.next_looks[index] = Time(now.0 + self.rng.u64(interval_us / 2..interval_us * 3 / 2));
                 match self.has_truth() {
                     true => self.look_through(now, &eyes),
@@ -233,6 +238,7 @@ impl Witness {
     /// Waits for the server's final state, and counts the differences.
     pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
         let began = clock::now();
+        self.refresh(began);
         while !self.pasts.iter().all(|past| past.snapshot.is_final) {
             if !self.pasts[0].has_file() || clock::now().since(began) > FINAL_PATIENCE {
                 return;

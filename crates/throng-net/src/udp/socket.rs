@@ -253,11 +253,11 @@ impl LightUdpSocket {
         Ok(handed_over)
     }
 
-    /// As [`send`](LightUdpSocket::send), for a single datagram that leaves from one of several local addresses.
+    /// As [`send`](LightUdpSocket::send), from one of several local addresses. Each datagram takes a system call of its own.
     ///
     /// # Errors
     ///
-    /// As [`send`](LightUdpSocket::send). An address that is not the machine's is [`SendError::Socket`].
+    /// As [`send`](LightUdpSocket::send). Linux says [`SendError::Unreachable`] if the address is not one of the machine's.
     ///
     /// ```
     /// # use throng_net::{LightUdpSocket, ReceiveBuffers, Transmit, UdpOptions};
@@ -274,14 +274,26 @@ impl LightUdpSocket {
     /// # }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn send_from(&mut self, now: Time, from: IpAddr, datagram: &Transmit<'_>) -> Result<usize, SendError> {
-        self.check(datagram)?;
+    pub fn send_from(&mut self, now: Time, from: IpAddr, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+        self.check(transmit)?;
         self.resume_offload(now);
-        let part = Transmit { segment_bytes: datagram.bytes.len().max(1), ..*datagram };
-        match self.hand_over_by(&part, |socket, part| socket.call_from(part, Some(from))) {
-            Ok(()) => Ok(1),
-            Err(error) => self.refuse(error, &part),
+        let mut handed_over = 0;
+        for bytes in transmit.iter() {
+            let part = Transmit { bytes, ..*transmit };
+            let segments = self.state.max_gso_segments();
+            handed_over += match self.hand_over_by(&part, |socket, part| socket.call_from(part, Some(from))) {
+                Ok(()) => 1,
+                Err(error) => {
+                    // The socket's state gives up offload at some errors, but one datagram had none.
+                    if self.state.max_gso_segments() < segments {
+                        self.restore_offload();
+                    }
+                    self.refuse(error, &part)?
+                }
+            };
         }
+        self.counters.send_dropped += (transmit.datagrams() - handed_over) as u64;
+        Ok(handed_over)
     }
 
     fn check(&mut self, transmit: &Transmit<'_>) -> Result<(), SendError> {
