@@ -31,6 +31,7 @@ use throng_models::RecordDecoder;
 pub use crate::control::{BotsReport, Progress};
 pub use brain::{Brain, Brains, View};
 pub(crate) use fleet::Fleet;
+pub(crate) use members::is_witness;
 use talk::Talking;
 
 /// Options of a group of bots.

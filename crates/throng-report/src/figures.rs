@@ -26,6 +26,14 @@ impl<'a> Figures<'a> {
         })
     }
 
+    /// The paths that a path stands for: with a star, one for each name that is there, or itself if there is none.
+    pub fn paths(&self, path: &str) -> Vec<String> {
+        let Some((start, end)) = path.split_once(".*.") else { return vec![path.to_owned()] };
+        let names = self.at(start).and_then(Value::as_object).into_iter().flat_map(|names| names.keys());
+        let paths: Vec<String> = names.map(|name| format!("{start}.{name}.{end}")).collect();
+        if paths.is_empty() { vec![path.to_owned()] } else { paths }
+    }
+
     /// The number at a path.
     pub fn number(&self, path: &str) -> Option<f64> {
         self.at(path)?.as_f64()

@@ -10,7 +10,8 @@
 //! at_least = 29.9
 //! ```
 //!
-//! A metric is a path of the table of metrics, so a wrong name is found before the run. The verdicts are in `limits.json` in the
+//! A metric is a path of the table of metrics, so a wrong name is found before the run. `subsystems.*.breaches` is that figure of
+//! all subsystems, a limit for each. The verdicts are in `limits.json` in the
 //! folder of the run, and on top of its page.
 
 use std::fmt::Write;
@@ -202,12 +203,19 @@ impl Verdicts {
         json: &Value,
     ) -> Verdicts {
         let figures = Figures::new(kind, json);
-        let judged = limits.iter().map(|limit| {
+        let each = limits.iter().flat_map(|limit| {
+            let of_name = |metric| MetricLimit { metric, ..limit.clone() };
+            figures.paths(&limit.metric).into_iter().map(of_name)
+        });
+        let judged = each.map(|limit| {
             let value = figures.number(&limit.metric);
             let keeps = |value: f64| {
                 limit.at_most.is_none_or(|most| value <= most) && limit.at_least.is_none_or(|least| value >= least)
             };
-            JudgedLimit { limit: limit.clone(), value, verdict: Verdict::of(value.map(keeps)) }
+            {
+                let verdict = Verdict::of(value.map(keeps));
+                JudgedLimit { limit, value, verdict }
+            }
         });
         Verdicts { kind, name: name.to_owned(), invalid_reasons: invalid_reasons.to_vec(), limits: judged.collect() }
     }
@@ -254,7 +262,7 @@ impl Verdicts {
         let rows = self.limits.iter().map(|of| {
             let metric = find(self.kind, &of.limit.metric);
             Limit {
-                term: metric.map_or_else(|| of.limit.metric[..].into(), |metric| metric.term()),
+                term: metric.map_or_else(|| of.limit.metric[..].into(), |metric| metric.term_at(&of.limit.metric)),
                 limit: of.limit.words(metric.as_ref()),
                 value: of.value_words(metric.as_ref()),
                 verdict: of.verdict,
@@ -408,6 +416,47 @@ mod tests {
         for wrong in ["server.held_hz", "server.held_hz<=", "server.held_hz<=inf", "a<=1>=2"] {
             assert_eq!(wrong.parse::<MetricLimit>().unwrap_err().tag(), "text", "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_star_stands_for_all_subsystems_and_each_has_a_verdict_of_its_own() {
+        let all = limit("subsystems.*.breaches<=0");
+        assert_eq!(check_limits(Kind::Match, std::slice::from_ref(&all)), Ok(()));
+        assert_eq!(check_limits(Kind::Match, &[limit("subsystems.physics.p99_ms<=0.5")]), Ok(()));
+        for wrong in ["subsystems.physics.p98_ms<=1", "subsystems.physics<=1", "subsystems.physics.p99_ms.more<=1"] {
+            assert!(check_limits(Kind::Match, &[limit(wrong)]).is_err(), "{wrong}");
+        }
+        let json = json!({ "subsystems": { "ai": { "breaches": 0 }, "physics": { "breaches": 7 } } });
+        let judged = Verdicts::new(Kind::Match, ("match", &[]), &[all.clone()], &json);
+        let verdicts: Vec<(&str, Verdict)> =
+            judged.limits.iter().map(|of| (&of.limit.metric[..], of.verdict)).collect();
+        assert_eq!(
+            verdicts,
+            [("subsystems.ai.breaches", Verdict::Kept), ("subsystems.physics.breaches", Verdict::Missed)]
+        );
+        let mut page = Page::new(Kind::Match, "match");
+        judged.show_on(&mut page);
+        assert_eq!(page.limits[1].term.text, "physics: frames over the subsystem's budget");
+        assert_eq!(Verdicts::new(Kind::Match, ("match", &[]), &[all], &json!({})).unknown(), 1);
+    }
+
+    #[test]
+    fn the_limits_of_the_documents_are_limits() {
+        let text = include_str!("../../../docs/lab.md");
+        let mut checked = 0;
+        for line in text.lines() {
+            let kind = if line.contains("match") { Kind::Match } else { Kind::Crowd };
+            let on_command_line = line.split("--limit '").skip(1).filter_map(|rest| rest.split('\'').next());
+            for written in on_command_line {
+                assert_eq!(check_limits(kind, &[limit(written)]), Ok(()), "{written}");
+                checked += 1;
+            }
+            if let Some(path) = line.strip_prefix("metric = \"").and_then(|rest| rest.strip_suffix('"')) {
+                assert!(find(kind, path).is_some(), "{path}");
+                checked += 1;
+            }
+        }
+        assert!(checked >= 5, "{checked}");
     }
 
     #[test]

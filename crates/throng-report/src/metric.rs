@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics;
+use crate::metrics::{self, ANY_NAME};
 use crate::page::Term;
 use crate::words::{bytes, figure, optional};
 
@@ -79,6 +79,14 @@ impl Metric {
         Term { text: self.name.to_owned(), explanation }
     }
 
+    /// The name with its explanation, of the figure at a path of this row.
+    pub fn term_at(&self, path: &str) -> Term {
+        let mut parts = self.path.split('.').zip(path.split('.'));
+        let name = parts.find(|(part, _)| *part == ANY_NAME);
+        let text = name.map_or_else(|| self.name.to_owned(), |(_, name)| format!("{name}: {}", self.name));
+        Term { text, ..self.term() }
+    }
+
     /// A value with its unit.
     pub fn show(&self, value: Option<f64>) -> String {
         let Some(value) = value else { return "–".to_owned() };
@@ -106,9 +114,15 @@ impl Metric {
     }
 }
 
-/// The metric at a path of a kind of runs.
+/// The metric at a path of a kind of runs. `NAME` in a row's path stands for any name: `subsystems.physics.p99_ms` is in the row
+/// `subsystems.NAME.p99_ms`.
 pub fn find(kind: Kind, path: &str) -> Option<Metric> {
-    metrics::all().find(|metric| metric.kind == kind && metric.path == path)
+    let is_at = |row: &str| {
+        let mut parts = path.split('.');
+        row.split('.').all(|part| parts.next().is_some_and(|asked| part == ANY_NAME || part == asked))
+            && parts.next().is_none()
+    };
+    metrics::all().find(|metric| metric.kind == kind && is_at(metric.path))
 }
 
 /// The metric at a path that the program names.

@@ -5,6 +5,9 @@ use crate::metric::{Better, Kind, Metric};
 
 use Better::{Less, More, Neither};
 
+/// A part of a path that stands for any name.
+pub(crate) const ANY_NAME: &str = "NAME";
+
 /// The rows of one kind: path, name, unit, which direction is better, explanation.
 macro_rules! rows {
     ($kind:ident: $($better:ident $path:literal, $name:literal, $unit:literal, $explanation:literal;)*) => {
@@ -61,6 +64,30 @@ const CROWD: &[Metric] = rows![Crowd:
         "how fast the world played: 100 % is real time, less is slow motion";
     Neither "server.connections", "connections", "",
         "connections, mean of the measured part";
+    Less "server.us_per_connection.simulate", "simulate, per connection", "µs",
+        "mean per connection and tick: game code: moving the characters";
+    Less "server.us_per_connection.interest", "interest, per connection", "µs",
+        "mean per connection and tick: deciding who is subscribed to what";
+    Less "server.us_per_connection.quantise", "quantise, per connection", "µs",
+        "mean per connection and tick: quantising and comparing touched objects";
+    Less "server.us_per_connection.plan", "plan, per connection", "µs",
+        "mean per connection and tick: deciding which updates are due";
+    Less "server.us_per_connection.encode", "encode, per connection", "µs",
+        "mean per connection and tick: encoding frames of channels";
+    Less "server.us_per_connection.write", "write, per connection", "µs",
+        "mean per connection and tick: putting segments into connections' packets";
+    Less "server.us_per_connection.seal", "seal, per connection", "µs",
+        "mean per connection and tick: encrypting packets";
+    Less "server.us_per_connection.send", "send, per connection", "µs",
+        "mean per connection and tick: handing packets to the kernel";
+    Less "server.us_per_connection.receive", "receive, per connection", "µs",
+        "mean per connection and tick: taking packets from the kernel";
+    Less "server.us_per_connection.open", "open, per connection", "µs",
+        "mean per connection and tick: finding the connections of packets, and decrypting them";
+    Less "server.us_per_connection.settle", "settle, per connection", "µs",
+        "mean per connection and tick: acknowledgements, delivery records, inputs and messages of the packets";
+    Less "server.us_per_connection.other", "other, per connection", "µs",
+        "mean per connection and tick: the rest of the frame";
     Less "server.us_per_connection.total", "per connection", "µs",
         "working time of a tick divided by connections: the cost of one more player";
     Less "server.send_on_loopback.local_us", "send, the sender's work", "µs",
@@ -232,6 +259,12 @@ const MATCH: &[Metric] = rows![Match:
         "time per frame that the run spends on measuring itself: scopes, the collector with its files, and what the report wants to know of each match. The time of a scope is its price, measured at the start, times their number";
     Less "measuring_share", "measuring by frame", "share",
         "the same divided by the mean frame; the aim is 0.5 %";
+    Less "subsystems.NAME.mean_ms", "subsystem, mean", "ms",
+        "exclusive time of a subsystem in a frame, mean; the subsystems add up to the frame";
+    Less "subsystems.NAME.p99_ms", "subsystem, p99", "ms",
+        "the same, 99th percentile";
+    Less "subsystems.NAME.breaches", "frames over the subsystem's budget", "frames",
+        "frames over the budget";
     More "matches_per_core", "matches per core", "",
         "`matches` / `workers` if the run is valid, `frame_ms.p99` is at most 2.34 ms and at most 0.1 % of the ticks were missed; else `null`. It is shown by this run, and not extrapolated. `throng density`: of the answer, `density_answer.kept`";
     Less "rewind.us_per_shot", "time per shot", "µs",

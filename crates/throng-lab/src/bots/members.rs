@@ -120,7 +120,7 @@ pub(super) fn first_turn(started: Time, now: Time, interval: Duration, offset: D
 
 /// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
 /// server writes to its connections in the order in which they came, so that the first are served before the last.
-pub(super) fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
+pub(crate) fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
     let players = u64::from(players.max(1));
     let before = |number: u64| number * u64::from(witnesses) / players;
     before(u64::from(number) + 1) > before(u64::from(number))

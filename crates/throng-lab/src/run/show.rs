@@ -10,7 +10,7 @@ use throng_crowd::scenario::Scenario;
 use throng_live::{Feed, FeedError, Hello, Load, Map, Point, Sample};
 use throng_machine::clock;
 
-use crate::bots::Progress;
+use crate::bots::{Progress, is_witness};
 use crate::host::Host;
 
 /// Time between two samples.
@@ -19,7 +19,7 @@ const SAMPLES: Duration = Duration::from_millis(500);
 const PICTURES: Duration = Duration::from_millis(100);
 /// The most points of a picture.
 const POINTS_MAX: usize = 10_000;
-/// Kinds of points: a bot that checks its state is one of the first.
+/// Kinds of points.
 const PLAYER: u8 = 0;
 const WITNESS: u8 = 1;
 
@@ -28,8 +28,7 @@ pub(super) struct Show {
     map: Map,
     /// A frame may take so long.
     budget: Duration,
-    /// The first of the players decode everything.
-    decoded: u32,
+    scenario: Scenario,
     began: Time,
     sample_due: Time,
     picture_due: Time,
@@ -66,7 +65,7 @@ impl Show {
             feed,
             map,
             budget,
-            decoded: scenario.decoded_bots(),
+            scenario: scenario.clone(),
             began: now,
             sample_due: now.after(SAMPLES),
             picture_due: now,
@@ -135,7 +134,8 @@ impl Show {
             .positions()
             .step_by(step)
             .map(|(number, [x, y, _])| {
-                let kind = if number < self.decoded { WITNESS } else { PLAYER };
+                let decodes = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
+                let kind = if decodes { WITNESS } else { PLAYER };
                 self.map.point([f64::from(x), f64::from(y)], kind)
             })
             .collect();
