@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use throng_live::{Feed, Hello, Hub, HubOptions, Load, Map, Point, Sample, Subsystem};
+use throng_report::{Cell, Chart, Curve, Frames, Histogram, Kind, Page, Section, Table, Term};
 use tokio_tungstenite::tungstenite::{self, WebSocket};
 
 /// Names of the program. Another one is in the variable.
@@ -63,17 +66,41 @@ impl Browser {
 
     /// The document as the scripts of the page have made it.
     fn document(&mut self) -> String {
+        self.evaluate("document.documentElement.outerHTML").as_str().expect("a text").to_owned()
+    }
+
+    /// The value of an expression in the page.
+    fn evaluate(&mut self, expression: &str) -> Value {
+        let result = self.ask("Runtime.evaluate", &json!({"expression": expression, "returnByValue": true}));
+        result["result"]["value"].clone()
+    }
+
+    /// The result of a method of the DevTools protocol.
+    fn ask(&mut self, method: &str, parameters: &Value) -> Value {
         self.requests += 1;
-        let parameters = json!({"expression": "document.documentElement.outerHTML"});
-        let request = json!({"id": self.requests, "method": "Runtime.evaluate", "params": parameters});
+        let request = json!({"id": self.requests, "method": method, "params": parameters});
         self.socket.send(request.to_string().into()).expect("the browser is there");
         loop {
             let message = self.socket.read().expect("an answer").into_text().expect("a text");
-            let message: Value = serde_json::from_str(&message).expect("JSON");
+            let mut message: Value = serde_json::from_str(&message).expect("JSON");
             if message["id"] == self.requests {
-                return message["result"]["result"]["value"].as_str().expect("a text").to_owned();
+                assert!(message["error"].is_null(), "{method}: {}", message["error"]);
+                return message["result"].take();
             }
         }
+    }
+
+    /// Draws the page in a window of this width, and keeps the picture in the folder of this build's tests.
+    fn draw(&mut self, name: &str, width: u32, scheme: &str) {
+        let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", &metrics);
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.ask("Emulation.setEmulatedMedia", &features);
+        let picture = self.ask("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+        let picture = BASE64.decode(picture["data"].as_str().expect("a picture")).expect("base64");
+        assert!(picture.starts_with(b"\x89PNG"), "{} bytes", picture.len());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{width}-{scheme}.png"));
+        std::fs::write(path, picture).expect("the picture can be kept");
     }
 
     /// Complaints of the scripts.
@@ -142,4 +169,69 @@ fn a_browser_draws_the_load_that_a_program_shows() {
         missing.is_empty().then_some(())
     });
     assert!(browser.complaints().is_empty(), "{}", browser.complaints());
+    check_widths_and_colours(&mut browser, "live");
+}
+
+/// A run of three frames.
+fn page() -> Page {
+    let curve = Curve { name: "p99".to_owned(), ink: "send".to_owned(), values: vec![Some(1.0), Some(3.0), Some(2.0)] };
+    let chart = Chart {
+        terms: vec![Term::new("age within 10 m", "how old the newest state is")],
+        unit: "ms".to_owned(),
+        x: vec![0.0, 1.0, 2.0],
+        curves: vec![curve],
+        ..Chart::default()
+    };
+    let frames = Frames {
+        x: vec![0.0, 0.1, 0.2],
+        parts: vec![("encode".to_owned(), vec![1.0, 2.0, 1.0]), ("send".to_owned(), vec![3.0, 7.0, 3.0])],
+        total: vec![4.0, 9.0, 4.0],
+        missed: vec![0, 2, 0],
+        budget: None,
+        point: "tick".to_owned(),
+    };
+    let mut table = Table::new("bytes by kind and field", &["kind", "field", "#bytes per second", "#share"]);
+    table.push([Cell::from("character"), Cell::from("position"), Cell::number("1,234"), Cell::number("12 %")]);
+    let mut page = Page::new(Kind::Crowd, "a planted run");
+    let histogram = Histogram { from: vec![0.0, 1.0], counts: vec![3, 1], budget: None };
+    page.sections.push(Section::new("frames").with(frames).with(histogram).with(chart).with(table));
+    page
+}
+
+#[test]
+fn a_browser_draws_the_page_of_a_run_in_wide_and_narrow_windows_light_and_dark() {
+    let Some(program) = chromium() else {
+        println!("!!! there is no Chromium, so the page of a run is NOT tested in a browser: name one in {VARIABLE}");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("report.html");
+    std::fs::write(&path, page().render().expect("a page")).expect("a file");
+    let mut browser = Browser::open(&program, &format!("file://{}", path.display()));
+    let drawn =
+        soon(|| browser.evaluate("document.querySelectorAll('.uplot canvas').length").as_u64().filter(|&n| n > 1));
+    assert!(drawn >= 2, "{drawn} charts");
+    check_widths_and_colours(&mut browser, "report");
+    assert!(browser.complaints().is_empty(), "{}", browser.complaints());
+}
+
+/// Nobody has to scroll sideways, and the dark page is dark.
+fn check_widths_and_colours(browser: &mut Browser, name: &str) {
+    let mut grounds = Vec::new();
+    for (width, scheme) in [(1_200, "light"), (400, "light"), (400, "dark")] {
+        browser.draw(name, width, scheme);
+        // The charts follow the window a moment later.
+        soon(|| {
+            let widest =
+                "Math.max(...Array.from(document.querySelectorAll('canvas'), c => c.getBoundingClientRect().right))";
+            browser.evaluate(widest).as_f64().filter(|&right| right <= f64::from(width))
+        });
+        browser.draw(name, width, scheme);
+        let wide = browser.evaluate("document.documentElement.scrollWidth").as_u64().expect("a number");
+        assert!(wide <= u64::from(width), "{name} is {wide} pixels wide in a window of {width}");
+        let ground = browser.evaluate("getComputedStyle(document.body).backgroundColor");
+        let numbers = ground.as_str().expect("a colour").split(|c: char| !c.is_ascii_digit());
+        grounds.push(numbers.filter_map(|number| number.parse::<u32>().ok()).take(3).sum::<u32>());
+    }
+    assert!(grounds[0] == grounds[1] && grounds[0] > 3 * 200 && grounds[2] < 3 * 60, "{name}: {grounds:?}");
 }

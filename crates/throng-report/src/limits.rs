@@ -427,7 +427,7 @@ mod tests {
             assert!(check_limits(Kind::Match, &[limit(wrong)]).is_err(), "{wrong}");
         }
         let json = json!({ "subsystems": { "ai": { "breaches": 0 }, "physics": { "breaches": 7 } } });
-        let judged = Verdicts::new(Kind::Match, ("match", &[]), &[all.clone()], &json);
+        let judged = Verdicts::new(Kind::Match, ("match", &[]), std::slice::from_ref(&all), &json);
         let verdicts: Vec<(&str, Verdict)> =
             judged.limits.iter().map(|of| (&of.limit.metric[..], of.verdict)).collect();
         assert_eq!(
