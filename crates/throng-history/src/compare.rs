@@ -1,6 +1,8 @@
 //! Two sides of runs, part by part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,8 @@ use super::{HistoryError, Part, StoredRun};
 const VALUES: usize = 20;
 /// Subsystems that take a smaller share of all are left alone.
 const SMALL: f64 = 0.01;
+
+const SAME: &str = "both sides are the same runs, so nothing can have changed";
 
 /// A comparison of two sides.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -95,7 +99,11 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         );
         return Err(HistoryError::Nothing(words));
     }
-    let missing = (VALUES_MIN.saturating_sub(before.len()), VALUES_MIN.saturating_sub(after.len()));
+    let are_same = are_same(&before, &after);
+    let missing = match are_same {
+        true => (0, 0),
+        false => (VALUES_MIN.saturating_sub(before.len()), VALUES_MIN.saturating_sub(after.len())),
+    };
     let by_runs = missing == (0, 0);
     let mut parts: Vec<(PartChange, Change)> = Vec::new();
     let mut only_once: Vec<PartChange> = Vec::new();
@@ -139,6 +147,7 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         }
         let options = ChangeOptions { least, ..ChangeOptions::default() };
         let change = match () {
+            () if are_same => Change::ALIKE,
             () if by_runs => throng_judge::compare(&values_before, &values_after, &options),
             () => by_seconds(&joined(&values_before, &values_after), missing.0.max(missing.1)),
         };
@@ -177,8 +186,20 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         missing,
         moved_together,
         parts: parts.into_iter().map(|(part, _)| part).chain(only_once).collect(),
-        notes: notes((&before, &after), missing, moved_together),
+        notes: are_same
+            .then(|| SAME.to_owned())
+            .into_iter()
+            .chain(notes((&before, &after), missing, moved_together))
+            .collect(),
     })
+}
+
+/// Whether both sides are the very same runs.
+fn are_same(before: &[&StoredRun], after: &[&StoredRun]) -> bool {
+    let folders = |runs: &[&StoredRun]| -> BTreeSet<PathBuf> {
+        runs.iter().map(|run| fs::canonicalize(&run.folder).unwrap_or_else(|_| run.folder.clone())).collect()
+    };
+    folders(before) == folders(after)
 }
 
 fn valid<'a>(runs: &'a [StoredRun], side: &str) -> Result<Vec<&'a StoredRun>, HistoryError> {

@@ -135,6 +135,20 @@ fn a_planted_slowdown_of_one_subsystem_is_found_among_a_hundred_revisions() {
 }
 
 #[test]
+fn a_run_against_itself_says_no_change_and_against_its_copy_that_more_runs_are_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = runs(&write(folder.path(), "1", "a", &[("send", 1.0), ("write", 2.0)])).unwrap().runs;
+    let comparison = compare(&run, &run, 0.03).unwrap();
+    assert!(!comparison.has_too_few_runs() && comparison.parts.len() >= 2, "{comparison:?}");
+    for part in &comparison.parts {
+        assert_eq!((&part.verdict[..], part.ratio), ("no change", Some(1.0)), "{part:?}");
+    }
+    assert!(comparison.notes[0].contains("the same runs"));
+    let copy = runs(&write(folder.path(), "2", "a", &[("send", 1.0), ("write", 2.0)])).unwrap().runs;
+    assert!(compare(&run, &copy, 0.03).unwrap().has_too_few_runs());
+}
+
+#[test]
 fn runs_that_cannot_be_compared_are_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let error = |result: Result<Found, HistoryError>| {

@@ -58,7 +58,8 @@ pub struct Change {
 }
 
 impl Change {
-    const ALIKE: Change =
+    /// No change: both sides are the same values.
+    pub const ALIKE: Change =
         Change { kind: ChangeKind::None, ratio: Estimate { value: 1.0, low: 1.0, high: 1.0 }, p: 1.0, more: None };
     const UNKNOWN: Change = Change { kind: ChangeKind::Undecided, ratio: Estimate::UNKNOWN, p: 1.0, more: None };
 
