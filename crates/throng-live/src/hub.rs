@@ -12,15 +12,18 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use futures_util::stream::{self, StreamExt};
+use prometheus::TEXT_FORMAT;
 use serde::Deserialize;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use crate::exposition::Latest;
 use crate::history::History;
 use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Mark, Message};
 use crate::{guard, pages};
@@ -116,6 +119,7 @@ pub(crate) struct Shared {
     pub(crate) runs: Option<PathBuf>,
     events: broadcast::Sender<Arc<str>>,
     history: Mutex<History>,
+    latest: Mutex<Latest>,
     feeds: Mutex<Feeds>,
     viewers: AtomicUsize,
     messages: AtomicU64,
@@ -158,6 +162,7 @@ impl Hub {
             runs: options.runs.clone(),
             events: broadcast::Sender::new(WAITING_MAX),
             history: Mutex::default(),
+            latest: Mutex::default(),
             feeds: Mutex::default(),
             viewers: AtomicUsize::new(0),
             messages: AtomicU64::new(0),
@@ -222,6 +227,7 @@ fn router(shared: &Arc<Shared>) -> Router {
         .route("/runs", get(pages::runs))
         .route("/runs/{run}/{file}", get(pages::file_of_run))
         .route("/live", get(live))
+        .route("/metrics", get(metrics))
         .route("/feed", post(feed))
         .route("/commands", get(commands))
         .route("/set", post(set))
@@ -246,6 +252,10 @@ impl Shared {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn latest(&self) -> MutexGuard<'_, Latest> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn refuse(&self, status: StatusCode, why: &str) -> Response {
         self.refused.fetch_add(1, Ordering::Relaxed);
         (status, format!("{why}\n")).into_response()
@@ -256,6 +266,7 @@ impl Shared {
         let event = Event { feed, at_s: self.began.elapsed().as_secs_f64(), message };
         let Ok(line) = serde_json::to_string(&event) else { return };
         let line: Arc<str> = line.into();
+        self.latest().take(&event);
         // One lock for both, so that a viewer that comes now gets each event once.
         let mut history = self.history();
         history.push(&event, &line);
@@ -312,6 +323,14 @@ async fn live(State(shared): State<Arc<Shared>>) -> Response {
     });
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     Sse::new(past.chain(coming).map(Ok::<_, Infallible>)).keep_alive(keep_alive).into_response()
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    let text = shared.latest().text();
+    match text {
+        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 /// The name that a load has given itself.

@@ -169,7 +169,26 @@ fn a_browser_draws_the_load_that_a_program_shows() {
         missing.is_empty().then_some(())
     });
     assert!(browser.complaints().is_empty(), "{}", browser.complaints());
+    check_many_points(&mut feed, &mut browser, time_s);
     check_widths_and_colours(&mut browser, "live");
+}
+
+/// The map draws ten thousand points ten times in a second; half as often counts here, because other tests run beside it.
+fn check_many_points(feed: &mut Feed, browser: &mut Browser, mut time_s: f64) {
+    const PICTURES: u64 = 20;
+    let drawn = |browser: &mut Browser| browser.evaluate("drawn.maps").as_u64().expect("a number");
+    let before = drawn(browser);
+    let began = Instant::now();
+    for picture in 1..=PICTURES {
+        time_s += OFTEN.as_secs_f64();
+        // Across the map, with steps that are even on both axes.
+        let at = |number: u64| Point { x: (number * 40_503) as u16, y: (number * 6 + picture * 99) as u16, kind: 0 };
+        feed.points(time_s, (0..10_000).map(at).collect());
+        std::thread::sleep((began + OFTEN * picture as u32).saturating_duration_since(Instant::now()));
+    }
+    let pictures = drawn(browser) - before;
+    assert!(pictures >= PICTURES / 2, "{pictures} of {PICTURES} pictures in {:?}", began.elapsed());
+    soon(|| browser.document().contains("10,000 points").then_some(()));
 }
 
 /// A run of three frames.

@@ -320,3 +320,27 @@ fn a_hub_is_for_this_machine_alone_unless_it_is_told_otherwise() {
     let taken = HubOptions { address: hub.address(), ..HubOptions::default() };
     assert_eq!(Hub::start(&taken).unwrap_err().tag(), "bind");
 }
+
+#[test]
+fn prometheus_reads_the_newest_figures_of_the_loads_that_are_there() {
+    let hub = hub();
+    let read = || answer(hub.address(), "GET /metrics HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n");
+    assert!(!read().contains("throng_load_connected{"), "{}", read());
+    let mut feed = Feed::connect(hub.address(), hello()).unwrap();
+    let subsystems_ms = [("write".to_owned(), 2.0)].into_iter().collect();
+    feed.sample(Sample { kbit_per_s: Some(120.0), subsystems_ms, ..sample(1.0) });
+    until(|| read().contains("throng_load_connected{load=\"0\",workload=\"crowd\"} 7"));
+    let text = read();
+    for line in [
+        "throng_load_frame_p50_seconds{load=\"0\",workload=\"crowd\"} 0.0015",
+        "throng_load_client_bits_per_second{load=\"0\",workload=\"crowd\"} 120000",
+        "throng_load_subsystem_seconds{load=\"0\",subsystem=\"write\",workload=\"crowd\"} 0.002",
+        "# TYPE throng_load_missed_ticks gauge",
+    ] {
+        assert!(text.contains(line), "no {line} in {text}");
+    }
+    // A figure that the load does not have is no zero.
+    assert!(!text.contains("throng_load_near_age_p99_seconds{"), "{text}");
+    drop(feed);
+    until(|| !read().contains("throng_load_connected{"));
+}

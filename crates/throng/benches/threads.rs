@@ -16,7 +16,7 @@ const TEN_THOUSAND: Shape = Shape {
     area_m: 300.0,
     tick_interval: Duration::from_millis(100),
     client_bytes_per_s: 32_000,
-    rings: &[(9.0, 1), (49.0, 12)],
+    rings: &[(9.0, 2), (49.0, 10)],
     looks_from: LooksFrom::Cell,
     ..CROWD_1000
 };

@@ -112,7 +112,7 @@ pub(crate) const VIEWS_SHORT: Shape = Shape { client_bytes_per_s: 10_000, ..VIEW
 /// Both at once.
 pub(crate) const VIEWS_SHORT_LOSSY: Shape = Shape { lost_percent: 5, ..VIEWS_SHORT };
 
-/// A tenth of the scenario `crowd-10k`: the same density, rings and budget.
+/// A thousand players at the density and with the budget of the scenario `crowd-10k`, in three rings.
 pub(crate) const VIEWS_10HZ: Shape = Shape {
     players: 1_000,
     area_m: 95.0,
