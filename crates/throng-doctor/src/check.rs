@@ -225,6 +225,17 @@ pub const PROCESS_CHECKS: &[Check] = &[
         read: process::huge_pages,
     },
     Check {
+        name: "pages",
+        why: "Memory of another node is slower and shares a bus. The goal is 97 % local.",
+        worth: "as numa-local",
+        sources: &[Source::Valorant],
+        fix: "bind it before it touches memory (numa); `migratepages PID FROM TO` moves what it has",
+        undo: "as numa",
+        if_absent: "a kernel without NUMA has no file numa_maps",
+        setting: Setting::None,
+        read: process::pages,
+    },
+    Check {
         name: "sockets",
         why: "Input that arrives while a frame runs waits in the socket's buffer. A full one drops datagrams.",
         worth: NO_CLAIM,

@@ -181,8 +181,14 @@ pub(crate) struct Quota {
     pub(crate) throttled_s: f64,
 }
 
-/// The levels of the control groups in which a process is, the innermost first; version 1 or 2.
+/// The quotas of the control groups in which a process is, the innermost first.
 pub(crate) fn quotas(host: &Host, subject: &Subject) -> Result<Vec<Quota>, ReadError> {
+    let (folders, is_old) = control_groups(host, subject)?;
+    Ok(folders.iter().filter_map(|folder| quota(host, folder, is_old)).collect())
+}
+
+/// The folders of the control groups in which a process is, the innermost first, and whether they are of version 1.
+pub(crate) fn control_groups(host: &Host, subject: &Subject) -> Result<(Vec<String>, bool), ReadError> {
     const LEVELS_MAX: usize = 64;
     let path = &subject.file("cgroup");
     let text = host.text(path)?;
@@ -202,13 +208,13 @@ pub(crate) fn quotas(host: &Host, subject: &Subject) -> Result<Vec<Quota>, ReadE
     let mut group = if is_inside { group.trim_end_matches('/') } else { "" };
     let mut levels = Vec::new();
     for _ in 0..LEVELS_MAX {
-        levels.extend(quota(host, &format!("{mount}{group}"), is_old));
+        levels.push(format!("{mount}{group}"));
         match group.rsplit_once('/') {
             Some((above, _)) => group = above,
             None => break,
         }
     }
-    Ok(levels)
+    Ok((levels, is_old))
 }
 
 fn quota(host: &Host, folder: &str, is_old: bool) -> Option<Quota> {

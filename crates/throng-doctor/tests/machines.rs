@@ -399,3 +399,17 @@ ok           numa             1 node, 1 third-level cache of 8 CPUs; this proces
     assert!(text.ends_with("\nwarnings 1, advice 1, cannot read 1, ok 22; nothing was changed\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= throng_doctor::WIDTH), "{text}");
 }
+
+#[test]
+fn the_pressure_of_the_own_control_group_and_the_slice_of_the_kernel_are_told() {
+    differs(
+        "
+sys/fs/cgroup/game/cpu.pressure = some avg10=9.50 avg60=0.40 avg300=0.30 total=1
+sys/kernel/debug/sched/base_slice_ns = 2800000
+",
+        &[
+            "ok slice: 0.7 ms; 2.8 ms for threads that ask for none",
+            "WARNING pressure: last 10 s: cpu 0.5 %, memory 0.0 %; cpu in our control group 9.5 %",
+        ],
+    );
+}

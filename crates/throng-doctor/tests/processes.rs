@@ -17,6 +17,7 @@ proc/42/sched = game (42, #threads: 3)|se.slice                   :             
 proc/42/schedstat = 5000000 20000 10
 proc/42/timerslack_ns = 1
 proc/42/limits = Max open files            65536                1048576              files|Max locked memory         unlimited            unlimited            bytes
+proc/42/numa_maps = 5500 default heap=1 anon=900 N0=900 kernelpagesize_kB=4|7ffc default file=/usr/bin/N1=x mapped=100 N0=100
 proc/42/smaps_rollup = 5500-7ffc ---p 00000000 00:00 0    [rollup]|Rss:              500000 kB|Anonymous:        307200 kB|AnonHugePages:    102400 kB
 proc/42/task/{42-44}/comm = game
 proc/42/task/42/stat = 42 (game (server)) S 1 42 42 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 100 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0
@@ -62,6 +63,7 @@ fn a_well_set_server_is_ok_in_every_row() {
         "ok affinity: 3 threads, of which 1 may use all 8 CPUs; the busiest, worker 43, may use 2-3",
         "ok scheduler: threads by class: 3 other; the busiest, worker 43, is other with nice 0",
         "ok huge-pages: 100 of 300 MB of its own memory in large pages",
+        "ok pages: 100.0 % of its pages on the nodes of its CPUs, 1 node",
         "ok sockets: 2 UDP sockets, at least 4096 kB to receive and 1456 kB to send; 0 datagrams found no room since their \
          start, 0 during this check",
     ];
@@ -167,4 +169,22 @@ fn a_program_that_forbids_deep_sleep_is_seen_where_there_is_deep_sleep() {
     assert!(row("dev/cpu_dma_latency = 2000000000").starts_with("cannot read dma-latency"), "ten bytes are no number");
     assert!(row("dev -\ndev/cpu_dma_latency -> /dev/zero").ends_with("is not a plain file"));
     assert!(row("dev -").contains("/dev/cpu_dma_latency does not exist"));
+}
+
+#[test]
+fn pages_on_the_other_node_and_turns_that_others_took_are_told() {
+    differs(
+        "
+proc/42/numa_maps = 5500 default heap=1 anon=900 N0=900 kernelpagesize_kB=4|7ffc default anon=100 N1=300
+proc/42/status = Name: game|THP_enabled:	1|Cpus_allowed_list:	0-3|nonvoluntary_ctxt_switches:	17
+sys/devices/system/node/node0/cpulist = 0-3
+sys/devices/system/node/node1/cpulist = 4-7
+",
+        &[
+            "ok numa: 2 nodes, 1 third-level cache of 8 CPUs; game (server) 42 may use CPUs 0-3",
+            "ok run-queue: game (server) 42 waited 1 us before each of 100 turns; others took its place 17 times since its \
+             start",
+            "advice pages: 75.0 % of its pages on the nodes of its CPUs, 2 nodes",
+        ],
+    );
 }

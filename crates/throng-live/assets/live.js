@@ -83,7 +83,7 @@ function plot(id, series, options = {}) {
     width: Math.max(200, $(id).clientWidth), height: options.height ?? 160,
     cursor: { sync: { key: "live" } },
     legend: { live: true },
-    scales: { x: { time: false }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(high || 0, 1e-3) * 1.1] } },
+    scales: { x: { time: false }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, (high > 0 ? high : 1) * 1.1] } },
     axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((s) => s + " s") }, { ...axis, size: 56 }],
     series: [{ label: "time", value: time }, ...series],
     bands: options.bands ?? [],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{count, percent};
 use crate::check::{Finding, Verdict};
 use crate::host::{ReadError, cpu_list};
-use crate::machine::Machine;
+use crate::machine::{Machine, NODE};
 use crate::subject::{Class, Thread};
 
 /// Of less memory, large pages spare nothing that could be measured.
@@ -68,6 +68,32 @@ pub(crate) fn huge_pages(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let read = format!("{large} of {anonymous} MB of its own memory in large pages{forbidden}");
     let is_fine = anonymous < LARGE_MB_MIN || percent(large, anonymous) >= LARGE_PERCENT_MIN;
     Ok(Finding::new(read, is_fine, Verdict::Advice))
+}
+
+/// Where the pages of a process lie, beside where its threads may run.
+pub(crate) fn pages(machine: &Machine<'_>) -> Result<Finding, ReadError> {
+    const LOCAL_PERCENT_MIN: f64 = 97.0;
+    let nodes = machine.host.numbered(NODE, "node")?;
+    let allowed = machine.allowed()?;
+    let is_near = |node: &u32| {
+        let cpus = machine.host.cpus(&format!("{NODE}/node{node}/cpulist")).unwrap_or_default();
+        cpus.iter().any(|cpu| allowed.contains(cpu))
+    };
+    let near: Vec<u32> = nodes.iter().copied().filter(is_near).collect();
+    let text = machine.host.text(&machine.subject.file("numa_maps"))?;
+    let (mut local, mut all) = (0u64, 0u64);
+    // N0=512 is so many pages on node 0.
+    let of_node = |word: &str| {
+        let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
+        Some((node.parse::<u32>().ok()?, pages.parse::<u64>().ok()?))
+    };
+    for (node, pages) in text.split_whitespace().filter_map(of_node) {
+        all = all.saturating_add(pages);
+        local = local.saturating_add(if near.contains(&node) { pages } else { 0 });
+    }
+    let share = if all == 0 { 100.0 } else { percent(local, all) };
+    let read = format!("{share:.1} % of its pages on the nodes of its CPUs, {}", count(nodes.len(), "node"));
+    Ok(Finding::new(read, share >= LOCAL_PERCENT_MIN || nodes.len() < 2, Verdict::Advice))
 }
 
 pub(crate) fn sockets(machine: &Machine<'_>) -> Result<Finding, ReadError> {

@@ -4,11 +4,13 @@ use super::{all, count, percent};
 use crate::apply::Change;
 use crate::check::{Finding, Verdict};
 use crate::host::{Host, ReadError, printable};
-use crate::machine::{Counters, Machine, quotas};
+use crate::machine::{Counters, Machine, control_groups, quotas};
 use crate::subject::Subject;
 
 pub(crate) const MIGRATION_COST: [&str; 2] =
     ["/proc/sys/kernel/sched_migration_cost_ns", "/sys/kernel/debug/sched/migration_cost_ns"];
+/// Since kernel 6.6.
+const BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 pub(crate) const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 pub(crate) const QUOTAS: [&str; 2] = ["/sys/fs/cgroup/**/cpu.max", "/sys/fs/cgroup/**/cpu.cfs_quota_us"];
 
@@ -35,7 +37,9 @@ pub(crate) fn slice(machine: &Machine<'_>) -> Result<Finding, ReadError> {
         (name.trim() == "se.slice").then(|| value.trim().parse::<u64>().ok())?
     });
     let ns = ns.ok_or_else(|| ReadError::not_understood(path, "no number se.slice"))?;
-    Ok(Finding::new(format!("{:.1} ms", ns as f64 / 1e6), ns <= 1_000_000, Verdict::Advice))
+    let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
+    let base = machine.host.value(BASE_SLICE).map_or(String::new(), |base| format!("; {} for threads that ask for none", ms(base)));
+    Ok(Finding::new(format!("{}{base}", ms(ns)), ns <= 1_000_000, Verdict::Advice))
 }
 
 pub(crate) fn timer_slack(machine: &Machine<'_>) -> Result<Finding, ReadError> {
@@ -80,26 +84,31 @@ pub(crate) fn no_quota(host: &Host) -> Result<Vec<Change>, ReadError> {
 }
 
 /// The share of the last 10 s in which some thread waited, in per cent.
-fn some_avg10(host: &Host, kind: &str) -> Result<f64, ReadError> {
-    let path = format!("/proc/pressure/{kind}");
-    let text = host.text(&path)?;
+fn some_avg10(host: &Host, path: &str) -> Result<f64, ReadError> {
+    let text = host.text(path)?;
     // Interrupts have no line `some`.
     let line = text.lines().next().unwrap_or_default();
     let word = line.split_whitespace().find_map(|word| word.strip_prefix("avg10="));
     let share: Option<f64> = word.and_then(|word| word.parse().ok());
-    share.filter(|share| (0.0..=100.0).contains(share)).ok_or_else(|| ReadError::not_understood(&path, &text))
+    share.filter(|share| (0.0..=100.0).contains(share)).ok_or_else(|| ReadError::not_understood(path, &text))
 }
 
 pub(crate) fn pressure(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     const CPU_PERCENT_MAX: f64 = 5.0;
-    let cpu = some_avg10(machine.host, "cpu")?;
+    let cpu = some_avg10(machine.host, "/proc/pressure/cpu")?;
     let mut read = format!("last 10 s: cpu {cpu:.1} %");
     for kind in ["memory", "io", "irq"] {
-        if let Ok(share) = some_avg10(machine.host, kind) {
+        if let Ok(share) = some_avg10(machine.host, &format!("/proc/pressure/{kind}")) {
             read.push_str(&format!(", {kind} {share:.1} %"));
         }
     }
-    Ok(Finding::new(read, cpu <= CPU_PERCENT_MAX, Verdict::Warning))
+    let own = control_groups(machine.host, &machine.subject)
+        .ok()
+        .and_then(|(folders, _)| some_avg10(machine.host, &format!("{}/cpu.pressure", folders.first()?)).ok());
+    if let Some(share) = own {
+        read.push_str(&format!("; cpu in our control group {share:.1} %"));
+    }
+    Ok(Finding::new(read, cpu.max(own.unwrap_or_default()) <= CPU_PERCENT_MAX, Verdict::Warning))
 }
 
 pub(crate) fn run_queue(machine: &Machine<'_>) -> Result<Finding, ReadError> {
@@ -110,7 +119,10 @@ pub(crate) fn run_queue(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let [_, wait_ns, turns] = [0, 1, 2].map(|index| now[index].saturating_sub(earlier[index]));
     let wait_us = wait_ns as f64 / 1e3 / turns.max(1) as f64;
     let of = &machine.subject.words;
-    let read = format!("{of} waited {wait_us:.0} us before each of {}", count(turns as usize, "turn"));
+    let mut read = format!("{of} waited {wait_us:.0} us before each of {}", count(turns as usize, "turn"));
+    if let Ok(row) = machine.host.row(&machine.subject.file("status"), "nonvoluntary_ctxt_switches") {
+        read.push_str(&format!("; others took its place {} since its start", count(row[0] as usize, "time")));
+    }
     Ok(Finding::new(read, wait_us <= WAIT_US_MAX, Verdict::Warning))
 }
 
