@@ -222,7 +222,7 @@ pub(crate) struct CrowdArguments {
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Kill, drain or pause a process while the run is measured, as kill:edge-1:4s or pause:server-2:4s:2s; may be repeated (docs/edges.md)
+    /// Kill, drain, pause or cut off a process while the run is measured, as kill:edge-1:4s or cut:server-2:4s:2s; may be repeated (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Reserve the first core for the server; the bots use the next ones

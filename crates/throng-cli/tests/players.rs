@@ -125,7 +125,8 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
 
 pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     let runs = tempfile::tempdir().unwrap();
-    let faults = ["kill:edge-1:1s", "pause:edge-2:6s:2s", "drain:edge-2:9s"].map(|fault| ["--fault", fault]);
+    let faults = ["kill:edge-1:1s", "pause:edge-2:6s:2s", "drain:edge-2:9s", "cut:server-2:4.5s:1s"];
+    let faults = faults.map(|fault| ["--fault", fault]);
     let output = crowd_at_edges(runs.path(), "11", "3").args(faults.as_flattened()).output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bots = &summary["bots"];
@@ -148,6 +149,9 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     // Then it is drained: nobody waits for the silence.
     let (_, longest_gap_ms, _) = met(2);
     assert!(longest_gap_ms < 2_500.0, "{summary}");
+    // The players of the server that is cut off are there again as soon as it is.
+    let (bots, longest_gap_ms, served_again_ms) = met(3);
+    assert!(bots >= 1 && longest_gap_ms > 900.0 && served_again_ms < 2_500.0, "{summary}");
     assert_eq!(summary["edges"][0]["connections"], 0.0, "{summary}");
     assert!(summary["edges"][1]["connections"].as_f64() > Some(20.0), "{summary}");
     let reasons = summary["invalid_reasons"].to_string();

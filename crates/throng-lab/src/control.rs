@@ -3,8 +3,8 @@
 //! ```text
 //! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
 //! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
-//! host -> edge, standard input    measure | settle | drain | stop
-//! host -> server, standard input  begin | measure | settle | freeze | last | stop
+//! host -> edge, standard input    measure | settle | drain | cut | mend | stop
+//! host -> server, standard input  begin | measure | settle | cut | mend | freeze | last | stop
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! ```
 
@@ -32,18 +32,24 @@ pub(crate) enum Command {
     Settle,
     /// Send all clients away, report, and end.
     Drain,
+    /// Its network is cut.
+    Cut,
+    /// Its network is there again.
+    Mend,
     /// Compare with the server's final state, disconnect and report.
     Stop,
 }
 
 impl Command {
-    const WORDS: [(Command, &'static str); 7] = [
+    const WORDS: [(Command, &'static str); 9] = [
         (Command::Begin, "begin"),
         (Command::Measure, "measure"),
         (Command::Settle, "settle"),
         (Command::Drain, "drain"),
         (Command::Freeze, "freeze"),
         (Command::Last, "last"),
+        (Command::Cut, "cut"),
+        (Command::Mend, "mend"),
         (Command::Stop, "stop"),
     ];
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use throng::net::{UdpDriver, UdpOptions};
+use throng::net::{Driver, UdpDriver, UdpOptions};
 use throng::{Client, ClientOptions, Key, Server, Time, TokenIssuer};
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
@@ -20,6 +20,7 @@ use throng_summary::EdgeFigures;
 
 use crate::bots::EdgePoint;
 use crate::control::{Command, PartLine, listen, tell};
+use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
 use crate::pace::Pace;
 
@@ -106,6 +107,8 @@ fn play() -> anyhow::Result<()> {
                 edge.drain(clock::now(), "this edge ends: connect to another one");
                 farewells = Some(FAREWELL_TICKS);
             }
+            Ok(Command::Cut) => links.cut.set(true),
+            Ok(Command::Mend) => links.cut.set(false),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}
         }
@@ -127,7 +130,11 @@ fn open(order: &EdgeOrder, links: &Links) -> anyhow::Result<Edge> {
     let now = clock::now();
     let origins = (0..order.servers.len()).map(|origin| links.connect(origin, now));
     let origins = origins.collect::<anyhow::Result<Vec<_>>>()?;
-    let server = Server::bind(LOCAL.into(), kinds::schema(), options)?;
+    let server = match options.threads {
+        0 | 1 => Server::new(links.driver()?, kinds::schema(), options)?,
+        // Each thread has a socket of its own, whose network cannot be cut.
+        _ => Server::bind(LOCAL.into(), kinds::schema(), options)?,
+    };
     Ok(Edge::new(server, origins, edge_options(scenario))?)
 }
 
@@ -139,19 +146,25 @@ struct Links {
     servers: Vec<SocketAddr>,
     /// Bytes of state that came over connections that have ended.
     came_bytes: u64,
+    /// Of the network to the servers and to the clients.
+    cut: Cut,
 }
 
 impl Links {
     fn new(order: &EdgeOrder) -> Links {
         let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
-        Links { id: FIRST_ID + u64::from(order.number), issuer, servers: order.servers.clone(), came_bytes: 0 }
+        let id = FIRST_ID + u64::from(order.number);
+        Links { id, issuer, servers: order.servers.clone(), came_bytes: 0, cut: Cut::default() }
+    }
+
+    fn driver(&self) -> anyhow::Result<Box<dyn Driver>> {
+        Ok(Box::new(self.cut.driver(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?)))
     }
 
     fn connect(&self, origin: usize, now: Time) -> anyhow::Result<Client> {
         let token = self.issuer.issue_with(self.id, &[self.servers[origin]], &edge_user_data())?;
-        let driver = Box::new(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?);
         let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-        Ok(Client::new(driver, token, kinds::schema(), options, now)?)
+        Ok(Client::new(self.driver()?, token, kinds::schema(), options, now)?)
     }
 
     /// State that came so far.

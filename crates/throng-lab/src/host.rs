@@ -21,6 +21,7 @@ use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, Wo
 use throng_edge::{Origin, OriginEvent, OriginOptions, PlayerId};
 use throng_machine::clock;
 
+use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
 
@@ -73,6 +74,7 @@ pub struct Host<R = Channels> {
     last_finish: Finish,
     /// The recorded sends of the server; none if several threads send.
     tape: Option<Arc<Tape>>,
+    cut: Cut,
     connected: u32,
     /// Connections that ended.
     ended: u32,
@@ -158,10 +160,11 @@ impl<R: Replication> Host<R> {
         let interval = options.tick_interval;
         let seats = options.max_clients as usize;
         let model = model(&kinds::schema(), &options)?;
+        let cut = Cut::default();
         let (server, tape) = match options.threads {
             0 | 1 => {
-                let (recorder, tape) =
-                    Recorder::new(UdpDriver::bind(address, &UdpOptions::server())?, scenario.send_slowdown_percent);
+                let driver = cut.driver(UdpDriver::bind(address, &UdpOptions::server())?);
+                let (recorder, tape) = Recorder::new(driver, scenario.send_slowdown_percent);
                 (Server::with_replication(Box::new(recorder), model, options)?, Some(tape))
             }
             // Each thread has a socket of its own, past any recorder.
@@ -170,6 +173,7 @@ impl<R: Replication> Host<R> {
         let mut host = Host {
             server,
             tape,
+            cut,
             world: World::new(scenario),
             scenario: scenario.clone(),
             players: vec![None; seats],
@@ -329,6 +333,11 @@ impl<R: Replication> Host<R> {
             Some(GameObject::character(body.object, Some(body.seat.owner()), &value))
         });
         characters.chain(ghosts)
+    }
+
+    /// The network of a server with one thread.
+    pub(crate) fn cut(&self) -> &Cut {
+        &self.cut
     }
 
     /// The characters by number, with their positions from the corner of the area.

@@ -28,6 +28,7 @@
 pub mod bots;
 pub mod compare;
 mod control;
+mod cut;
 mod edge;
 mod floor;
 pub mod host;

@@ -97,6 +97,8 @@ fn play() -> anyhow::Result<()> {
             Ok(Command::Freeze) => host.freeze(),
             Ok(Command::Last) => is_last = true,
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
+            Ok(Command::Cut) => host.cut().set(true),
+            Ok(Command::Mend) => host.cut().set(false),
             Ok(Command::Players(_) | Command::Drain) | Err(TryRecvError::Empty) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still.
+//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still or is cut off.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -29,6 +29,8 @@ pub enum FaultKind {
     Drain,
     /// It does not run for so long: to the others it is as if the network to it was cut.
     Pause(Duration),
+    /// It goes on, but everything that it sends or is sent is lost for so long.
+    Cut(Duration),
 }
 
 /// A process of a run, by its number in the report, from 1.
@@ -41,7 +43,8 @@ pub enum Part {
 }
 
 /// How faults are written.
-pub const FAULT_FORMS: &str = "kill:edge-1:4s, drain:edge-1:4s, pause:edge-1:4s:2s or pause:server-2:4s:1.5s";
+pub const FAULT_FORMS: &str =
+    "kill:edge-1:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s or cut:edge-1:4s:30s";
 /// Faults of a run at most.
 const FAULTS_MAX: usize = 32;
 /// Faults begin, and pauses last, so long at most.
@@ -52,7 +55,7 @@ impl Fault {
     pub fn ends(&self) -> Duration {
         match self.kind {
             FaultKind::Kill | FaultKind::Drain => self.at,
-            FaultKind::Pause(length) => self.at + length,
+            FaultKind::Pause(length) | FaultKind::Cut(length) => self.at + length,
         }
     }
 }
@@ -73,7 +76,10 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
             (Part::Server(1), _) => "server 1 is in the process of the run itself: name another one",
             _ if !is_there => "the run has no such process (--edges, --servers)",
             (Part::Server(_), FaultKind::Kill | FaultKind::Drain) => {
-                "nobody takes over the players of a server that is gone: pause it"
+                "nobody takes over the players of a server that is gone: pause it, or cut its network"
+            }
+            (_, FaultKind::Cut(_)) if scenario.server_threads > 1 => {
+                "each of several threads has a socket of its own, whose network is not cut: --server-threads 1"
             }
             (part, _) if gone.contains(&part) => "it is gone before",
             _ if fault.ends() >= Duration::from_secs((*seconds).into()) => {
@@ -84,7 +90,7 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         if !why.is_empty() {
             return Some(format!("{fault}: {why}"));
         }
-        if !matches!(fault.kind, FaultKind::Pause(_)) {
+        if matches!(fault.kind, FaultKind::Kill | FaultKind::Drain) {
             gone.push(fault.part);
         }
     }
@@ -101,6 +107,7 @@ impl FromStr for Fault {
             ["kill", part, at] => (part, at, FaultKind::Kill),
             ["drain", part, at] => (part, at, FaultKind::Drain),
             ["pause", part, at, length] => (part, at, FaultKind::Pause(time(length)?)),
+            ["cut", part, at, length] => (part, at, FaultKind::Cut(time(length)?)),
             _ => return Err(format!("`{text}`: a fault is written as {FAULT_FORMS}")),
         };
         Ok(Fault { part: part.parse()?, at: time(at)?, kind })
@@ -137,6 +144,7 @@ impl Display for Fault {
             FaultKind::Kill => write!(f, "kill:{part}:{}s", at.as_secs_f64()),
             FaultKind::Drain => write!(f, "drain:{part}:{}s", at.as_secs_f64()),
             FaultKind::Pause(length) => write!(f, "pause:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
+            FaultKind::Cut(length) => write!(f, "cut:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
         }
     }
 }
@@ -171,7 +179,13 @@ mod tests {
 
     #[test]
     fn a_fault_is_read_as_it_is_written() {
-        for text in ["kill:edge-1:4s", "drain:edge-3:4s", "pause:edge-12:0.5s:2s", "pause:server-2:4s:1.5s"] {
+        for text in [
+            "kill:edge-1:4s",
+            "drain:edge-3:4s",
+            "pause:edge-12:0.5s:2s",
+            "pause:server-2:4s:1.5s",
+            "cut:edge-1:4s:30s",
+        ] {
             assert_eq!(text.parse::<Fault>().map(String::from).as_deref(), Ok(text));
         }
         let fault: Fault = "pause:server-2:4s:1.5s".parse().unwrap();
@@ -193,6 +207,7 @@ mod tests {
             "pause:edge-1:4s",
             "pause:edge-1:4s:0s",
             "kill:edge-1:4s:2s",
+            "cut:edge-1:4s",
             "stop:edge-1:4s",
         ] {
             let error = text.parse::<Fault>().expect_err(text);
@@ -210,7 +225,10 @@ mod tests {
                 .map(|scenario| scenario.faults.len())
                 .map_err(|error| error.to_string())
         };
-        assert_eq!(of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s"]), Ok(3));
+        assert_eq!(
+            of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s", "cut:server-2:4s:2s"]),
+            Ok(4)
+        );
         for (faults, words) in [
             (&["kill:edge-3:4s"][..], "no such process"),
             (&["pause:server-4:4s:1s"], "no such process"),

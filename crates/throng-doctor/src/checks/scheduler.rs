@@ -38,7 +38,10 @@ pub(crate) fn slice(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     });
     let ns = ns.ok_or_else(|| ReadError::not_understood(path, "no number se.slice"))?;
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
-    let base = machine.host.value(BASE_SLICE).map_or(String::new(), |base| format!("; {} for threads that ask for none", ms(base)));
+    let base = machine
+        .host
+        .value(BASE_SLICE)
+        .map_or(String::new(), |base| format!("; {} for threads that ask for none", ms(base)));
     Ok(Finding::new(format!("{}{base}", ms(ns)), ns <= 1_000_000, Verdict::Advice))
 }
 

@@ -30,7 +30,7 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
             Ok(Command::Measure) => fleet.begin_measurement(),
             Ok(Command::Settle) => fleet.end_measurement(),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
-            Ok(Command::Begin | Command::Freeze | Command::Last | Command::Drain) | Err(TryRecvError::Empty) => {}
+            Ok(_) | Err(TryRecvError::Empty) => {}
         }
     }
     fleet.end_measurement();

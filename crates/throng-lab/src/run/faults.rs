@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
 use throng_crowd::scenario::{Fault, FaultKind, Part};
 use throng_summary::{EdgeFigures, ServerFigures};
 
@@ -44,16 +43,19 @@ impl Faults {
                         send(part, Signal::Stop, (edges, servers));
                         Stage::Begun
                     }
-                    (FaultKind::Drain, Part::Edge(number)) => {
-                        edges.tell_one(number as usize - 1, Command::Drain);
+                    (FaultKind::Cut(_), part) => {
+                        tell(part, Command::Cut, (edges, servers));
+                        Stage::Begun
+                    }
+                    (FaultKind::Drain, part) => {
+                        tell(part, Command::Drain, (edges, servers));
                         Stage::Over
                     }
-                    (FaultKind::Drain, Part::Server(_)) => Stage::Over,
                 };
                 happened.push(fault.to_string());
             }
             if *stage == Stage::Begun && elapsed >= fault.ends() {
-                send(fault.part, Signal::Continue, (edges, servers));
+                end(fault, (edges, servers));
                 *stage = Stage::Over;
                 happened.push(format!("{fault} is over"));
             }
@@ -61,31 +63,41 @@ impl Faults {
         happened
     }
 
-    /// Nothing stands still any more.
+    /// Nothing stands still or is cut off any more.
     pub(super) fn end(&mut self, processes: Processes<'_>) {
         let (edges, servers) = processes;
         for (fault, stage) in self.0.iter_mut().filter(|(_, stage)| *stage == Stage::Begun) {
-            send(fault.part, Signal::Continue, (edges, servers));
+            end(fault, (edges, servers));
             *stage = Stage::Over;
         }
     }
 }
 
-fn send(part: Part, signal: Signal, (edges, servers): Processes<'_>) {
-    match part {
-        Part::Edge(number) => to_one(edges, number, 1, signal),
-        // The first server is this process.
-        Part::Server(number) => to_one(servers, number, 2, signal),
+fn end(fault: &Fault, processes: Processes<'_>) {
+    match fault.kind {
+        FaultKind::Pause(_) => send(fault.part, Signal::Continue, processes),
+        FaultKind::Cut(_) => tell(fault.part, Command::Mend, processes),
+        FaultKind::Kill | FaultKind::Drain => {}
     }
 }
 
-fn to_one<P: DeserializeOwned + Clone, F: DeserializeOwned + Default>(
-    parts: &mut Parts<P, F>,
-    number: u32,
-    first: u32,
-    signal: Signal,
-) {
-    if let Some(index) = number.checked_sub(first) {
-        parts.signal(index as usize, signal);
+fn send(part: Part, signal: Signal, (edges, servers): Processes<'_>) {
+    match part {
+        Part::Edge(number) => edges.signal(place(number, 1), signal),
+        Part::Server(number) => servers.signal(place(number, FIRST_SERVER), signal),
     }
+}
+
+fn tell(part: Part, command: Command, (edges, servers): Processes<'_>) {
+    match part {
+        Part::Edge(number) => edges.tell_one(place(number, 1), command),
+        Part::Server(number) => servers.tell_one(place(number, FIRST_SERVER), command),
+    }
+}
+
+/// The first server is this process, and has no place among the others.
+const FIRST_SERVER: u32 = 2;
+
+fn place(number: u32, first: u32) -> usize {
+    number.checked_sub(first).map_or(usize::MAX, |place| place as usize)
 }
