@@ -112,7 +112,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
         }
     };
     let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
-        .map_err(|error| Failure::Run(error.into()))?;
+        .map_err(|error| Failure::Usage(error.into()))?;
     if arguments.json {
         out!("{}", result.comparison.to_json());
     } else {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
-use throng_report::Kind;
+use throng_report::{FolderError, Kind};
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
@@ -137,22 +137,12 @@ impl GatewayBenchArguments {
         }
     }
 
-    fn victim(&self, scene: Scene) -> Result<Option<Victim>, Failure> {
-        match self.kill {
-            Some(KillName::Edge) if self.edges < 2 => {
-                Err(Failure::Usage(anyhow!("--kill edge needs another edge for its clients: add --edges 2")))
-            }
-            Some(KillName::Edge) => Ok(Some(Victim::Edge)),
-            Some(KillName::Server) if self.edges > 0 => {
-                Err(Failure::Usage(anyhow!("with --edges, --kill takes edge or gateway")))
-            }
-            Some(_) if scene != Scene::SingleUnreal => {
-                Err(Failure::Usage(anyhow!("--kill works only with the scene single and --traffic unreal")))
-            }
-            Some(KillName::Server) => Ok(Some(Victim::Server)),
-            Some(KillName::Gateway) => Ok(Some(Victim::Gateway)),
-            None => Ok(None),
-        }
+    fn victim(&self) -> Option<Victim> {
+        self.kill.map(|name| match name {
+            KillName::Server => Victim::Server,
+            KillName::Gateway => Victim::Gateway,
+            KillName::Edge => Victim::Edge,
+        })
     }
 
     fn target(&self, program: &OsString) -> Result<Target, Failure> {
@@ -178,7 +168,6 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
     let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
-    let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let options = BenchOptions {
         scene,
         clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
@@ -186,13 +175,18 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         seconds: arguments.seconds,
         connect_only: arguments.connect_only,
         edges: arguments.edges,
-        kill: arguments.victim(scene)?,
+        kill: arguments.victim(),
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: arguments.runs.clone(),
         progress: shows_progress.then_some(|text| errln!("{text}")),
     };
-    let result = gateway::run(&options, &stop)?;
+    options.check().map_err(Failure::Usage)?;
+    let gate = arguments.limits.open(Kind::Gateway, &[])?;
+    let result = gateway::run(&options, &stop).map_err(|error| match error.is::<FolderError>() {
+        true => Failure::Usage(error),
+        false => Failure::Run(error),
+    })?;
     if arguments.json {
         out!("{}", result.summary.to_json());
     } else {

@@ -192,6 +192,18 @@ fn an_edge_can_be_killed_only_beside_another_one() {
 }
 
 #[test]
+fn a_wrong_argument_is_said_in_one_line_before_anything_is_started() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for (arguments, words) in [(["--runs", path], path), (["--clients", "1201"], "at most 1200 clients")] {
+        let output = throng(&[&["gateway-bench", "single"][..], &arguments].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
 fn a_gateway_elsewhere_is_refused() {
     let output = throng(&[
         "gateway-bench",

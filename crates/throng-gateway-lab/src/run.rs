@@ -95,20 +95,32 @@ const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
+impl BenchOptions {
+    /// Whether a run with these options is possible.
+    ///
+    /// # Errors
+    /// If not: why.
+    pub fn check(&self) -> Result<()> {
+        if self.scene == Scene::SingleUnreal && self.clients > SINGLE_CLIENTS_MAX {
+            bail!(
+                "an update of {} actors does not fit into a packet: use at most {SINGLE_CLIENTS_MAX} clients",
+                self.clients
+            );
+        }
+        outage::check(self)
+    }
+}
+
 /// Executes the run, and writes its folder. Ends early, but in order, when `stop` is set.
 ///
 /// # Errors
-/// If a process cannot be started or ends, or the clients do not get in.
+/// If the options are not possible, the folder cannot be made (a [`FolderError`](throng_report::FolderError)), a process
+/// cannot be started or ends, or the clients do not get in.
 pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
-    if options.scene == Scene::SingleUnreal && options.clients > SINGLE_CLIENTS_MAX {
-        bail!(
-            "an update of {} actors does not fit into a packet: use at most {SINGLE_CLIENTS_MAX} clients",
-            options.clients
-        );
-    }
-    outage::check(options)?;
+    options.check()?;
     let started_at = SystemTime::now();
-    let folder = new_folder(&options.runs, started_at, options.scene)?;
+    let name = format!("{}-gateway-{}", Moment::of(started_at).short(), options.scene.name());
+    let folder = throng_report::new_folder(&options.runs, &name)?;
     let mut play = Play::begin(options, stop, &folder)?;
     play.gather()?;
     if !options.connect_only {
@@ -123,21 +135,6 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     summary.conclude();
     fs::write(folder.join("summary.json"), summary.to_json()).context("cannot write the summary")?;
     Ok(BenchResult { summary, folder })
-}
-
-/// `runs/20260131-120000-gateway-spatial`, with a number behind it if there is one already.
-fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
-    let name = format!("{}-gateway-{}", Moment::of(now).short(), scene.name());
-    fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
-    for number in 1..=100 {
-        let folder = runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
-        match fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot create {}", folder.display())),
-        }
-    }
-    bail!("{} already has a hundred runs of this second: wait a second", runs.display())
 }
 
 /// An edge that was started for the run.
