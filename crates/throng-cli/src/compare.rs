@@ -116,8 +116,9 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     if arguments.json {
         out!("{}", result.comparison.to_json());
     } else {
-        out!("{}", compare::table(&result.comparison, Some(&result.folder)));
+        out!("{}", compare::table(&result.comparison, result.written.is_ok().then_some(&*result.folder)));
     }
+    result.written.context("the figures above are on no disk")?;
     crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
     Ok(ExitCode::from(code(&result.comparison)))
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
+use throng_lab::report;
 use throng_report::{FolderError, Kind};
 
 use crate::exit::{Failure, Outcome};
@@ -190,14 +191,20 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     if arguments.json {
         out!("{}", result.summary.to_json());
     } else {
-        out!("{}", gateway::table(&result.summary, Some(&result.folder)));
+        out!("{}", gateway::table(&result.summary, result.written.is_ok().then_some(&*result.folder)));
     }
-    crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
+    let page = result.written.and_then(|()| Ok(report::rebuild(&result.folder)?));
+    let page = page.context("the figures above are on no disk")?;
+    if !arguments.quiet {
+        errln!("report: {}", page.display());
+    }
     let (name, summary) = (result.summary.scene.name(), &result.summary);
     let figures = serde_json::to_value(summary).context("cannot read the figures of the run")?;
     let seconds = f64::from(arguments.seconds);
     let folder = Some(&*result.folder);
-    gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })
+    let code = gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })?;
+    crate::pages::list(&arguments.runs);
+    Ok(code)
 }
 
 /// Executes a part of a run for the parent process.

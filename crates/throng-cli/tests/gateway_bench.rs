@@ -192,6 +192,25 @@ fn an_edge_can_be_killed_only_beside_another_one() {
 }
 
 #[test]
+fn a_full_disk_takes_no_figures_away() {
+    let gateway = StandIn::start(Mistake::None);
+    let runs = tempfile::tempdir().unwrap();
+    // No file can be longer than 2 kB or 4 kB: shells count in different units. The summary is longer.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_throng")])
+        .args(["gateway-bench", "single", "--clients", "5", "--seconds", "1", "--warmup", "0", "--json", "--runs"])
+        .arg(runs.path())
+        .args(["--gateway-servers", &gateway.servers.to_string(), "--gateway-clients", &gateway.clients.to_string()])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("on no disk") && words.contains("summary.json"), "{words}");
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("the figures are printed all the same");
+    assert_eq!(summary["client"]["joined"], 5);
+}
+
+#[test]
 fn a_wrong_argument_is_said_in_one_line_before_anything_is_started() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();

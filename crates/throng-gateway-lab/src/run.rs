@@ -81,6 +81,8 @@ pub struct BenchResult {
     pub summary: GatewaySummary,
     /// The folder with `summary.json`, the gateway's settings and its output.
     pub folder: PathBuf,
+    /// Why `summary.json` could not be written, if it could not.
+    pub written: Result<()>,
 }
 
 /// World servers are set up within this.
@@ -133,8 +135,9 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     let mut summary = play.finish()?;
     summary.started_at = Moment::of(started_at).long();
     summary.conclude();
-    fs::write(folder.join("summary.json"), summary.to_json()).context("cannot write the summary")?;
-    Ok(BenchResult { summary, folder })
+    let path = folder.join("summary.json");
+    let written = fs::write(&path, summary.to_json()).with_context(|| format!("cannot write {}", path.display()));
+    Ok(BenchResult { summary, folder, written })
 }
 
 /// An edge that was started for the run.
