@@ -4,10 +4,12 @@ mod schema;
 mod stand_in;
 
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use serde_json::Value;
 use stand_in::{Mistake, StandIn};
+use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target};
 
 fn throng(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
@@ -189,6 +191,54 @@ fn an_edge_can_be_killed_only_beside_another_one() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("--edges 2"), "{text}");
+}
+
+/// A run whose parts die by themselves after a while, if they are to: then nobody is asked whether it wants to end.
+fn bench_that_loses(part: &str) -> GatewaySummary {
+    let command = |name: &str| {
+        let wrapped = ["timeout", "-s", "KILL", "10"].iter().filter(|_| name == part);
+        wrapped.chain(&[env!("CARGO_BIN_EXE_throng"), name]).map(Into::into).collect::<Vec<_>>()
+    };
+    let runs = tempfile::tempdir().unwrap();
+    let options = BenchOptions {
+        scene: Scene::SingleUnreal,
+        clients: 5,
+        warmup_s: 0,
+        seconds: 600,
+        connect_only: false,
+        edges: 0,
+        kill: None,
+        target: Target::Start { command: command("gateway"), extra: Vec::new() },
+        parts: ["world-for-bench", "clients-for-bench"].map(command),
+        runs: runs.path().to_owned(),
+        progress: None,
+    };
+    let result = throng_gateway_lab::run(&options, &AtomicBool::new(false)).expect("a run with a summary");
+    assert!(result.folder.join("summary.json").is_file() && !result.summary.valid);
+    schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
+    result.summary
+}
+
+#[test]
+fn a_run_that_loses_a_process_leaves_what_was_measured_and_names_it() {
+    let parts = ["world-for-bench", "clients-for-bench", "gateway"];
+    let [world, clients, gateway] = thread::scope(|scope| {
+        parts.map(|part| scope.spawn(move || bench_that_loses(part))).map(|run| run.join().expect("it ends"))
+    });
+    let of = |run: &GatewaySummary| (run.invalid_reasons[0].clone(), run.missing.join(", "));
+    assert_eq!(of(&world), ("the world servers ended without a report".into(), "world servers".into()));
+    assert_eq!(of(&clients), ("the clients ended without a report".into(), "clients".into()));
+    let cause = of(&gateway).0;
+    assert!(cause.contains("the gateway has ended: see gateway.log"), "{:?}", gateway.invalid_reasons);
+    assert!(clients.client.is_none() && clients.world.frame_hz > 0.0, "{clients:?}");
+    for run in [&world, &gateway] {
+        let delivered = run.client.as_ref().map_or(0.0, |client| client.delivered_ratio);
+        assert!((0.2..1.2).contains(&delivered), "{run:?}");
+    }
+    for run in [&world, &clients, &gateway] {
+        assert!(run.series.len() > 1 && run.gateway.cpu_cores >= Some(0.0), "{run:?}");
+        assert!(run.traffic.messages_out_per_s > 0.0 && run.gateway.rss_bytes > Some(0), "{run:?}");
+    }
 }
 
 #[test]

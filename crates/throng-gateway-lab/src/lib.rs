@@ -31,6 +31,7 @@ mod load;
 mod motion;
 mod outage;
 mod page;
+mod partial;
 mod process;
 mod published;
 mod run;
