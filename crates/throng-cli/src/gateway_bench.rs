@@ -14,6 +14,7 @@ use throng_report::{FolderError, Kind};
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
+use crate::store::{self, StoreArgument};
 
 /// The command that starts the world servers' process of a run.
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
@@ -87,6 +88,8 @@ pub(crate) struct GatewayBenchArguments {
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
+    #[command(flatten)]
+    store: StoreArgument,
     #[command(flatten)]
     limits: LimitArguments,
     /// Print the summary as JSON instead of the table
@@ -183,6 +186,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         progress: shows_progress.then_some(|text| errln!("{text}")),
     };
     options.check().map_err(Failure::Usage)?;
+    let store = arguments.store.open(&stop)?;
     let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let result = gateway::run(&options, &stop).map_err(|error| match error.is::<FolderError>() {
         true => Failure::Usage(error),
@@ -204,6 +208,9 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let folder = Some(&*result.folder);
     let code = gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })?;
     crate::pages::list(&arguments.runs);
+    if let Some(store) = store {
+        store::upload(&store, &result.folder, arguments.quiet, &stop)?;
+    }
     Ok(code)
 }
 

@@ -22,7 +22,7 @@ const LONG_S: u32 = 2;
 /// The summary of a run. Runs wait for seconds to pass, and compute little: several at once do not disturb each other.
 fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let gateway = StandIn::start(mistake);
-    let runs = tempfile::tempdir().unwrap();
+    let [runs, store] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let arguments = [
         "gateway-bench",
         scene,
@@ -40,12 +40,17 @@ fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
         &std::process::id().to_string(),
         "--runs",
         runs.path().to_str().unwrap(),
+        "--store",
+        store.path().to_str().unwrap(),
         "--json",
     ];
     let output = throng(&arguments);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
     schema::check("gateway", &summary);
+    let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap_or_default();
+    let stored: Value = serde_json::from_str(&index).unwrap_or_else(|error| panic!("{error}: {index} {complaints}"));
+    assert!(store.path().join(stored["name"].as_str().unwrap()).join("summary.json").is_file());
     assert_eq!(summary["client"]["joined"], clients, "{complaints}");
     assert_eq!(summary["client"]["lost"], 0, "{complaints}");
     summary
