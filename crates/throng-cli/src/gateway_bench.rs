@@ -171,7 +171,6 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
-    let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
     let options = BenchOptions {
         scene,
         clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
@@ -183,7 +182,8 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: arguments.runs.clone(),
-        progress: shows_progress.then_some(|text| errln!("{text}")),
+        show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
+        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
     };
     options.check().map_err(Failure::Usage)?;
     let store = arguments.store.open(&stop)?;

@@ -48,6 +48,8 @@ fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
     schema::check("gateway", &summary);
+    let first = format!(": {clients} clients; 1 s of warm-up, {seconds} s measured, about {} s in all\n", seconds + 6);
+    assert!(complaints.contains(&first), "{complaints}");
     let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap_or_default();
     let stored: Value = serde_json::from_str(&index).unwrap_or_else(|error| panic!("{error}: {index} {complaints}"));
     assert!(store.path().join(stored["name"].as_str().unwrap()).join("summary.json").is_file());
@@ -216,7 +218,8 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
         target: Target::Start { command: command("gateway"), extra: Vec::new() },
         parts: ["world-for-bench", "clients-for-bench"].map(command),
         runs: runs.path().to_owned(),
-        progress: None,
+        show_progress: false,
+        note: |_| (),
     };
     let result = throng_gateway_lab::run(&options, &AtomicBool::new(false)).expect("a run with a summary");
     assert!(result.folder.join("summary.json").is_file() && !result.summary.valid);

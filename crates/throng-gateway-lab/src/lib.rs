@@ -33,6 +33,7 @@ mod outage;
 mod page;
 mod partial;
 mod process;
+mod progress;
 mod published;
 mod run;
 mod scrape;

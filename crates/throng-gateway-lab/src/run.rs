@@ -18,6 +18,7 @@ use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
 use crate::outage::{self, Kill};
 use crate::partial::Partial;
 use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, free_addresses, usage};
+use crate::progress::{self, Display};
 use crate::published::references;
 use crate::scrape::{Scraped, scrape};
 use crate::settings;
@@ -50,8 +51,10 @@ pub struct BenchOptions {
     pub parts: [Vec<OsString>; 2],
     /// Where the folder of the run is made.
     pub runs: PathBuf,
-    /// Receives the progress once a second.
-    pub progress: Option<fn(&str)>,
+    /// Whether a progress bar is shown.
+    pub show_progress: bool,
+    /// Gets a line before anything else happens: what is played, and how long it takes.
+    pub note: fn(&str),
 }
 
 /// The gateway that is put under load.
@@ -93,9 +96,9 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_PAIRS_PER_S: u64 = 10_000;
 /// After the last call it may take this long until nothing more arrives.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(20);
-const SETTLE_MIN: Duration = Duration::from_secs(2);
+pub(super) const SETTLE_MIN: Duration = Duration::from_secs(2);
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
 
 impl BenchOptions {
     /// Whether a run with these options is possible.
@@ -124,6 +127,7 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     let started_at = SystemTime::now();
     let name = format!("{}-gateway-{}", Moment::of(started_at).short(), options.scene.name());
     let folder = throng_report::new_folder(&options.runs, &name)?;
+    (options.note)(&progress::announcement(options));
     let mut play = Play::begin(options, stop, &folder)?;
     play.gather()?;
     if !options.connect_only {
@@ -184,6 +188,7 @@ impl Edge {
 pub(super) struct Play<'a> {
     pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
+    display: Display,
     // The order in which they end: users of the gateway before the gateway.
     bots: Player<ClientsProgress, ClientsReport>,
     pub(super) world: Player<WorldProgress, WorldReport>,
@@ -216,6 +221,7 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
+        let display = Display::new(options);
         let arguments = settings::write(folder, options.scene).context("cannot write the gateway's settings")?;
         let (mut gateway_line, mut edges) = (Vec::new(), Vec::new());
         let (gateway, addresses, metrics) = match &options.target {
@@ -263,6 +269,7 @@ impl<'a> Play<'a> {
         Ok(Play {
             options,
             stop,
+            display,
             bots,
             world,
             gateway,
@@ -301,12 +308,6 @@ impl<'a> Play<'a> {
         self.is_interrupted() || self.fault.is_some()
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if let Some(progress) = self.options.progress {
-            progress(&text());
-        }
-    }
-
     /// Reads the reports of both parts. Returns whether the clients had a new report.
     fn listen(&mut self) -> Result<bool> {
         self.look_at_gateways()?;
@@ -338,12 +339,10 @@ impl<'a> Play<'a> {
         let until = Instant::now() + JOIN_PATIENCE + Duration::from_secs(pairs);
         loop {
             std::thread::sleep(LOOK_INTERVAL);
-            let is_new = self.listen()?;
+            self.listen()?;
             let (bots, world) = (&self.bots.progress, &self.world.progress);
-            if is_new {
-                let (joined, pending) = (bots.joined, world.pending);
-                self.say(|| format!("{joined} of {clients} clients are in, {pending} subscriptions to come"));
-            }
+            let (joined, pending) = (bots.joined, world.pending);
+            self.display.joining(joined, clients, pending);
             if let Some(end) = &bots.end {
                 bail!("the clients cannot log in: {end}");
             }
@@ -351,7 +350,6 @@ impl<'a> Play<'a> {
                 return Ok(());
             }
             if Instant::now() > until {
-                let (joined, pending) = (bots.joined, world.pending);
                 bail!(
                     "only {joined} of {clients} clients have joined in time, with {pending} subscriptions unanswered"
                 );
@@ -360,10 +358,11 @@ impl<'a> Play<'a> {
     }
 
     fn warm_up(&mut self) -> Result<()> {
-        let until = Instant::now() + Duration::from_secs(u64::from(self.options.warmup_s));
-        while Instant::now() < until && !self.stops() {
+        let (began, length) = (Instant::now(), SECOND * self.options.warmup_s);
+        while began.elapsed() < length && !self.stops() {
             std::thread::sleep(LOOK_INTERVAL);
             self.listen()?;
+            self.display.warming(began.elapsed(), length);
         }
         Ok(())
     }
@@ -408,6 +407,7 @@ impl<'a> Play<'a> {
                 self.note_end();
                 self.sample(before, self.ended);
             }
+            self.display.measuring(self.began.0.elapsed(), SECOND * self.options.seconds, self.series.last());
         }
     }
 
@@ -456,12 +456,6 @@ impl<'a> Play<'a> {
             clients_cpu_cores: bots.cpu_cores,
             world_cpu_cores: world.cpu_cores,
         };
-        self.say(|| {
-            let (updates, ideal) = (second.updates_per_s, second.ideal_updates_per_s);
-            let cores = second.gateway_cpu_cores.unwrap_or(0.0);
-            let p99 = second.latency_p99_ms.unwrap_or(0.0);
-            format!("{updates:.0} updates/s of {ideal:.0}, gateway {cores:.2} cores, latency p99 {p99:.1} ms")
-        });
         self.series.push(second);
     }
 
@@ -472,6 +466,7 @@ impl<'a> Play<'a> {
         while began.elapsed() < SETTLE_PATIENCE && self.fault.is_none() {
             std::thread::sleep(LOOK_INTERVAL);
             self.hear();
+            self.display.settling(began.elapsed());
             let calls = self.world.progress.calls;
             if calls != last.0 {
                 last = (calls, Instant::now());
