@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
 use throng_lab::report;
-use throng_report::{FolderError, Kind};
+use throng_report::Kind;
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
@@ -188,10 +188,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     options.check().map_err(Failure::Usage)?;
     let store = arguments.store.open(&stop)?;
     let gate = arguments.limits.open(Kind::Gateway, &[])?;
-    let result = gateway::run(&options, &stop).map_err(|error| match error.is::<FolderError>() {
-        true => Failure::Usage(error),
-        false => Failure::Run(error),
-    })?;
+    let result = gateway::run(&options, &stop)?;
     if arguments.json {
         out!("{}", result.summary.to_json());
     } else {
@@ -204,9 +201,8 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     }
     let (name, summary) = (result.summary.scene.name(), &result.summary);
     let figures = serde_json::to_value(summary).context("cannot read the figures of the run")?;
-    let seconds = f64::from(arguments.seconds);
-    let folder = Some(&*result.folder);
-    let code = gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })?;
+    let (invalid_reasons, seconds, folder) = (&summary.invalid_reasons, summary.seconds, Some(&*result.folder));
+    let code = gate.judge(&Played { name, invalid_reasons, figures, seconds, folder })?;
     crate::pages::list(&arguments.runs);
     if let Some(store) = store {
         store::upload(&store, &result.folder, arguments.quiet, &stop)?;
