@@ -7,11 +7,11 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Steadiness, Trial};
-use throng_report::{Case, Suite};
+use throng_report::{Case, Suite, duration};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
-use super::{CapacityOptions, Load, Method, words};
+use super::{CapacityOptions, Load, Method};
 
 /// The file with the answer.
 pub const FILE: &str = "capacity.json";
@@ -358,7 +358,7 @@ impl Capacity {
         head.extend(limits.iter().map(|name| (*name).to_owned()));
         head.push("verdict".to_owned());
         let row = |trial: &TrialFigures| {
-            let held = words(Duration::from_secs_f64(trial.held_s));
+            let held = duration(Duration::from_secs_f64(trial.held_s));
             let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held, trial.steady_words()];
             row.extend(limits.iter().map(|name| {
                 trial.limits.iter().find(|of| of.name == *name).map_or("-".to_owned(), LimitFigures::words)
@@ -396,7 +396,7 @@ impl Capacity {
         }
         self.memory.iter().for_each(|of| line("memory", of.words()));
         let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));
-        line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), words(held), words(wall)));
+        line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), duration(held), duration(wall)));
         let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
         faults.for_each(|fault| line("invalid", fault.clone()));
         self.missing.iter().for_each(|missing| line("missing", missing.clone()));

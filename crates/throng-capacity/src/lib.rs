@@ -46,6 +46,7 @@ use throng_judge::{
 };
 use throng_live::{Feed, Hello};
 use throng_machine::Moment;
+use throng_report::duration;
 
 pub use figures::{Capacity, FILE, LimitFigures, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
@@ -166,7 +167,7 @@ fn hold_all(
         let (unit, seconds) = (&options.load.unit, order.hold.as_secs_f64());
         let purpose = order.purpose.name();
         let (left, amount) = (search.left(), order.amount);
-        let time = words(around.left(left));
+        let time = duration(around.left(left));
         told.say(&format!("trial {number}: {amount} {unit} for {seconds} s ({purpose}); about {time} left"));
         let progress = HoldProgress::new(options, order, around, left);
         let held = hold::hold(options, order, stop, |time| progress.show(time));
@@ -271,16 +272,6 @@ impl TrialLog {
             self.missing.get_or_insert(format!("{} is not whole: {error}", self.path.display()));
         }
         self.figures.push(figures);
-    }
-}
-
-/// A time in words, as `46 min`.
-fn words(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match () {
-        () if seconds < 120.0 => format!("{seconds:.0} s"),
-        () if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
-        () => format!("{:.1} h", seconds / 3_600.0),
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use throng_judge::{Left, Order};
+use throng_report::duration;
 
-use super::{CapacityOptions, words};
+use super::CapacityOptions;
 
 /// Without a terminal, a line tells this often.
 const LINES: Duration = Duration::from_secs(300);
@@ -79,7 +80,7 @@ impl HoldProgress {
 
     fn words(&self, time: Duration) -> String {
         let left = self.expected.1.saturating_sub(time);
-        format!("{} of a hold of {}; about {} left in all", words(time), words(self.hold), words(left))
+        format!("{} of a hold of {}; about {} left in all", duration(time), duration(self.hold), duration(left))
     }
 }
 

@@ -112,12 +112,13 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
         }
     };
     let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
-        .map_err(|error| Failure::Run(error.into()))?;
+        .map_err(|error| Failure::Usage(error.into()))?;
     if arguments.json {
         out!("{}", result.comparison.to_json());
     } else {
-        out!("{}", compare::table(&result.comparison, Some(&result.folder)));
+        out!("{}", compare::table(&result.comparison, result.written.is_ok().then_some(&*result.folder)));
     }
+    result.written.context("the figures above are on no disk")?;
     crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
     Ok(ExitCode::from(code(&result.comparison)))
 }

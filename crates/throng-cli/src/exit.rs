@@ -11,6 +11,8 @@
 
 use std::process::ExitCode;
 
+use throng_report::FolderError;
+
 use crate::out;
 
 pub(crate) const SUCCESS: u8 = 0;
@@ -35,8 +37,12 @@ pub(crate) enum Failure {
 }
 
 impl From<anyhow::Error> for Failure {
+    /// A folder of a run that cannot be made is a wrong argument.
     fn from(error: anyhow::Error) -> Failure {
-        Failure::Run(error)
+        match error.is::<FolderError>() {
+            true => Failure::Usage(error),
+            false => Failure::Run(error),
+        }
     }
 }
 

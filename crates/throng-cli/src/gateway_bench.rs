@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
+use throng_lab::report;
 use throng_report::Kind;
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
+use crate::store::{self, StoreArgument};
 
 /// The command that starts the world servers' process of a run.
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
@@ -87,6 +89,8 @@ pub(crate) struct GatewayBenchArguments {
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     #[command(flatten)]
+    store: StoreArgument,
+    #[command(flatten)]
     limits: LimitArguments,
     /// Print the summary as JSON instead of the table
     #[arg(long)]
@@ -137,22 +141,12 @@ impl GatewayBenchArguments {
         }
     }
 
-    fn victim(&self, scene: Scene) -> Result<Option<Victim>, Failure> {
-        match self.kill {
-            Some(KillName::Edge) if self.edges < 2 => {
-                Err(Failure::Usage(anyhow!("--kill edge needs another edge for its clients: add --edges 2")))
-            }
-            Some(KillName::Edge) => Ok(Some(Victim::Edge)),
-            Some(KillName::Server) if self.edges > 0 => {
-                Err(Failure::Usage(anyhow!("with --edges, --kill takes edge or gateway")))
-            }
-            Some(_) if scene != Scene::SingleUnreal => {
-                Err(Failure::Usage(anyhow!("--kill works only with the scene single and --traffic unreal")))
-            }
-            Some(KillName::Server) => Ok(Some(Victim::Server)),
-            Some(KillName::Gateway) => Ok(Some(Victim::Gateway)),
-            None => Ok(None),
-        }
+    fn victim(&self) -> Option<Victim> {
+        self.kill.map(|name| match name {
+            KillName::Server => Victim::Server,
+            KillName::Gateway => Victim::Gateway,
+            KillName::Edge => Victim::Edge,
+        })
     }
 
     fn target(&self, program: &OsString) -> Result<Target, Failure> {
@@ -177,8 +171,6 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
-    let shows_progress = !arguments.quiet && std::io::stderr().is_terminal();
-    let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let options = BenchOptions {
         scene,
         clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
@@ -186,24 +178,36 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         seconds: arguments.seconds,
         connect_only: arguments.connect_only,
         edges: arguments.edges,
-        kill: arguments.victim(scene)?,
+        kill: arguments.victim(),
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: arguments.runs.clone(),
-        progress: shows_progress.then_some(|text| errln!("{text}")),
+        show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
+        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
     };
+    options.check().map_err(Failure::Usage)?;
+    let store = arguments.store.open(&stop)?;
+    let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let result = gateway::run(&options, &stop)?;
     if arguments.json {
         out!("{}", result.summary.to_json());
     } else {
-        out!("{}", gateway::table(&result.summary, Some(&result.folder)));
+        out!("{}", gateway::table(&result.summary, result.written.is_ok().then_some(&*result.folder)));
     }
-    crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
+    let page = result.written.and_then(|()| Ok(report::rebuild(&result.folder)?));
+    let page = page.context("the figures above are on no disk")?;
+    if !arguments.quiet {
+        errln!("report: {}", page.display());
+    }
     let (name, summary) = (result.summary.scene.name(), &result.summary);
     let figures = serde_json::to_value(summary).context("cannot read the figures of the run")?;
-    let seconds = f64::from(arguments.seconds);
-    let folder = Some(&*result.folder);
-    gate.judge(&Played { name, invalid_reasons: &summary.invalid_reasons, figures, seconds, folder })
+    let (invalid_reasons, seconds, folder) = (&summary.invalid_reasons, summary.seconds, Some(&*result.folder));
+    let code = gate.judge(&Played { name, invalid_reasons, figures, seconds, folder })?;
+    crate::pages::list(&arguments.runs);
+    if let Some(store) = store {
+        store::upload(&store, &result.folder, arguments.quiet, &stop)?;
+    }
+    Ok(code)
 }
 
 /// Executes a part of a run for the parent process.

@@ -25,10 +25,10 @@ pub(crate) struct LimitArguments {
     /// A limit of a figure, as 'server.frame_ms.p99<=12' or 'server.held_hz>=29.9'; may be repeated
     #[arg(long, value_name = "METRIC<=VALUE")]
     limit: Vec<MetricLimit>,
-    /// Also write the verdicts on the limits as JUnit XML, for a build server
+    /// Also write the verdicts on the limits as JUnit XML, for a build server; a file that exists is overwritten
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Also write the verdicts on the limits as a table in Markdown
+    /// Also write the verdicts on the limits as a table in Markdown; a file that exists is overwritten
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }

@@ -247,7 +247,8 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     }
     let finished = finished.map_err(failure)?;
     arguments.workload.print(&finished.summary)?;
-    if let Some(page) = finished.page.filter(|_| !arguments.workload.json) {
+    let page = finished.page.transpose().context("the figures above are on no disk")?;
+    if let Some(page) = page.filter(|_| !arguments.workload.json) {
         outln!("report: {}", page.display());
     }
     let Summary { invalid_reasons, seconds, .. } = &finished.summary;

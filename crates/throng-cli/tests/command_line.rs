@@ -145,6 +145,10 @@ fn a_run_leaves_a_summary_and_a_report() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let files = tempfile::tempdir().unwrap();
     let [junit, markdown] = ["limits.xml", "limits.md"].map(|name| files.path().join(name));
+    // Those of an earlier run are overwritten.
+    for path in [&junit, &markdown] {
+        std::fs::write(path, "errors=\"1\"\n".repeat(1_000)).unwrap();
+    }
     let further = [
         &["--trace", "--store", store.path().to_str().unwrap(), "--metrics", &address][..],
         &["--limit", "server.frame_ms.p99<=0.0001", "--limit", "bots.connected>=30"],
@@ -205,6 +209,7 @@ fn check_limits(run: &Path, [junit, markdown]: [String; 2]) {
     assert!(page.contains("The first 2 limits are those that were set for this run."), "they are on the page");
     assert!(junit.contains("failures=\"1\"") && junit.contains("name=\"bots.connected\""), "{junit}");
     assert_eq!(junit.contains("errors=\"1\""), cfg!(debug_assertions), "{junit}");
+    assert!([&junit, &markdown].into_iter().all(|text| text.lines().count() < 1_000), "{junit}{markdown}");
     assert!(markdown.contains("| bots.connected | ≥ 30 bots | 30 bots | kept |"), "{markdown}");
 }
 

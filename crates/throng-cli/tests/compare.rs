@@ -67,5 +67,7 @@ fn a_mistake_is_said_in_one_line_before_anything_is_played() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(complaint(&["compare", "--workload", "dence"]).contains("dense"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(complaint(&["compare", "--quiet", "--runs", file.path().to_str().unwrap()]).contains("cannot write"));
     assert!(complaint(&["compare", "--models", "iris"]).contains("shared-state or throng"));
 }

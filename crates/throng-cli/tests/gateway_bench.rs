@@ -4,10 +4,12 @@ mod schema;
 mod stand_in;
 
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use serde_json::Value;
 use stand_in::{Mistake, StandIn};
+use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target};
 
 fn throng(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
@@ -20,7 +22,7 @@ const LONG_S: u32 = 2;
 /// The summary of a run. Runs wait for seconds to pass, and compute little: several at once do not disturb each other.
 fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let gateway = StandIn::start(mistake);
-    let runs = tempfile::tempdir().unwrap();
+    let [runs, store] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let arguments = [
         "gateway-bench",
         scene,
@@ -38,12 +40,19 @@ fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
         &std::process::id().to_string(),
         "--runs",
         runs.path().to_str().unwrap(),
+        "--store",
+        store.path().to_str().unwrap(),
         "--json",
     ];
     let output = throng(&arguments);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
     schema::check("gateway", &summary);
+    let first = format!(": {clients} clients; 1 s of warm-up, {seconds} s measured, about {} s in all\n", seconds + 6);
+    assert!(complaints.contains(&first), "{complaints}");
+    let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap_or_default();
+    let stored: Value = serde_json::from_str(&index).unwrap_or_else(|error| panic!("{error}: {index} {complaints}"));
+    assert!(store.path().join(stored["name"].as_str().unwrap()).join("summary.json").is_file());
     assert_eq!(summary["client"]["joined"], clients, "{complaints}");
     assert_eq!(summary["client"]["lost"], 0, "{complaints}");
     summary
@@ -189,6 +198,86 @@ fn an_edge_can_be_killed_only_beside_another_one() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("--edges 2"), "{text}");
+}
+
+/// A run whose parts die by themselves after a while, if they are to: then nobody is asked whether it wants to end.
+fn bench_that_loses(part: &str) -> GatewaySummary {
+    let command = |name: &str| {
+        let wrapped = ["timeout", "-s", "KILL", "10"].iter().filter(|_| name == part);
+        wrapped.chain(&[env!("CARGO_BIN_EXE_throng"), name]).map(Into::into).collect::<Vec<_>>()
+    };
+    let runs = tempfile::tempdir().unwrap();
+    let options = BenchOptions {
+        scene: Scene::SingleUnreal,
+        clients: 5,
+        warmup_s: 0,
+        seconds: 600,
+        connect_only: false,
+        edges: 0,
+        kill: None,
+        target: Target::Start { command: command("gateway"), extra: Vec::new() },
+        parts: ["world-for-bench", "clients-for-bench"].map(command),
+        runs: runs.path().to_owned(),
+        show_progress: false,
+        note: |_| (),
+    };
+    let result = throng_gateway_lab::run(&options, &AtomicBool::new(false)).expect("a run with a summary");
+    assert!(result.folder.join("summary.json").is_file() && !result.summary.valid);
+    schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
+    result.summary
+}
+
+#[test]
+fn a_run_that_loses_a_process_leaves_what_was_measured_and_names_it() {
+    let parts = ["world-for-bench", "clients-for-bench", "gateway"];
+    let [world, clients, gateway] = thread::scope(|scope| {
+        parts.map(|part| scope.spawn(move || bench_that_loses(part))).map(|run| run.join().expect("it ends"))
+    });
+    let of = |run: &GatewaySummary| (run.invalid_reasons[0].clone(), run.missing.join(", "));
+    assert_eq!(of(&world), ("the world servers ended without a report".into(), "world servers".into()));
+    assert_eq!(of(&clients), ("the clients ended without a report".into(), "clients".into()));
+    let cause = of(&gateway).0;
+    assert!(cause.contains("the gateway has ended: see gateway.log"), "{:?}", gateway.invalid_reasons);
+    assert!(clients.client.is_none() && clients.world.frame_hz > 0.0, "{clients:?}");
+    for run in [&world, &gateway] {
+        let delivered = run.client.as_ref().map_or(0.0, |client| client.delivered_ratio);
+        assert!((0.2..1.2).contains(&delivered), "{run:?}");
+    }
+    for run in [&world, &clients, &gateway] {
+        assert!(run.series.len() > 1 && run.gateway.cpu_cores >= Some(0.0), "{run:?}");
+        assert!(run.traffic.messages_out_per_s > 0.0 && run.gateway.rss_bytes > Some(0), "{run:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_takes_no_figures_away() {
+    let gateway = StandIn::start(Mistake::None);
+    let runs = tempfile::tempdir().unwrap();
+    // No file can be longer than 2 kB or 4 kB: shells count in different units. The summary is longer.
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_throng")])
+        .args(["gateway-bench", "single", "--clients", "5", "--seconds", "1", "--warmup", "0", "--json", "--runs"])
+        .arg(runs.path())
+        .args(["--gateway-servers", &gateway.servers.to_string(), "--gateway-clients", &gateway.clients.to_string()])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("on no disk") && words.contains("summary.json"), "{words}");
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("the figures are printed all the same");
+    assert_eq!(summary["client"]["joined"], 5);
+}
+
+#[test]
+fn a_wrong_argument_is_said_in_one_line_before_anything_is_started() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    for (arguments, words) in [(["--runs", path], path), (["--clients", "1201"], "at most 1200 clients")] {
+        let output = throng(&[&["gateway-bench", "single"][..], &arguments].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(words) && text.lines().count() == 1, "{text}");
+    }
 }
 
 #[test]

@@ -267,13 +267,16 @@ fn damaged_runs_are_left_out_and_named_and_the_others_are_compared() {
 }
 
 #[test]
-fn a_file_for_the_build_server_that_cannot_be_written_is_found_before_the_run() {
+fn a_file_or_folder_that_cannot_be_written_is_found_before_the_run() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     load_file(folder.path(), 0.85);
     let holds = ["run", "shell.toml", "--hold", "1s", "--amounts", "100", "-q", "--junit"];
     let output = lab(&[&holds[..], &["nowhere/limits.xml"]].concat(), folder.path());
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && words.contains("--junit nowhere/limits.xml"), "{words}");
+    let output = lab(&["run", "shell.toml", "--hold", "1s", "-q", "--runs", "shell.toml"], folder.path());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && words.contains("cannot write shell.toml"), "{words}");
     assert!(!folder.path().join("runs").exists(), "it was measured");
 }
 

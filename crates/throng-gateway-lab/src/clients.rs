@@ -24,7 +24,7 @@ pub(super) use report::{ClientsProgress, ClientsReport};
 /// Shortest time between two reads of a client's socket: a game with 60 frames per second reads less often.
 const ROUND: Duration = Duration::from_millis(2);
 /// Clients that connect per second.
-const CONNECTS_PER_S: u64 = 250;
+pub(super) const CONNECTS_PER_S: u32 = 250;
 /// A gateway accepts clients within this time after the world servers are ready.
 const DOOR_PATIENCE: Duration = Duration::from_secs(5);
 /// Clients that decode.
@@ -180,7 +180,7 @@ impl Crowd {
     }
 
     fn connect(&mut self, now: Time) -> io::Result<()> {
-        let allowed = now.since(self.started).as_micros() as u64 * CONNECTS_PER_S / 1_000_000 + 1;
+        let allowed = now.since(self.started).as_micros() as u64 * u64::from(CONNECTS_PER_S) / 1_000_000 + 1;
         while self.clients.len() < (self.load.clients as usize).min(allowed as usize) {
             let index = self.clients.len();
             let step = (self.load.clients as usize / SAMPLES).max(1);

@@ -61,6 +61,11 @@ impl Scene {
         }
     }
 
+    /// How many world servers there are: one, or a master and those of the cells.
+    pub(super) fn servers(self) -> u32 {
+        if self == Scene::Spatial { 1 + GRID_SERVERS * GRID_SERVERS } else { 1 }
+    }
+
     /// Whether clients call their server.
     pub(super) fn has_calls(self) -> bool {
         self != Scene::SingleRelay

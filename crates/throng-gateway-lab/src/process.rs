@@ -23,6 +23,8 @@ use crate::scrape::is_ready;
 const LINES: usize = 256;
 /// Processes end within this, or are ended.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// How often a process is looked at.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// A gateway answers within this after its start.
 const START_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -33,7 +35,7 @@ pub(super) struct Player<P, R> {
     commands: Option<ChildStdin>,
     lines: Receiver<String>,
     pub(super) progress: P,
-    pub(super) report: Option<R>,
+    report: Option<R>,
 }
 
 impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
@@ -74,6 +76,20 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
     /// SIGKILL: it has no time for anything.
     pub(super) fn kill(&mut self) {
         kill(&mut self.process);
+    }
+
+    /// Its report, once it was told to stop.
+    pub(super) fn finish(&mut self, until: Instant) -> Result<R> {
+        loop {
+            self.listen()?;
+            if let Some(report) = self.report.take() {
+                return Ok(report);
+            }
+            if Instant::now() > until {
+                bail!("the {} did not report in time", self.name);
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
     }
 
     /// Reads the output of the process so far. Returns whether there was new progress.
@@ -153,7 +169,7 @@ impl Gateway {
                 let said = fs::read_to_string(log).unwrap_or_default();
                 bail!("an edge is not ready: {}", said.lines().last().unwrap_or("it printed nothing"));
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(LOOK_INTERVAL);
         }
         Ok(())
     }

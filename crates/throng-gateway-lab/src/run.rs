@@ -16,7 +16,9 @@ use crate::control::Command;
 use crate::ledger::Arrived;
 use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
 use crate::outage::{self, Kill};
-use crate::process::{Gateway, Player, Usage, free_addresses, usage};
+use crate::partial::Partial;
+use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, free_addresses, usage};
+use crate::progress::{self, Display};
 use crate::published::references;
 use crate::scrape::{Scraped, scrape};
 use crate::settings;
@@ -49,8 +51,10 @@ pub struct BenchOptions {
     pub parts: [Vec<OsString>; 2],
     /// Where the folder of the run is made.
     pub runs: PathBuf,
-    /// Receives the progress once a second.
-    pub progress: Option<fn(&str)>,
+    /// Whether a progress bar is shown.
+    pub show_progress: bool,
+    /// Gets a line before anything else happens: what is played, and how long it takes.
+    pub note: fn(&str),
 }
 
 /// The gateway that is put under load.
@@ -81,6 +85,8 @@ pub struct BenchResult {
     pub summary: GatewaySummary,
     /// The folder with `summary.json`, the gateway's settings and its output.
     pub folder: PathBuf,
+    /// Why `summary.json` could not be written, if it could not.
+    pub written: Result<()>,
 }
 
 /// World servers are set up within this.
@@ -90,54 +96,53 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_PAIRS_PER_S: u64 = 10_000;
 /// After the last call it may take this long until nothing more arrives.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(20);
-const SETTLE_MIN: Duration = Duration::from_secs(2);
+pub(super) const SETTLE_MIN: Duration = Duration::from_secs(2);
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-const SECOND: Duration = Duration::from_secs(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+impl BenchOptions {
+    /// Whether a run with these options is possible.
+    ///
+    /// # Errors
+    /// If not: why.
+    pub fn check(&self) -> Result<()> {
+        if self.scene == Scene::SingleUnreal && self.clients > SINGLE_CLIENTS_MAX {
+            bail!(
+                "an update of {} actors does not fit into a packet: use at most {SINGLE_CLIENTS_MAX} clients",
+                self.clients
+            );
+        }
+        outage::check(self)
+    }
+}
 
 /// Executes the run, and writes its folder. Ends early, but in order, when `stop` is set.
 ///
 /// # Errors
-/// If a process cannot be started or ends, or the clients do not get in.
+/// If the options are not possible, the folder cannot be made (a [`FolderError`](throng_report::FolderError)), a process
+/// cannot be started, ends before the measured part begins, or the clients do not get in. A process that ends later is no
+/// error: the summary has the figures until then, is not valid and says why.
 pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
-    if options.scene == Scene::SingleUnreal && options.clients > SINGLE_CLIENTS_MAX {
-        bail!(
-            "an update of {} actors does not fit into a packet: use at most {SINGLE_CLIENTS_MAX} clients",
-            options.clients
-        );
-    }
-    outage::check(options)?;
+    options.check()?;
     let started_at = SystemTime::now();
-    let folder = new_folder(&options.runs, started_at, options.scene)?;
+    let name = format!("{}-gateway-{}", Moment::of(started_at).short(), options.scene.name());
+    let folder = throng_report::new_folder(&options.runs, &name)?;
+    (options.note)(&progress::announcement(options));
     let mut play = Play::begin(options, stop, &folder)?;
     play.gather()?;
     if !options.connect_only {
         play.bots.tell(Command::Go);
         play.world.tell(Command::Go);
     }
-    play.pass(Duration::from_secs(u64::from(options.warmup_s)), |_| {})?;
-    play.measure()?;
-    play.settle()?;
-    let mut summary = play.finish()?;
+    play.warm_up()?;
+    play.measure();
+    play.settle();
+    let mut summary = play.finish();
     summary.started_at = Moment::of(started_at).long();
     summary.conclude();
-    fs::write(folder.join("summary.json"), summary.to_json()).context("cannot write the summary")?;
-    Ok(BenchResult { summary, folder })
-}
-
-/// `runs/20260131-120000-gateway-spatial`, with a number behind it if there is one already.
-fn new_folder(runs: &Path, now: SystemTime, scene: Scene) -> Result<PathBuf> {
-    let name = format!("{}-gateway-{}", Moment::of(now).short(), scene.name());
-    fs::create_dir_all(runs).with_context(|| format!("cannot create {}", runs.display()))?;
-    for number in 1..=100 {
-        let folder = runs.join(if number == 1 { name.clone() } else { format!("{name}-{number}") });
-        match fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot create {}", folder.display())),
-        }
-    }
-    bail!("{} already has a hundred runs of this second: wait a second", runs.display())
+    let path = folder.join("summary.json");
+    let written = fs::write(&path, summary.to_json()).with_context(|| format!("cannot write {}", path.display()));
+    Ok(BenchResult { summary, folder, written })
 }
 
 /// An edge that was started for the run.
@@ -183,6 +188,7 @@ impl Edge {
 pub(super) struct Play<'a> {
     pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
+    display: Display,
     // The order in which they end: users of the gateway before the gateway.
     bots: Player<ClientsProgress, ClientsReport>,
     pub(super) world: Player<WorldProgress, WorldReport>,
@@ -193,6 +199,8 @@ pub(super) struct Play<'a> {
     pub(super) folder: PathBuf,
     pub(super) load: Load,
     pub(super) kill: Option<Kill>,
+    /// Why a process has ended before the run did.
+    fault: Option<String>,
     /// Processor time of a gateway that was killed.
     pub(super) former_cpu_s: f64,
     name: String,
@@ -213,6 +221,7 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
+        let display = Display::new(options);
         let arguments = settings::write(folder, options.scene).context("cannot write the gateway's settings")?;
         let (mut gateway_line, mut edges) = (Vec::new(), Vec::new());
         let (gateway, addresses, metrics) = match &options.target {
@@ -260,6 +269,7 @@ impl<'a> Play<'a> {
         Ok(Play {
             options,
             stop,
+            display,
             bots,
             world,
             gateway,
@@ -268,6 +278,7 @@ impl<'a> Play<'a> {
             folder: folder.to_owned(),
             load,
             kill: None,
+            fault: None,
             former_cpu_s: 0.0,
             name,
             pid,
@@ -288,26 +299,37 @@ impl<'a> Play<'a> {
         wait_for_world(&mut self.world, self.stop)
     }
 
-    fn stops(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if let Some(progress) = self.options.progress {
-            progress(&text());
-        }
+    /// Whether the run ends here.
+    fn stops(&self) -> bool {
+        self.is_interrupted() || self.fault.is_some()
     }
 
     /// Reads the reports of both parts. Returns whether the clients had a new report.
     fn listen(&mut self) -> Result<bool> {
+        self.look_at_gateways()?;
+        let mut heard = || {
+            self.world.listen()?;
+            self.bots.listen()
+        };
+        heard().or_else(|error| {
+            // A gateway that dies takes the world servers with it: then it is the cause.
+            std::thread::sleep(LOOK_INTERVAL);
+            self.look_at_gateways().and(Err(error))
+        })
+    }
+
+    fn look_at_gateways(&mut self) -> Result<()> {
         if self.gateway.as_mut().is_some_and(Gateway::has_ended) {
             bail!("the gateway has ended: see gateway.log in the run's folder");
         }
         if self.edges.iter_mut().any(|edge| edge.gateway.has_ended()) {
             bail!("an edge has ended: see its log in the run's folder");
         }
-        self.world.listen()?;
-        self.bots.listen()
+        Ok(())
     }
 
     /// Waits until all clients are in.
@@ -317,12 +339,10 @@ impl<'a> Play<'a> {
         let until = Instant::now() + JOIN_PATIENCE + Duration::from_secs(pairs);
         loop {
             std::thread::sleep(LOOK_INTERVAL);
-            let is_new = self.listen()?;
+            self.listen()?;
             let (bots, world) = (&self.bots.progress, &self.world.progress);
-            if is_new {
-                let (joined, pending) = (bots.joined, world.pending);
-                self.say(|| format!("{joined} of {clients} clients are in, {pending} subscriptions to come"));
-            }
+            let (joined, pending) = (bots.joined, world.pending);
+            self.display.joining(joined, clients, pending);
             if let Some(end) = &bots.end {
                 bail!("the clients cannot log in: {end}");
             }
@@ -330,7 +350,6 @@ impl<'a> Play<'a> {
                 return Ok(());
             }
             if Instant::now() > until {
-                let (joined, pending) = (bots.joined, world.pending);
                 bail!(
                     "only {joined} of {clients} clients have joined in time, with {pending} subscriptions unanswered"
                 );
@@ -338,43 +357,64 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets time pass, and calls `each_second` after each report of the clients.
-    fn pass(&mut self, length: Duration, mut each_second: impl FnMut(&mut Self)) -> Result<()> {
-        let until = Instant::now() + length;
-        while Instant::now() < until && !self.stops() {
-            std::thread::sleep(LOOK_INTERVAL.min(until.saturating_duration_since(Instant::now())));
-            if self.listen()? {
-                each_second(self);
-            }
+    fn warm_up(&mut self) -> Result<()> {
+        let (began, length) = (Instant::now(), SECOND * self.options.warmup_s);
+        while began.elapsed() < length && !self.stops() {
+            std::thread::sleep(LOOK_INTERVAL);
+            self.listen()?;
+            self.display.warming(began.elapsed(), length);
         }
         Ok(())
     }
 
-    fn measure(&mut self) -> Result<()> {
+    /// As [`Play::listen`]. The figures until a fault are worth a report, so it ends the run, and is no error.
+    fn hear(&mut self) -> bool {
+        self.listen().unwrap_or_else(|error| {
+            self.fault.get_or_insert(error.to_string());
+            false
+        })
+    }
+
+    fn measure(&mut self) {
         self.bots.tell(Command::Measure);
         self.world.tell(Command::Measure);
         self.began = (Instant::now(), self.usage());
-        self.machine_cpu_s[0] = without_us();
+        self.ended = self.began;
+        self.machine_cpu_s = [without_us(); 2];
         let length = Duration::from_secs(u64::from(self.options.seconds));
-        let mut last = self.began;
-        let mut each_second = |play: &mut Self| {
-            let now = (Instant::now(), play.usage());
-            play.sample(last, now);
-            last = now;
-        };
-        match self.options.kill {
-            None => self.pass(length, each_second)?,
-            Some(victim) => {
-                self.pass(length / 2, &mut each_second)?;
-                self.kill(victim)?;
-                self.pass(length.saturating_sub(self.began.0.elapsed()), each_second)?;
+        if let Some(victim) = self.options.kill {
+            self.measure_until(self.began.0 + length / 2);
+            if !self.stops()
+                && let Err(error) = self.kill(victim)
+            {
+                self.fault = Some(error.to_string());
             }
         }
-        self.ended = (Instant::now(), self.usage());
-        self.machine_cpu_s[1] = without_us();
+        self.measure_until(self.began.0 + length);
+        // Of a process that has died, the last second is the last that is known.
+        if self.fault.is_none() {
+            self.note_end();
+        }
         self.bots.tell(Command::Settle);
         self.world.tell(Command::Settle);
-        Ok(())
+    }
+
+    fn measure_until(&mut self, until: Instant) {
+        while Instant::now() < until && !self.stops() {
+            std::thread::sleep(LOOK_INTERVAL.min(until.saturating_duration_since(Instant::now())));
+            if self.hear() {
+                let before = self.ended;
+                self.note_end();
+                self.sample(before, self.ended);
+            }
+            self.display.measuring(self.began.0.elapsed(), SECOND * self.options.seconds, self.series.last());
+        }
+    }
+
+    /// Takes what is known at this moment, in case that a process dies before the next one.
+    fn note_end(&mut self) {
+        self.ended = (Instant::now(), self.usage());
+        self.machine_cpu_s[1] = without_us();
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -416,22 +456,17 @@ impl<'a> Play<'a> {
             clients_cpu_cores: bots.cpu_cores,
             world_cpu_cores: world.cpu_cores,
         };
-        self.say(|| {
-            let (updates, ideal) = (second.updates_per_s, second.ideal_updates_per_s);
-            let cores = second.gateway_cpu_cores.unwrap_or(0.0);
-            let p99 = second.latency_p99_ms.unwrap_or(0.0);
-            format!("{updates:.0} updates/s of {ideal:.0}, gateway {cores:.2} cores, latency p99 {p99:.1} ms")
-        });
         self.series.push(second);
     }
 
     /// Waits until nothing more arrives.
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self) {
         let began = Instant::now();
         let mut last = (self.world.progress.calls, Instant::now());
-        while began.elapsed() < SETTLE_PATIENCE {
+        while began.elapsed() < SETTLE_PATIENCE && self.fault.is_none() {
             std::thread::sleep(LOOK_INTERVAL);
-            self.listen()?;
+            self.hear();
+            self.display.settling(began.elapsed());
             let calls = self.world.progress.calls;
             if calls != last.0 {
                 last = (calls, Instant::now());
@@ -441,38 +476,52 @@ impl<'a> Play<'a> {
                 break;
             }
         }
-        Ok(())
     }
 
-    fn finish(&mut self) -> Result<GatewaySummary> {
+    fn finish(&mut self) -> GatewaySummary {
         self.bots.tell(Command::Stop);
         self.world.tell(Command::Stop);
         let until = Instant::now() + REPORT_PATIENCE;
-        loop {
-            self.listen()?;
-            if let (Some(bots), Some(world)) = (&self.bots.report, &self.world.report) {
-                return Ok(self.summary(bots, world));
+        let (bots, world) = (self.bots.finish(until), self.world.finish(until));
+        let mut missing = Vec::new();
+        for (name, error) in [("clients", bots.as_ref().err()), ("world servers", world.as_ref().err())] {
+            if let Some(error) = error {
+                self.fault.get_or_insert(error.to_string());
+                missing.push(name.to_owned());
             }
-            if Instant::now() > until {
-                bail!("there was no report within {} s", REPORT_PATIENCE.as_secs());
-            }
-            std::thread::sleep(LOOK_INTERVAL);
         }
+        let partial = self.partial(bots.as_ref().map_or(self.measured_s(), |bots| bots.seconds));
+        let bots = bots.unwrap_or_else(|_| partial.clients());
+        let world = world.unwrap_or_else(|_| partial.world(self.options.scene.servers()));
+        self.summary(&bots, &world, missing)
     }
 
-    fn summary(&self, bots: &ClientsReport, world: &WorldReport) -> GatewaySummary {
+    fn partial(&self, seconds: f64) -> Partial<'_> {
+        Partial { series: &self.series, seconds }
+    }
+
+    fn measured_s(&self) -> f64 {
+        self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9)
+    }
+
+    fn summary(&self, bots: &ClientsReport, world: &WorldReport, missing: Vec<String>) -> GatewaySummary {
         let options = self.options;
         let mut invalid_reasons = Vec::new();
-        if self.stops() {
+        if self.is_interrupted() {
             invalid_reasons.push("the run was stopped before its end".to_owned());
         }
+        invalid_reasons.extend(self.fault.clone());
+        invalid_reasons.extend(missing.iter().map(|name| format!("the report of the {name} is missing")));
+        let traffic = if missing.is_empty() { traffic(bots, world) } else { self.partial(bots.seconds).traffic() };
+        let has_clients = !missing.iter().any(|name| name == "clients");
         // A killed process cannot report which calls it had received.
-        let is_heard = matches!(options.kill, None | Some(Victim::Edge));
+        let is_heard = matches!(options.kill, None | Some(Victim::Edge)) && missing.is_empty();
         let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
         GatewaySummary {
             format: FORMAT,
             valid: false,
             invalid_reasons,
+            missing,
             scene: options.scene,
             clients: options.clients,
             edges: options.edges,
@@ -488,10 +537,10 @@ impl<'a> Play<'a> {
                 handovers_per_s: world.handovers as f64 / world.seconds,
                 resubscriptions_per_s: world.resubscriptions as f64 / world.seconds,
             },
-            client: (!options.connect_only).then(|| self.client_figures(bots, world)),
-            traffic: traffic(bots, world),
+            client: (has_clients && !options.connect_only).then(|| self.client_figures(bots, world)),
+            traffic,
             calls: has_calls.then(|| calls(bots, world)),
-            outage: self.kill.as_ref().map(|kill| kill.figures(bots, &self.world.progress)),
+            outage: self.kill.as_ref().filter(|_| has_clients).map(|kill| kill.figures(bots, &self.world.progress)),
             idle: options.connect_only.then(|| IdleFigures {
                 cpu_cores_before: self.idle_before,
                 cpu_cores: self.pid.map(|_| cores(self.began, self.ended)),
@@ -513,9 +562,8 @@ impl<'a> Play<'a> {
     /// The rest of the machine's processor time, without the gateway, the clients, the world and the run itself.
     fn others_cpu_cores(&self, bots: &ClientsReport, world: &WorldReport) -> Option<f64> {
         let [began, ended] = self.machine_cpu_s;
-        let seconds = self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9);
         let gateway = self.pid.map(|_| cores(self.began, self.ended))?;
-        Some(((ended? - began?) / seconds - gateway - bots.cpu_cores - world.cpu_cores).max(0.0))
+        Some(((ended? - began?) / self.measured_s() - gateway - bots.cpu_cores - world.cpu_cores).max(0.0))
     }
 
     fn rss_bytes_per_connection(&self) -> Option<f64> {
@@ -524,10 +572,9 @@ impl<'a> Play<'a> {
     }
 
     fn gateway_figures(&self, bots: &ClientsReport) -> GatewayFigures {
-        let cpu_s = self.ended.1.cpu_s - self.began.1.cpu_s;
+        let cpu_s = cores(self.began, self.ended) * bots.seconds;
         let pid = self.pid;
-        let seconds = self.ended.0.duration_since(self.began.0).as_secs_f64().max(1e-9);
-        let measuring_share = (!self.answered.is_zero()).then(|| self.answered.as_secs_f64() / seconds);
+        let measuring_share = (!self.answered.is_zero()).then(|| self.answered.as_secs_f64() / self.measured_s());
         GatewayFigures {
             name: self.name.clone(),
             cpu_cores: pid.map(|_| cores(self.began, self.ended)),

@@ -28,6 +28,10 @@ pub struct GatewaySummary {
     pub valid: bool,
     /// Why not.
     pub invalid_reasons: Vec<String>,
+    /// The parts of the load that died before they had reported: `clients`, `world servers`. Their figures are the means of
+    /// the seconds until then, and 0 or `null` where a second has none.
+    #[serde(default)]
+    pub missing: Vec<String>,
     /// The scene.
     pub scene: Scene,
     /// Clients that were to play.
@@ -47,13 +51,13 @@ pub struct GatewaySummary {
     pub gateway: GatewayFigures,
     /// The world servers.
     pub world: WorldFigures,
-    /// The clients' results; `null` if they were silent.
+    /// The clients' results; `null` if they were silent or have not reported.
     pub client: Option<ClientFigures>,
     /// All messages and bytes through the gateway.
     pub traffic: TrafficFigures,
-    /// Clients' calls of their servers; `null` if they make none.
+    /// Clients' calls of their servers; `null` if they make none or are not all reported.
     pub calls: Option<CallFigures>,
-    /// The effect of a kill in mid-run; `null` unless it was requested.
+    /// The effect of a kill in mid-run; `null` unless it was requested and the clients have reported.
     #[serde(default)]
     pub outage: Option<OutageFigures>,
     /// The cost of idle connections; `null` unless it was requested.
@@ -361,6 +365,7 @@ impl GatewaySummary {
             format: FORMAT,
             valid: false,
             invalid_reasons: Vec::new(),
+            missing: Vec::new(),
             scene,
             clients: 450,
             edges: 0,

@@ -69,6 +69,8 @@ pub struct CompareResult {
     pub comparison: Comparison,
     /// The folder with `compare.json` and the runs' own folders.
     pub folder: PathBuf,
+    /// Why `compare.json` could not be written, if it could not: then the comparison ended there.
+    pub written: Result<(), ReportError>,
 }
 
 /// Time of a run outside its measured part and warm-up: starting, connecting, the floor, and its report; in seconds.
@@ -80,7 +82,7 @@ const OVERHEAD_S: u32 = 6;
 /// `note` gets one line that names the next run.
 ///
 /// # Errors
-/// If the folder or the file in it cannot be written.
+/// If the folder cannot be made.
 pub fn compare(
     options: &CompareOptions,
     stop: &AtomicBool,
@@ -93,8 +95,9 @@ pub fn compare(
     let turns = turns(options);
     let seconds: u32 = turns.iter().map(|turn| turn.seconds() + OVERHEAD_S).sum();
     note(&format!("{} runs, about {} minutes", turns.len(), seconds.div_ceil(60)));
+    let mut written = Ok(());
     for (number, turn) in turns.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) || written.is_err() {
             break;
         }
         note(&format!("{} of {}: {turn}", number + 1, turns.len()));
@@ -103,9 +106,9 @@ pub fn compare(
             note(&format!("  failed: {error}"));
         }
         comparison.add(turn, outcome);
-        comparison.write(&folder)?;
+        written = comparison.write(&folder);
     }
-    Ok(CompareResult { comparison, folder })
+    Ok(CompareResult { comparison, folder, written })
 }
 
 #[cfg(test)]
@@ -155,6 +158,18 @@ mod tests {
         let result = compare(&options(runs.path()), &AtomicBool::new(false), play, |_| {}).unwrap();
         assert_eq!(result.comparison.failed_cells(), [("dense", 100)]);
         assert!(!result.comparison.is_complete());
+    }
+
+    #[test]
+    fn a_comparison_that_cannot_be_written_ends_with_what_was_played() {
+        let runs = tempfile::tempdir().unwrap();
+        let play = |turn: &Turn, folder: &Path| {
+            std::fs::remove_dir(folder).unwrap();
+            Ok(played(turn))
+        };
+        let result = compare(&options(runs.path()), &AtomicBool::new(false), play, |_| {}).unwrap();
+        assert_eq!(result.comparison.runs.len(), 1);
+        assert!(result.written.unwrap_err().to_string().contains(COMPARISON_FILE));
     }
 
     #[test]

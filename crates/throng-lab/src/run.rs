@@ -31,7 +31,7 @@ use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 use crate::bots::{BotsReport, EdgePoint};
 use crate::control::{Command, PlayerCount};
 use crate::edge::EdgeOrder;
-use crate::floor::{self, FloorTime};
+use crate::floor::FloorTime;
 use crate::host::Host;
 use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
@@ -148,23 +148,14 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     Ok(summary)
 }
 
-/// Time for starting both processes and for reports, in seconds.
-const AROUND_S: u64 = 3;
-
 /// The first line of a run.
 fn announcement(scenario: &Scenario) -> String {
-    let Scenario { name, players, tick_hz, seconds, warmup_seconds, .. } = scenario;
-    let connecting_s = u64::from(scenario.profile.first(*players).div_ceil(1_000));
+    let Scenario { name, players, tick_hz, .. } = scenario;
     let course = match scenario.profile {
         Profile::Constant => String::new(),
         profile => format!(" ({profile})"),
     };
-    let measured_s = u64::from(*seconds) + u64::from(*warmup_seconds);
-    let floor_s = FLOOR.as_secs_f64().ceil() as u64 * floor::ROUNDS as u64;
-    let total_s = AROUND_S + connecting_s + measured_s + floor_s + settling(scenario).as_secs();
-    format!(
-        "{name}: {players} players{course} at {tick_hz} Hz; {warmup_seconds} s of warm-up, {seconds} s measured, about {total_s} s in all"
-    )
+    progress::phases(scenario).announcement(&format!("{name}: {players} players{course} at {tick_hz} Hz"))
 }
 
 /// The time in which everything arrives after the last movement.
@@ -379,10 +370,10 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         self.host.freeze();
         self.servers.tell(Command::Freeze);
-        display.settling();
-        let until = clock::now().after(settling(&self.options.scenario));
-        while clock::now() < until && self.bots_fault.is_none() {
+        let (began, length) = (clock::now(), settling(&self.options.scenario));
+        while clock::now().since(began) < length && self.bots_fault.is_none() {
             self.tick()?;
+            display.settling(clock::now().since(began), length);
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
         let last = self.truth.write((tick, began), None, true, self.host.true_objects());

@@ -222,15 +222,16 @@ impl Default for RunOptions {
 pub struct Finished {
     /// Its figures.
     pub summary: Summary,
-    /// The report's page, if there is one.
-    pub page: Option<PathBuf>,
+    /// The report's page, if there is to be one, or why it could not be written.
+    pub page: Option<Result<PathBuf, RangeError>>,
 }
 
 /// Plays matches with bots until they are over, the time is over, or `stop` is set.
 ///
 /// # Errors
 /// The map, the options or a file cannot be used, or the matches could not be started. A match or a process of bots that
-/// fails is no error: the figures until then are in the summary, which is not valid and says why.
+/// fails is no error: the figures until then are in the summary, which is not valid and says why. Nor is a report that cannot
+/// be written.
 pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeError> {
     options.check()?;
     options.line("reading the map");
@@ -288,12 +289,8 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         build: build_id().map_err(|error| file_error(Path::new("this program"), error))?,
     });
     let watched = watched.first().or(checks.watched.as_ref());
-    let page = match &options.folder {
-        Some(folder) => {
-            Some(report::write(folder, &summary, &report::Inside { watched, fog: &checks.moments }, &stage)?)
-        }
-        None => None,
-    };
+    let inside = report::Inside { watched, fog: &checks.moments };
+    let page = options.folder.as_deref().map(|folder| report::write(folder, &summary, &inside, &stage));
     Ok(Finished { summary, page })
 }
 

@@ -35,7 +35,7 @@ fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
         assert!(summary.subsystems.get(name).is_some_and(|subsystem| subsystem.mean_ms > 0.0), "{name}");
     }
     assert!(summary.sight.rays_per_s.is_some_and(|rate| rate > 1_000.0));
-    let path = finished.page.expect("a page");
+    let path = finished.page.expect("a page").expect("it is written");
     let page = std::fs::read_to_string(&path).expect("it is there");
     assert!(page.contains("<polyline") && page.contains("By subsystem") && page.contains("verdict"));
     // The files of the folder are enough for the same page.
@@ -49,6 +49,16 @@ fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
     assert_eq!(replayed.outcome, summary.result);
     let error = replay_file(&log, &MapSource::Town { seed: 8, triangles: 5_000 }).expect_err("another map");
     assert!(matches!(&error, RangeError::Log { .. }) && error.to_string().contains("give the same map"), "{error}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_takes_no_figures_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("summary.json")).expect("a folder in the way");
+    let finished = played(&RunOptions { folder: Some(folder.path().to_owned()), seconds: Some(1), ..options() });
+    assert_eq!(finished.summary.bots.joined, 10);
+    let error = finished.page.expect("there was to be one").expect_err("it cannot be written");
+    assert!(error.to_string().contains("summary.json"), "{error}");
 }
 
 #[test]

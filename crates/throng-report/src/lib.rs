@@ -31,6 +31,7 @@ mod metrics;
 mod page;
 mod parts;
 mod picture;
+mod progress;
 mod render;
 mod words;
 
@@ -43,5 +44,6 @@ pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
 pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};
 pub use parts::{explanation as explanation_of_part, ink};
 pub use picture::{Mark, Picture, Shape};
+pub use progress::{Phases, ProgressLine};
 pub use render::{RenderError, UPLOT_SCRIPT, UPLOT_STYLE, escaped};
-pub use words::{bytes, figure, grouped, measuring, optional};
+pub use words::{bytes, duration, figure, grouped, measuring, optional};

@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+use std::time::Duration;
+
 /// A number with three significant digits, or whole with its thousands apart.
 pub fn figure(value: f64) -> String {
     let size = value.abs();
@@ -50,6 +52,16 @@ pub fn grouped(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A time with the unit that fits.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match () {
+        () if seconds < 120.0 => format!("{seconds:.0} s"),
+        () if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        () => format!("{:.1} h", seconds / 3_600.0),
+    }
 }
 
 /// An amount of memory with a binary unit.

@@ -81,10 +81,10 @@ struct LoadArguments {
     /// Print capacity.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Also write the trials as JUnit XML, for a build server
+    /// Also write the trials as JUnit XML, for a build server; a file that exists is overwritten
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Also write answer and trials as a table in Markdown, for a pull request
+    /// Also write answer and trials as a table in Markdown, for a pull request; a file that exists is overwritten
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Show no progress

@@ -15,7 +15,7 @@ use super::interest::Pairs;
 use super::player::Player;
 use crate::ledger::Ledger;
 use crate::light::{Fields, Message, Outgoing, Value};
-use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, GRID_SERVERS, Load, Scene};
+use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, Load};
 use crate::traffic::Call;
 
 pub(super) const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);
@@ -103,8 +103,7 @@ impl Stage {
 
     /// Whether the next server is to connect: one after the other, so that the gateway gives them their cells in order.
     pub(super) fn wants_server(&self, connected: usize) -> bool {
-        let wanted = if self.load.scene == Scene::Spatial { 1 + (GRID_SERVERS * GRID_SERVERS) as usize } else { 1 };
-        connected < wanted && self.servers.iter().all(|server| server.is_set_up)
+        connected < self.load.scene.servers() as usize && self.servers.iter().all(|server| server.is_set_up)
     }
 
     pub(super) fn log_in(&mut self) {
