@@ -352,6 +352,12 @@ fn a_run_that_is_killed_leaves_its_samples() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(seconds().is_some_and(|seconds| seconds.len() >= 5), "the file can be read");
+    let run = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
+    let lines = std::fs::read_to_string(run.join("seconds.jsonl")).unwrap();
+    // The last one may be half written.
+    let written = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let connections: Vec<f64> = written.filter_map(|second| second["connections"].as_f64()).collect();
+    assert!(connections.len() >= 4 && connections.last() == Some(&10.0), "{lines}");
 }
 
 #[test]

@@ -310,7 +310,8 @@ impl<'a, R: Replication> Play<'a, R> {
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
                 let began = clock::now();
-                play.ledger.take_second(host, bots);
+                let second = play.ledger.take_second(host, bots);
+                play.samples.take_second(&second);
                 play.ledger.note_measuring(clock::now().since(began));
             }
             display.measuring(elapsed, length, &play.ledger, bots);

@@ -24,7 +24,7 @@ use throng_crowd::scenario::Model;
 use crate::environment::Environment;
 
 pub use published::Published;
-pub use series::{FrameHistogram, FrameSeries, Samples, SecondSeries, Series};
+pub use series::{FrameHistogram, FrameSeries, Samples, Second, SecondSeries, Series};
 pub use targets::{Bound, Target};
 
 /// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.

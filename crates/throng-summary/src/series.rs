@@ -85,6 +85,35 @@ pub struct FrameHistogram {
     pub frames: Vec<u64>,
 }
 
+/// The values of one second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Seconds since the start of the measured part.
+    pub time_s: f64,
+    /// Players that were to play.
+    pub players_wanted: f64,
+    /// Connections.
+    pub connections: f64,
+    /// Mean UDP payload to a client.
+    pub kbit_per_s: f64,
+    /// 99th percentile of the age of near neighbours' state; `null` without samples.
+    pub near_age_p99_ms: Option<f64>,
+    /// Datagrams that counted as lost, divided by datagrams sent.
+    pub loss_ratio: f64,
+    /// Segments sent again per second.
+    pub resent_segments_per_s: f64,
+    /// Cohorts per channel and frame.
+    pub cohorts_per_channel: f64,
+    /// Frames encoded per tick.
+    pub frames_encoded_per_tick: f64,
+    /// Frames sent to subscriptions, divided by frames encoded.
+    pub subscriptions_per_frame: f64,
+    /// Processor time of the server by wall time.
+    pub server_cpu_cores: f64,
+    /// Processor time of the bots by wall time.
+    pub bots_cpu_cores: f64,
+}
+
 /// Values that are sampled once per second; in a long run, of every second, fourth, ... second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondSeries {
@@ -116,6 +145,22 @@ pub struct SecondSeries {
 }
 
 impl SecondSeries {
+    /// Adds a second.
+    pub fn push(&mut self, second: &Second) {
+        self.time_s.push(second.time_s);
+        self.players_wanted.push(second.players_wanted);
+        self.connections.push(second.connections);
+        self.kbit_per_s.push(second.kbit_per_s);
+        self.near_age_p99_ms.push(second.near_age_p99_ms);
+        self.loss_ratio.push(second.loss_ratio);
+        self.resent_segments_per_s.push(second.resent_segments_per_s);
+        self.cohorts_per_channel.push(second.cohorts_per_channel);
+        self.frames_encoded_per_tick.push(second.frames_encoded_per_tick);
+        self.subscriptions_per_frame.push(second.subscriptions_per_frame);
+        self.server_cpu_cores.push(second.server_cpu_cores);
+        self.bots_cpu_cores.push(second.bots_cpu_cores);
+    }
+
     /// Forgets every second point, the last one first if there is an even number of them.
     pub fn halve(&mut self) {
         thin(&mut self.near_age_p99_ms);

@@ -304,7 +304,8 @@ impl Ledger {
         clock::now().since(self.second.since) >= Duration::from_secs(1)
     }
 
-    pub(super) fn take_second(&mut self, host: &Host<impl Replication>, bots: Progress) {
+    /// The values of the second that is over.
+    pub(super) fn take_second(&mut self, host: &Host<impl Replication>, bots: Progress) -> throng_summary::Second {
         let now = clock::now();
         let elapsed_s = now.since(self.second.since).as_secs_f64();
         let (cpu_s, totals) = (clock::process_cpu_s(), self.totals);
@@ -334,34 +335,36 @@ impl Ledger {
                 frame_ms: 0.0,
             },
         );
-        if self.seconds.time_s.len() == Series::MAX_POINTS {
-            self.seconds.halve();
-            self.second_stride *= 2;
-        }
-        self.second_count += 1;
-        if !(self.second_count - 1).is_multiple_of(self.second_stride) {
-            return;
-        }
         let ticks = (totals.ticks - before.totals.ticks).max(1) as f64;
         let encoded = (totals.frames_encoded - before.totals.frames_encoded) as f64;
         let shared = (totals.frames_shared - before.totals.frames_shared) as f64;
         let channels = (totals.channels_encoded - before.totals.channels_encoded) as f64;
         let bytes = (totals.bytes_sent - before.totals.bytes_sent) as f64;
         let connections = f64::from(host.connected()).max(1.0);
-        let series = &mut self.seconds;
-        series.time_s.push(time_s);
-        series.players_wanted.push(f64::from(self.wanted));
-        series.connections.push(f64::from(host.connected()));
-        series.kbit_per_s.push(bytes * 8.0 / 1e3 / elapsed_s / connections);
-        series.near_age_p99_ms.push(bots.near_age_p99_ms);
         let (lost, sent) = (packets_lost - before.packets_lost, packets_sent - before.packets_sent);
-        series.loss_ratio.push(ratio(lost as f64, sent as f64));
-        series.resent_segments_per_s.push((resent - before.resent) as f64 / elapsed_s);
-        series.cohorts_per_channel.push(ratio(encoded, channels));
-        series.frames_encoded_per_tick.push(encoded / ticks);
-        series.subscriptions_per_frame.push(ratio(shared, encoded));
-        series.server_cpu_cores.push(cpu_cores);
-        series.bots_cpu_cores.push(bots.cpu_cores);
+        let second = throng_summary::Second {
+            time_s,
+            players_wanted: f64::from(self.wanted),
+            connections: f64::from(host.connected()),
+            kbit_per_s: bytes * 8.0 / 1e3 / elapsed_s / connections,
+            near_age_p99_ms: bots.near_age_p99_ms,
+            loss_ratio: ratio(lost as f64, sent as f64),
+            resent_segments_per_s: (resent - before.resent) as f64 / elapsed_s,
+            cohorts_per_channel: ratio(encoded, channels),
+            frames_encoded_per_tick: encoded / ticks,
+            subscriptions_per_frame: ratio(shared, encoded),
+            server_cpu_cores: cpu_cores,
+            bots_cpu_cores: bots.cpu_cores,
+        };
+        if self.seconds.time_s.len() == Series::MAX_POINTS {
+            self.seconds.halve();
+            self.second_stride *= 2;
+        }
+        if self.second_count.is_multiple_of(self.second_stride) {
+            self.seconds.push(&second);
+        }
+        self.second_count += 1;
+        second
     }
 
     pub(super) fn latest_frame_ms(&self) -> f64 {

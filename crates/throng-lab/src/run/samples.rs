@@ -1,7 +1,8 @@
 //! Each frame by subsystem, on its way to a file. The thread of the frame hands it over and never waits; another thread
 //! writes it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +11,12 @@ use throng::meter::TickRecord;
 use throng_telemetry::{Collecting, FrameTimes, Phase, Recorder, Telemetry, TelemetryOptions, read_seconds};
 
 use crate::pace::Finish;
+use throng_summary::Second;
 
 /// The file with a row for each tick and subsystem.
 const FRAMES_FILE: &str = "frames.parquet";
+/// The file with a line for each second.
+const SECONDS_FILE: &str = "seconds.jsonl";
 /// The file with the last frames as a trace.
 const TRACE_FILE: &str = "trace.json";
 /// The time of the trace. It has at most 8,192 frames, about 20 MB.
@@ -25,6 +29,9 @@ pub(super) struct Samples {
     recorder: Recorder,
     collecting: Collecting,
     telemetry: Telemetry,
+    seconds: File,
+    /// A second could not be written.
+    fault: Option<io::Error>,
     /// The trace to write, if there is to be one.
     trace: Option<PathBuf>,
 }
@@ -42,7 +49,8 @@ impl Samples {
         let telemetry = Telemetry::start(options)?;
         let collecting = telemetry.collect_in_background().context("cannot start the thread that writes frames")?;
         let trace = is_traced.then(|| folder.join(TRACE_FILE));
-        Ok(Samples { recorder: telemetry.recorder("server"), collecting, telemetry, trace })
+        let seconds = File::create_new(folder.join(SECONDS_FILE)).context("cannot write the seconds")?;
+        Ok(Samples { recorder: telemetry.recorder("server"), collecting, telemetry, seconds, fault: None, trace })
     }
 
     /// Hands over a frame that began so long after the beginning of the measured part. Does not allocate.
@@ -58,18 +66,27 @@ impl Samples {
         self.recorder.add(times, &record.subsystem_ns);
     }
 
+    /// Writes a second, so that a run that is killed has it.
+    pub(super) fn take_second(&mut self, second: &Second) {
+        let written = serde_json::to_string(second).map_err(io::Error::from);
+        let written = written.and_then(|line| self.seconds.write_all(format!("{line}\n").as_bytes()));
+        if let Err(error) = written {
+            self.fault.get_or_insert(error);
+        }
+    }
+
     pub(super) fn telemetry(&self) -> &Telemetry {
         &self.telemetry
     }
 
     /// Writes the trace, and the rest of the frames.
-    pub(super) fn finish(self) -> std::io::Result<()> {
-        let Samples { recorder, collecting, telemetry, trace } = self;
+    pub(super) fn finish(self) -> io::Result<()> {
+        let Samples { recorder, collecting, telemetry, seconds: _, fault, trace } = self;
         // The frames of a recorder that has ended are in no trace.
         let traced = trace.map_or(Ok(()), |path| fs::write(path, telemetry.trace(TRACED)));
         drop(recorder);
         drop(collecting);
-        telemetry.finish().and(traced)
+        telemetry.finish().and(traced).and(fault.map_or(Ok(()), Err))
     }
 }
 
@@ -79,6 +96,7 @@ pub(super) fn remove_empty(folder: &Path) {
     if read_seconds(&path).is_ok_and(|seconds| seconds.is_empty()) {
         // A file that cannot be removed stays: the run has failed for another reason.
         let _ = fs::remove_file(&path);
+        let _ = fs::remove_file(folder.join(SECONDS_FILE));
         let _ = fs::remove_dir(folder);
     }
 }

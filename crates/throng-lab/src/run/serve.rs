@@ -244,7 +244,8 @@ impl Session {
         }
         if self.ledger.second_is_over() {
             self.ledger.note_wanted(host.connected());
-            self.ledger.take_second(host, self.progress);
+            let second = self.ledger.take_second(host, self.progress);
+            self.samples.take_second(&second);
         }
         self.ledger.note_measuring(clock::now().since(ended));
     }
