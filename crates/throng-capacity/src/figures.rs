@@ -47,8 +47,12 @@ pub struct Capacity {
     pub limited_by: Option<String>,
     /// By core that was under load.
     pub per_core: Option<f64>,
+    /// By physical core that was under load; `null` where the machine does not tell how many these cores are.
+    pub per_physical_core: Option<f64>,
     /// Cores that were under load.
     pub cores: Option<f64>,
+    /// Physical cores that these are threads of; `null` where the machine does not tell.
+    pub physical_cores: Option<f64>,
     /// Threads of the processor for each of its cores; `null` where the system does not tell.
     pub threads_per_core: Option<f64>,
     /// Of all cores of this machine, as if they did not disturb each other. Not measured.
@@ -158,6 +162,8 @@ pub struct TrialFigures {
     pub limits: Vec<LimitFigures>,
     /// Cores that were under load.
     pub cores: Option<f64>,
+    /// Physical cores that these are threads of; `null` where the machine does not tell.
+    pub physical_cores: Option<f64>,
     /// Memory of one unit.
     pub memory_bytes_per_unit: Option<f64>,
 }
@@ -202,6 +208,7 @@ impl TrialFigures {
             },
             limits: trial.judged.iter().map(|judged| LimitFigures::of(load, judged)).collect(),
             cores: of.cores,
+            physical_cores: of.physical_cores,
             memory_bytes_per_unit: of.memory_bytes,
         }
     }
@@ -244,10 +251,10 @@ impl Capacity {
     ) -> Capacity {
         let is_kept = |trial: &&TrialFigures| Some(trial.amount) == outcome.kept && trial.fault.is_none();
         let last = trials.iter().rfind(is_kept);
-        // Without a path, the load says that it has one core. A path that leads nowhere says nothing.
-        let one = options.load.cores.is_none().then_some(1.0);
-        let cores = last.and_then(|trial| trial.cores.or(one)).filter(|cores| *cores > 0.0);
-        let per_core = outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
+        let cores = last.and_then(|trial| trial.cores).filter(|cores| *cores > 0.0);
+        let physical_cores = last.and_then(|trial| trial.physical_cores).filter(|cores| *cores > 0.0);
+        let by = |cores: Option<f64>| outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
+        let per_core = by(cores);
         let machine = std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32);
         let extrapolated = |per_core: f64| Extrapolation { cores: machine, amount: per_core * f64::from(machine) };
         Capacity {
@@ -268,7 +275,9 @@ impl Capacity {
             beyond: outcome.beyond,
             limited_by: outcome.limit.clone(),
             per_core,
+            per_physical_core: by(physical_cores),
             cores,
+            physical_cores,
             threads_per_core: throng_machine::threads_per_core(),
             extrapolated_to_machine: per_core.filter(|_| machine > 0).map(extrapolated),
             memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
@@ -384,6 +393,9 @@ impl Capacity {
             });
             line("per core", format!("{per_core:.1} on {cores:.0} of them{threads}"));
         }
+        if let Some((per_core, cores)) = self.per_physical_core.zip(self.physical_cores) {
+            line("physical", format!("{per_core:.1} per physical core on {cores:.0} of them"));
+        }
         if let Some(Extrapolation { cores, amount }) = self.extrapolated_to_machine {
             line(
                 "extrapolated",
@@ -392,7 +404,7 @@ impl Capacity {
         }
         self.growth.iter().for_each(|growth| line("growth", growth.words(&self.unit)));
         if let Some(bytes) = self.memory_bytes_per_unit {
-            line("memory", format!("{:.0} KiB for each", bytes / 1_024.0));
+            line("memory", format!("{} for each of the {}", throng_report::bytes(bytes), self.unit));
         }
         self.memory.iter().for_each(|of| line("memory", of.words()));
         let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));

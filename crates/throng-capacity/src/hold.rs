@@ -8,7 +8,7 @@ use serde_json::Value;
 use throng_judge::{Order, STEP_SAMPLES, Trial};
 use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
 
-use super::{CapacityOptions, Method, pick};
+use super::{CapacityOptions, Load, Method};
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
@@ -39,9 +39,22 @@ enum Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) cores: Option<f64>,
+    /// Physical cores that these are threads of, where the machine tells.
+    pub(super) physical_cores: Option<f64>,
     pub(super) memory_bytes: Option<f64>,
     /// Of the command as a whole.
     pub(super) wall: Duration,
+}
+
+impl Figures {
+    fn of(load: &Load, printed: &Value, wall: Duration) -> Figures {
+        Figures {
+            cores: load.cores(printed),
+            physical_cores: load.physical_cores(printed),
+            memory_bytes: load.memory_bytes(printed),
+            wall,
+        }
+    }
 }
 
 /// Holds a load. `each_look` gets the time so far.
@@ -63,8 +76,7 @@ pub(super) fn hold(
         Err(Failure::Refused(words)) => return Held::Refused(words),
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
-    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
-    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
+    let figures = Figures::of(&options.load, &value, wall);
     if let Some(fault) = fault(options, &value) {
         return Held::Tried(invalid(&fault), figures);
     }
@@ -79,8 +91,7 @@ pub(super) fn hold(
 /// A trial that was cut off. A command that prints its figures when it is interrupted has its limits in it.
 fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failure>, wall: Duration) -> Held {
     let value = printed.unwrap_or(Value::Null);
-    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
-    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
+    let figures = Figures::of(&options.load, &value, wall);
     let held = wall.min(order.hold);
     let judged = options.load.judge(&value).unwrap_or_default();
     let fault = format!("interrupted after {:.0} s", wall.as_secs_f64());

@@ -59,7 +59,7 @@ use progress::{Around, HoldProgress};
 /// How loads are chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
-    /// Doubling, narrowing and confirming, with bounds.
+    /// Raising, narrowing and confirming, with bounds.
     Search(SearchOptions),
     /// The published steps.
     Steps(StepOptions),

@@ -180,6 +180,26 @@ impl Load {
         self.limits.iter().map(|limit| limit.judge(printed)).collect()
     }
 
+    /// Cores that were under load, by the JSON that one run of the command printed. Without a path: one.
+    pub fn cores(&self, printed: &Value) -> Option<f64> {
+        self.cores.as_deref().map_or(Some(1.0), |path| pick::number(printed, path))
+    }
+
+    /// Physical cores that these are threads of. Of a number of cores that is known only where it makes no difference.
+    pub(super) fn physical_cores(&self, printed: &Value) -> Option<f64> {
+        let list = self.cores.as_deref().and_then(|path| pick::list(printed, path));
+        if let Some(list) = list {
+            let cores: Option<Vec<usize>> = list.iter().map(|core| core.as_u64().map(|core| core as usize)).collect();
+            return throng_machine::physical_cores(&cores?).map(|cores| cores as f64);
+        }
+        self.cores(printed).filter(|cores| *cores == 1.0 || throng_machine::threads_per_core() == Some(1.0))
+    }
+
+    /// Memory of one unit, in bytes, by the JSON that one run of the command printed; `None` without a path or a number there.
+    pub fn memory_bytes(&self, printed: &Value) -> Option<f64> {
+        self.memory_bytes.as_deref().and_then(|path| pick::number(printed, path))
+    }
+
     /// Sets a limit to another value.
     ///
     /// # Errors

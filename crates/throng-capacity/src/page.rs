@@ -40,6 +40,7 @@ pub fn page(capacity: &Capacity) -> Page {
     page.tiles = vec![
         in_units("kept", format!("{beyond}{limited}")),
         in_units("per_core", machine),
+        in_units("per_physical_core", String::new()),
         figures.tile("memory_bytes_per_unit", String::new()),
         figures.tile("held_s", format!("{} s in all", figure(capacity.wall_s))),
     ];

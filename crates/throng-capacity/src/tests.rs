@@ -67,6 +67,25 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
 }
 
 #[test]
+fn the_answer_is_given_by_physical_core_and_with_the_memory_of_each_unit() {
+    let text =
+        SHELL.replace("[1, 2]}", "[0], \\\"bytes\\\": 5000}").replace("cores = ", "memory_bytes = \"bytes\"\ncores = ");
+    let (capacity, _runs, _) = measured(&text);
+    assert_eq!(capacity.memory_bytes_per_unit, Some(5_000.0));
+    assert_eq!(capacity.physical_cores, throng_machine::physical_cores(&[0]).map(|cores| cores as f64));
+    assert_eq!(capacity.per_physical_core, capacity.per_core.filter(|_| capacity.physical_cores.is_some()));
+    let table = capacity.table();
+    assert!(table.contains("4.88 KiB for each of the clients"), "{table}");
+    assert_eq!(table.contains("per physical core on 1"), capacity.physical_cores.is_some(), "{table}");
+    // A list says which cores; a number says it only where there is no choice.
+    let load = Load::parse("shell.toml", &text).unwrap();
+    let of = |printed: &str| load.physical_cores(&serde_json::from_str(printed).unwrap());
+    let is_sure = throng_machine::threads_per_core() == Some(1.0);
+    assert_eq!((of(r#"{"cores": 1}"#), of(r#"{"cores": 2}"#)), (Some(1.0), is_sure.then_some(2.0)));
+    assert_eq!((of(r#"{"cores": ["a"]}"#), of("{}")), (None, None));
+}
+
+#[test]
 fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
     // The first 12 of the 60 readings are half as high again.
     let cold = SHELL.replace("(1 + ((i", "(i < 12 ? 1.5 : 1) * (1 + ((i");

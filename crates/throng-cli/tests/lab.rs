@@ -7,12 +7,14 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use throng_capacity::Load;
 
-/// The command of a built-in load has printed `figures`: all samples that the load file names are in it.
+/// The command of a built-in load has printed `figures`: all that the load file names is in it.
 pub(crate) fn has_samples_of(load: &str, figures: &Value) {
     let load = Load::resolve(load).expect("it is built in");
     if let Err(missing) = load.judge(figures) {
         panic!("scenarios/loads/{}.toml does not fit: {missing}", load.name);
     }
+    let (memory_bytes, cores) = (load.memory_bytes(figures), load.cores(figures));
+    assert!(memory_bytes.is_some() && cores.is_some(), "{}: {memory_bytes:?}, {cores:?}", load.name);
 }
 
 fn lab(arguments: &[&str], folder: &Path) -> Output {

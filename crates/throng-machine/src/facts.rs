@@ -1,5 +1,6 @@
 //! Facts about the machine and the program; without them a figure has no meaning.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 /// The text for facts that the system does not tell.
@@ -26,6 +27,18 @@ pub fn threads_per_core() -> Option<f64> {
         None => part.parse::<u32>().ok().map(|_| 1),
     });
     counts.sum::<Option<u32>>().filter(|count| *count > 0).map(f64::from)
+}
+
+/// Physical cores that these cores are threads of; `None` where the system does not tell.
+pub fn physical_cores(cores: &[usize]) -> Option<usize> {
+    let siblings = |core| read(&format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"));
+    physical(cores, siblings)
+}
+
+/// Cores of one list of siblings are one physical core.
+fn physical(cores: &[usize], siblings: impl Fn(usize) -> String) -> Option<usize> {
+    let lists: BTreeSet<String> = cores.iter().map(|core| siblings(*core).trim().to_owned()).collect();
+    (!lists.is_empty() && !lists.contains("")).then_some(lists.len())
 }
 
 /// Whether the processor says that it is a hypervisor's.
@@ -107,6 +120,14 @@ mod tests {
         assert_eq!(field(text, "mod"), None);
         assert_eq!(total_bytes("MemTotal:       2048 kB\n"), 2 << 20);
         assert_eq!(total_bytes("MemTotal: much\n"), 0);
+    }
+
+    #[test]
+    fn threads_of_one_core_are_one_physical_core() {
+        let siblings = |core: usize| if core < 4 { format!("{},{}\n", core % 2, core % 2 + 2) } else { String::new() };
+        let of = |cores: &[usize]| physical(cores, siblings);
+        assert_eq!([of(&[0]), of(&[0, 2]), of(&[0, 1]), of(&[0, 1, 2, 3])], [Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!([of(&[]), of(&[0, 4])], [None, None]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::Histogram;
+use throng_report::{Histogram, bytes};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -65,6 +65,15 @@ pub struct Summary {
     pub wake_lateness_us: Percentiles,
     /// Processor use of the processes with matches.
     pub cpu_cores: Option<f64>,
+    /// Resident memory of these processes at the end.
+    #[serde(default)]
+    pub rss_bytes: Option<u64>,
+    /// Its growth since before the matches were made, for each of them.
+    #[serde(default)]
+    pub memory_bytes_per_match: Option<f64>,
+    /// The same for each player.
+    #[serde(default)]
+    pub memory_bytes_per_player: Option<f64>,
     /// Exclusive time of each subsystem.
     pub subsystems: BTreeMap<String, Subsystem>,
     /// Frames of each phase.
@@ -384,6 +393,11 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
+    let rss_bytes: Option<[u64; 2]> =
+        sites.iter().try_fold([0, 0], |sum, site| site.rss_bytes.map(|of| [sum[0] + of[0], sum[1] + of[1]]));
+    let grown_by = |parts: u32| {
+        rss_bytes.map(|[before, after]| digits(after.saturating_sub(before) as f64 / f64::from(parts.max(1))))
+    };
     let missed_ticks = total(|site| site.missed_ticks);
     let measuring_ns: Option<u64> = sites.iter().map(|site| site.measuring_ns).sum();
     let measuring_ns = measuring_ns.filter(|_| frame.count > 0).map(|ns| ns as f64 / frame.count as f64);
@@ -407,6 +421,9 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+        rss_bytes: rss_bytes.map(|[_, after]| after),
+        memory_bytes_per_match: grown_by(found.matches),
+        memory_bytes_per_player: grown_by(found.players),
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
@@ -512,6 +529,10 @@ impl Summary {
             ),
             ("replay", replay),
             ("matches per core", or_none(self.matches_per_core, " (shown by this run)")),
+            (
+                "memory",
+                self.memory_bytes_per_match.map_or("none".to_owned(), |of| format!("{} for each match", bytes(of))),
+            ),
         ];
         for step in &self.density {
             let (frame, lateness) = (step.frame_ms, step.lateness_p99_us);

@@ -69,6 +69,9 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
     assert_eq!(summary.ends.len(), 3);
     assert_eq!(summary.replay.identical, None, "it was not asked for");
     assert!(summary.cpu_cores.is_some_and(|cores| cores > 0.0));
+    let [of_match, of_player] = [summary.memory_bytes_per_match, summary.memory_bytes_per_player].map(Option::unwrap);
+    assert!(of_match > 10_000.0 && (of_match / of_player - 10.0).abs() < 0.01, "{of_match} and {of_player}");
+    assert!(summary.rss_bytes.is_some_and(|bytes| bytes as f64 > 3.0 * of_match));
 }
 
 #[test]
