@@ -121,6 +121,18 @@ fn the_search_agrees_with_linear_steps_in_less_than_a_tenth_of_their_time() {
 }
 
 #[test]
+fn the_first_raise_is_predicted_by_a_level_and_at_most_eight_times_the_start() {
+    let second = |knee: f64| {
+        let mut search = CapacitySearch::new(from_50());
+        let first = search.poll_trial().map_or(0, |order| order.amount);
+        search.handle_trial(Trial::new(first, Duration::from_secs(60), vec![levels(first, knee)]));
+        search.poll_trial().map(|order| order.amount)
+    };
+    assert_eq!(second(5_000.0), Some(400));
+    assert!(second(100.0).is_some_and(|amount| (94..=95).contains(&amount)), "{:?}", second(100.0));
+}
+
+#[test]
 fn the_next_load_after_the_answer_is_held_and_not_accepted() {
     let (outcome, search) = Server::new(700.0, 7_000.0, 3).search(from_50());
     let (kept, beyond) = (outcome.kept.unwrap_or(0), outcome.beyond.unwrap_or(0));
