@@ -6,17 +6,20 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Growth, Judged, Order, Outcome, Steadiness, Trial};
+use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial};
 use throng_report::{Case, Suite};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
-use super::{CapacityOptions, Load, Method, words};
+use super::{CapacityOptions, Environment, Load, Method, words};
 
 /// The file with the answer.
 pub const FILE: &str = "capacity.json";
 /// The file with a line for each trial, written as they come.
 pub const TRIALS_FILE: &str = "trials.jsonl";
+
+/// The file with all samples of each trial, a line for each, written as they come.
+pub const SAMPLES_FILE: &str = "samples.jsonl";
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
@@ -82,6 +85,12 @@ pub struct Capacity {
     pub revision: String,
     /// The processor.
     pub cpu: String,
+    /// The machine and the program.
+    #[serde(default)]
+    pub environment: Environment,
+    /// The load with everything that the command line changed in it: keys of a load file.
+    #[serde(default)]
+    pub settings: Option<Load>,
 }
 
 /// A figure that nobody has measured.
@@ -187,8 +196,38 @@ pub struct LimitFigures {
     pub verdict: String,
 }
 
+/// A line of [`SAMPLES_FILE`].
+#[derive(Serialize)]
+pub(super) struct TrialSamples<'a> {
+    /// The number of the trial, from 1.
+    pub(super) trial: usize,
+    pub(super) amount: u32,
+    pub(super) limits: &'a [LimitSamples],
+}
+
+/// All samples of a limit in a trial, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum LimitSamples {
+    Level { name: String, level: Vec<f64> },
+    Share { name: String, over: Vec<u64>, of: Vec<u64> },
+}
+
+impl LimitSamples {
+    pub(super) fn of(judged: &Judged) -> LimitSamples {
+        let name = judged.criterion.name.clone();
+        match &judged.samples {
+            Samples::Level(level) => LimitSamples::Level { name, level: level.clone() },
+            Samples::Share(blocks) => {
+                let (over, of) = blocks.iter().map(|block| (block.over, block.of)).unzip();
+                LimitSamples::Share { name, over, of }
+            }
+        }
+    }
+}
+
 impl TrialFigures {
-    pub(super) fn new(load: &Load, order: Order, trial: &Trial, of: Figures) -> TrialFigures {
+    pub(super) fn new(load: &Load, order: Order, trial: &Trial, of: &Figures) -> TrialFigures {
         TrialFigures {
             amount: order.amount,
             purpose: order.purpose.name().to_owned(),
@@ -291,6 +330,8 @@ impl Capacity {
             started_at: throng_machine::Moment::of(started_at).long(),
             revision: throng_machine::revision(),
             cpu: throng_machine::processor(),
+            environment: Environment::capture(),
+            settings: Some(options.load.clone()),
         }
     }
 

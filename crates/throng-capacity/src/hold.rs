@@ -8,6 +8,7 @@ use serde_json::Value;
 use throng_judge::{Order, STEP_SAMPLES, Trial};
 use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
 
+use super::figures::LimitSamples;
 use super::{CapacityOptions, Load, Method};
 
 /// A command's JSON is at most so long.
@@ -36,7 +37,7 @@ enum Failure {
 }
 
 /// Figures of a trial beside its limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) cores: Option<f64>,
     /// Physical cores that these are threads of, where the machine tells.
@@ -44,6 +45,8 @@ pub(super) struct Figures {
     pub(super) memory_bytes: Option<f64>,
     /// Of the command as a whole.
     pub(super) wall: Duration,
+    /// All samples that the command printed, also of a trial that says nothing and of the time before it was steady.
+    pub(super) samples: Vec<LimitSamples>,
 }
 
 impl Figures {
@@ -53,6 +56,7 @@ impl Figures {
             physical_cores: load.physical_cores(printed),
             memory_bytes: load.memory_bytes(printed),
             wall,
+            samples: load.judge(printed).iter().flatten().map(LimitSamples::of).collect(),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use throng_judge::{Block, Criterion, Judged, Samples};
 
@@ -22,7 +23,7 @@ const MAX_BYTES: u64 = 1 << 20;
 const MAX_LIMITS: usize = 16;
 
 /// A server under load, and its limits.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// Its name: that of the file.
@@ -57,7 +58,7 @@ pub struct Load {
 }
 
 /// A limit, and where its samples are.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
     /// A short name, as `cpu`.

@@ -62,6 +62,9 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert!(capacity.trials.len() <= 8, "{:?}", amounts(&capacity));
     let lines = std::fs::read_to_string(folder.join(TRIALS_FILE)).unwrap();
     assert_eq!(lines.lines().count(), capacity.trials.len());
+    assert_eq!(read.environment, Environment::capture());
+    let settings = read.settings.unwrap();
+    assert_eq!((settings.start, settings.command.len(), settings.limits[0].at_most), (50, 3, 0.85));
     let table = capacity.table();
     assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
 }
@@ -96,6 +99,12 @@ fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
     let is_cut =
         |trial: &TrialFigures| trial.steady_from_s.is_some_and(|from_s| (0.2..=0.3).contains(&(from_s / trial.held_s)));
     assert!(capacity.trials.iter().all(|trial| trial.steadiness == "steady" && is_cut(trial)), "{capacity:?}");
+    let lines = std::fs::read_to_string(folder.join(SAMPLES_FILE)).unwrap();
+    let samples: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The samples that are not judged are kept too.
+    let is_whole = |line: &serde_json::Value| line["limits"][0]["level"].as_array().is_some_and(|all| all.len() == 60);
+    assert!(samples.len() == capacity.trials.len() && samples.iter().all(is_whole), "{lines}");
+    assert_eq!((&samples[0]["trial"], &samples[0]["amount"]), (&1.into(), &50.into()));
     let read = std::fs::read_to_string(folder.join(FILE)).unwrap();
     assert!(read.contains("\"steady_from_s\"") && capacity.table().contains("steady"), "{read}");
     // The published method counts its newest 30 samples, and only says it.
@@ -195,7 +204,10 @@ fn figures_that_make_no_sense_are_refused_with_their_path() {
     let load = Load::parse("shell.toml", &share).unwrap();
     let judge = |late: &str, all: &str| {
         let printed = serde_json::from_str(&format!("{{\"late\": {late}, \"all\": {all}}}")).unwrap();
-        load.judge(&printed).map(|judged| judged[0].estimate.value)
+        let judged = load.judge(&printed)?;
+        let samples = serde_json::to_string(&figures::LimitSamples::of(&judged[0])).unwrap();
+        assert_eq!(samples, format!(r#"{{"name":"cpu","over":{late},"of":{all}}}"#).replace(", ", ","));
+        Ok::<f64, String>(judged[0].estimate.value)
     };
     assert_eq!(judge("[1, 2]", "[100, 200]"), Ok(0.01));
     for (late, all, why) in [

@@ -55,7 +55,7 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));
     let runs = folders(&folder.path().join("runs"));
     assert_eq!(runs.len(), 1);
-    for file in ["capacity.json", "trials.jsonl", "report.html"] {
+    for file in ["capacity.json", "trials.jsonl", "samples.jsonl", "report.html"] {
         assert!(runs[0].join(file).is_file(), "no {file}");
     }
     // A limit of the command line counts instead.
