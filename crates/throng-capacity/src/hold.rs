@@ -68,8 +68,10 @@ pub(super) fn hold(
     stop: &AtomicBool,
     each_look: impl FnMut(Duration),
 ) -> Held {
-    let began = Instant::now();
+    let (began, throttled) = (Instant::now(), throng_machine::throttled_periods());
     let printed = run(options, order, stop, each_look);
+    let throttled =
+        throttled.zip(throng_machine::throttled_periods()).map_or(0, |(before, now)| now.saturating_sub(before));
     let wall = began.elapsed();
     if stop.load(Ordering::Relaxed) {
         return stopped(options, order, printed, wall);
@@ -81,7 +83,7 @@ pub(super) fn hold(
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
     let figures = Figures::of(&options.load, &value, wall);
-    if let Some(fault) = fault(options, &value) {
+    if let Some(fault) = fault(&options.load, &value, throttled) {
         return Held::Tried(invalid(&fault), figures);
     }
     let judged = options.load.judge(&value);
@@ -102,11 +104,15 @@ fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failu
     Held::Stopped(Trial { fault: Some(fault), ..Trial::new(order.amount, held, judged) }, figures)
 }
 
-/// The first reason for which the command itself calls its figures invalid.
-fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
-    let reasons = reasons(value);
-    let is_fault = |reason: &&str| !options.load.no_faults.iter().any(|part| reason.contains(part));
-    reasons.filter(is_fault).map(printable).next()
+/// The first reason for which the command itself calls its figures invalid, or that the system has stopped it again and again.
+pub(super) fn fault(load: &Load, value: &Value, throttled: u64) -> Option<String> {
+    let throttled = (throttled > 0).then(|| {
+        format!(
+            "the system throttled the processes {throttled} times: raise the processor limit of their control group"
+        )
+    });
+    let is_fault = |reason: &&str| !load.no_faults.iter().any(|part| reason.contains(part));
+    reasons(value).chain(throttled.as_deref()).filter(is_fault).map(printable).next()
 }
 
 fn reasons(value: &Value) -> impl Iterator<Item = &str> {

@@ -46,7 +46,7 @@ pub struct Load {
     /// The command takes at most so long beside the hold itself, in seconds; then it is killed and its trial is invalid.
     #[serde(default = "around_default")]
     pub around_seconds: u32,
-    /// Reasons in the command's `invalid_reasons` that are no faults here: parts of their text.
+    /// Reasons that are no faults here, as those in the command's `invalid_reasons`, or `throttled`: parts of their text.
     #[serde(default)]
     pub no_faults: Vec<String>,
     /// Path of the number of cores that were under load, or of a list of them. Without it: one.

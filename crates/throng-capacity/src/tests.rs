@@ -11,6 +11,7 @@ command = ["sh", "-c", '''
 start = 50
 most = 10000
 around_seconds = 20
+no_faults = ["throttled"]
 cores = "cores"
 [[limits]]
 name = "cpu"
@@ -245,12 +246,25 @@ fn limits_that_are_none_are_refused() {
 fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
     let mut load = Load::parse("shell.toml", SHELL).unwrap();
     load.most = 50;
-    load.no_faults = vec!["raise --most".to_owned()];
+    load.no_faults.push("raise --most".to_owned());
     let script = r#"echo '{"cpu": [0.1, 0.11, 0.1, 0.12], "n": {amount}, "invalid_reasons": ["not reached: raise --most"]}'; exit 3"#;
     load.command = vec!["sh".into(), "-c".into(), script.into()];
     let runs = tempfile::tempdir().unwrap();
     let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
     assert_eq!((capacity.verdict.as_str(), capacity.kept), ("accepted", Some(50)));
+}
+
+#[test]
+fn a_trial_that_the_system_throttled_is_invalid_and_not_failed() {
+    let load = Load { no_faults: Vec::new(), ..Load::parse("shell.toml", SHELL).unwrap() };
+    let printed = serde_json::json!({ "invalid_reasons": ["the bots were late"] });
+    assert_eq!(hold::fault(&load, &serde_json::Value::Null, 0), None);
+    let fault = hold::fault(&load, &serde_json::Value::Null, 3).unwrap_or_default();
+    assert!(fault.contains("throttled the processes 3 times"), "{fault}");
+    // The command's own reason is the cause, and a load file may say that throttling is none.
+    assert_eq!(hold::fault(&load, &printed, 3).as_deref(), Some("the bots were late"));
+    let load = Load { no_faults: vec!["throttled".to_owned(), "late".to_owned()], ..load };
+    assert_eq!(hold::fault(&load, &printed, 3), None);
 }
 
 #[test]

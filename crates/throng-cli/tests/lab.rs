@@ -29,7 +29,7 @@ pub(crate) fn load_file(folder: &Path, at_400: f64) {
     );
     let text = format!(
         "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}''', \"shell\"]\nstart = 50\n\
-         most = 5000\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
+         most = 5000\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
     );
     fs::write(folder.join("shell.toml"), text).expect("it can be written");
 }
@@ -127,7 +127,7 @@ pub(crate) fn a_soak_tells_growing_memory_from_steady_memory() {
     for (name, script) in [("steady", "sleep {seconds}"), ("grows", grows)] {
         let text = format!(
             "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}; echo '{{\"cpu\": [0.1, 0.1]}}' # {{amount}}''']\n\
-             start = 50\nmost = 50\naround_seconds = 60\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\n\
+             start = 50\nmost = 50\naround_seconds = 60\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\n\
              level = \"cpu\"\n"
         );
         fs::write(folder.path().join(format!("{name}.toml")), text).expect("it can be written");

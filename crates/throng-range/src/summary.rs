@@ -18,6 +18,8 @@ use crate::site::{LIVE, SiteReport, Times};
 pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
 /// More missed ticks than this share are too many for a density.
 pub(crate) const MISSED_SHARE_MAX: f64 = 0.001;
+/// If other programs use more cores than this, they may be the cause of bad results.
+const OTHERS_CORES_MAX: f64 = 0.25;
 /// Later commands of bots than this share make a run invalid.
 const BOTS_LATE_SHARE_MAX: f64 = 0.05;
 
@@ -74,6 +76,9 @@ pub struct Summary {
     /// The same for each player.
     #[serde(default)]
     pub memory_bytes_per_player: Option<f64>,
+    /// Processor use of other programs meanwhile.
+    #[serde(default)]
+    pub others_cpu_cores: Option<f64>,
     /// Exclusive time of each subsystem.
     pub subsystems: BTreeMap<String, Subsystem>,
     /// Frames of each phase.
@@ -379,6 +384,7 @@ pub(crate) struct Found<'a> {
     pub(crate) faults: Vec<String>,
     /// The samples of each second.
     pub(crate) samples: Samples,
+    pub(crate) others_cpu_cores: Option<f64>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -424,6 +430,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         rss_bytes: rss_bytes.map(|[_, after]| after),
         memory_bytes_per_match: grown_by(found.matches),
         memory_bytes_per_player: grown_by(found.players),
+        others_cpu_cores: found.others_cpu_cores.map(digits),
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
@@ -593,6 +600,9 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
     let due = found.bots.commands + found.bots.skipped;
     if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
         reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
+    }
+    if let Some(cores) = summary.others_cpu_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
+        reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
     }
     if let Some(difference) = &summary.replay.difference {
         reasons.push(difference.clone());
