@@ -46,6 +46,9 @@ pub struct Capacity {
     pub kept: Option<u32>,
     /// The smallest load above it that was not accepted.
     pub beyond: Option<u32>,
+    /// The load at which the measured means meet the first limit, of `search` and `steps`: a best estimate without bounds. `null`
+    /// where the trials do not tell it.
+    pub estimate: Option<f64>,
     /// The limit that binds.
     pub limited_by: Option<String>,
     /// By core that was under load.
@@ -283,7 +286,7 @@ impl LimitFigures {
 impl Capacity {
     pub(super) fn new(
         options: &CapacityOptions,
-        (outcome, growth): (&Outcome, &[Growth]),
+        (outcome, estimate, growth): (&Outcome, Option<f64>, &[Growth]),
         trials: Vec<TrialFigures>,
         (began, started_at): (Instant, SystemTime),
         cut_off: Option<&str>,
@@ -312,6 +315,7 @@ impl Capacity {
             why: cut_off.unwrap_or(&outcome.why).to_owned(),
             kept: outcome.kept,
             beyond: outcome.beyond,
+            estimate,
             limited_by: outcome.limit.clone(),
             per_core,
             per_physical_core: by(physical_cores),
@@ -426,6 +430,12 @@ impl Capacity {
         line("verdict", format!("{}: {}", self.verdict, self.why));
         if let Some((kept, beyond)) = self.kept.zip(self.beyond) {
             line("answer", format!("{kept} {}; {beyond} are too many", self.unit));
+        }
+        if let Some(estimate) = self.estimate {
+            line(
+                "estimate",
+                format!("{estimate:.1} {}: there the means meet the first limit, without a bound", self.unit),
+            );
         }
         if let Some((per_core, cores)) = self.per_core.zip(self.cores) {
             let threads = self.threads_per_core.map_or(String::new(), |threads| match threads {

@@ -45,6 +45,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Left, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
+    load_at_limits,
 };
 use throng_live::{Feed, Hello};
 use throng_machine::Moment;
@@ -122,7 +123,8 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     let outcome = search.outcome();
     let is_stopped = stop.load(Ordering::Relaxed);
     let cut_off = refused.as_deref().or(is_stopped.then_some("interrupted: these are the trials so far"));
-    let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, cut_off);
+    let mut capacity =
+        Capacity::new(options, (&outcome, search.estimate(), &search.growth()), trials.figures, began, cut_off);
     capacity.take_memory(watched.memory);
     capacity.missing.extend([trials.lines.missing, trials.samples.missing, watched.missing].into_iter().flatten());
     let path = folder.join(FILE);
@@ -240,6 +242,14 @@ impl Course {
             Course::Search(search) => search.left(),
             Course::Steps(steps) => steps.left(),
             Course::Holds(holds) => holds.left(),
+        }
+    }
+
+    fn estimate(&self) -> Option<f64> {
+        match self {
+            Course::Search(search) => load_at_limits(search.trials()),
+            Course::Steps(steps) => load_at_limits(steps.trials()),
+            Course::Holds(_) => None,
         }
     }
 

@@ -55,6 +55,7 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert!((394..=400).contains(&kept), "{kept}");
     assert_eq!((capacity.limited_by.as_deref(), capacity.cores), (Some("cpu"), Some(2.0)));
     assert_eq!(capacity.per_core, Some(f64::from(kept) / 2.0));
+    assert!(capacity.estimate.is_some_and(|load| (load - 400.5).abs() < 0.5), "{:?}", capacity.estimate);
     // The files hold the same.
     let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
     let amounts =
@@ -68,6 +69,7 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert_eq!((settings.start, settings.command.len(), settings.limits[0].at_most), (50, 3, 0.85));
     let table = capacity.table();
     assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
+    assert!(table.contains("400.5 clients: there the means meet the first limit"), "{table}");
 }
 
 #[test]
@@ -129,6 +131,7 @@ fn steps_find_the_same_load() {
     let (capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
     assert!(capacity.kept.is_some_and(|kept| (396..=400).contains(&kept)), "{:?}", capacity.kept);
     assert_eq!(capacity.method, "steps");
+    assert!(capacity.estimate.is_some_and(|load| (load - 400.5).abs() < 0.5), "{:?}", capacity.estimate);
 }
 
 #[test]
