@@ -17,6 +17,8 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("crowd", include_str!("../../../scenarios/loads/crowd.toml")),
     ("gateway", include_str!("../../../scenarios/loads/gateway.toml")),
 ];
+/// Where a command takes the cores to run on.
+const CORES: &str = "{cores}";
 /// A load file is at most so long.
 const MAX_BYTES: u64 = 1 << 20;
 /// A load has at most so many limits.
@@ -34,7 +36,7 @@ pub struct Load {
     /// The unit of the load, in the plural: `matches`.
     pub unit: String,
     /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
-    /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program.
+    /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program. `{cores}` is for [`Load::pin`].
     pub command: Vec<String>,
     /// Arguments that a measurement has added to the command's: see [`Load::add_arguments`].
     #[serde(skip)]
@@ -136,6 +138,24 @@ impl Load {
     pub fn add_arguments(&mut self, arguments: &[String]) {
         self.command.extend_from_slice(arguments);
         self.added.extend_from_slice(arguments);
+    }
+
+    /// Whether its command takes the cores to run on.
+    pub fn takes_cores(&self) -> bool {
+        self.command.iter().any(|part| part.contains(CORES))
+    }
+
+    /// Fills `{cores}` of the command with a list of cores, as `0,2-3`.
+    ///
+    /// # Errors
+    /// The command has no `{cores}`.
+    pub fn pin(&mut self, cores: &str) -> Result<(), LoadError> {
+        if !self.takes_cores() {
+            let reason = "its command has no {cores}, so it cannot be put on some: without --cores, start this program on them, as with taskset";
+            return Err(LoadError::Invalid { name: self.name.clone(), reason: reason.to_owned() });
+        }
+        self.command.iter_mut().for_each(|part| *part = part.replace(CORES, cores));
+        Ok(())
     }
 
     /// A built-in load by its name, or one of a file.

@@ -369,6 +369,16 @@ fn a_command_that_refuses_its_arguments_is_quoted_in_the_answer() {
 }
 
 #[test]
+fn a_load_is_put_on_cores_only_if_its_command_takes_them() {
+    let mut load = Load::resolve("ai").unwrap();
+    assert!(load.takes_cores());
+    load.pin("0,2").unwrap();
+    assert!(load.command.join(" ").ends_with("--cores 0,2") && !load.takes_cores(), "{:?}", load.command);
+    let error = Load::resolve("crowd").unwrap().pin("0").unwrap_err().to_string();
+    assert!(error.contains("load file crowd: its command has no {cores}"), "{error}");
+}
+
+#[test]
 fn load_files_that_make_no_sense_say_what_to_change() {
     let of = |from: &str, to: &str| Load::parse("mine.toml", &SHELL.replace(from, to)).unwrap_err().to_string();
     for (from, to, part) in [

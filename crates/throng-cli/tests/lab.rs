@@ -293,6 +293,33 @@ fn a_file_for_the_build_server_on_a_full_disk_takes_neither_table_nor_page() {
 }
 
 #[test]
+fn a_load_runs_on_the_cores_of_the_command_line() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let pinned = fs::read_to_string(folder.path().join("shell.toml")).expect("it is there");
+    let pinned = pinned.replace("awk -v", "echo {cores} >cores; awk -v");
+    fs::write(folder.path().join("pinned.toml"), pinned).expect("it can be written");
+    let own = core_affinity::get_core_ids().unwrap_or_default();
+    let (first, last) = (own[0].id.to_string(), own[own.len() - 1].id.to_string());
+    for (cores, expected) in [(&["--cores", &first][..], &first), (&[], &last)] {
+        let run = [&["run", "pinned.toml", "--hold", "1s", "--amounts", "100", "-q", "--json"], cores].concat();
+        let output = lab(&run, folder.path());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_to_string(folder.path().join("cores")).expect("it ran").trim(), expected);
+        let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(figures["arguments"], serde_json::json!(cores));
+        assert!(
+            figures["settings"]["command"][2].as_str().is_some_and(|text| text.contains(&format!("echo {expected} ")))
+        );
+    }
+    for (cores, words) in [(&first[..], "has no {cores}"), ("1023", "may not use core 1023"), ("x", "0,2-3")] {
+        let output = lab(&["run", "shell.toml", "--cores", cores, "-q"], folder.path());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn given_loads_have_no_largest_load() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     load_file(folder.path(), 0.85);
