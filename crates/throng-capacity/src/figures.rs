@@ -6,17 +6,20 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Growth, Judged, Order, Outcome, Steadiness, Trial};
+use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial};
 use throng_report::{Case, Suite, duration};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
-use super::{CapacityOptions, Load, Method};
+use super::{CapacityOptions, Environment, Load, Method};
 
 /// The file with the answer.
 pub const FILE: &str = "capacity.json";
 /// The file with a line for each trial, written as they come.
 pub const TRIALS_FILE: &str = "trials.jsonl";
+
+/// The file with all samples of each trial, a line for each, written as they come.
+pub const SAMPLES_FILE: &str = "samples.jsonl";
 
 /// Version of the layout.
 const FORMAT: u32 = 1;
@@ -43,12 +46,19 @@ pub struct Capacity {
     pub kept: Option<u32>,
     /// The smallest load above it that was not accepted.
     pub beyond: Option<u32>,
+    /// The load at which the measured means meet the first limit, of `search` and `steps`: a best estimate without bounds. `null`
+    /// where the trials do not tell it.
+    pub estimate: Option<f64>,
     /// The limit that binds.
     pub limited_by: Option<String>,
     /// By core that was under load.
     pub per_core: Option<f64>,
+    /// By physical core that was under load; `null` where the machine does not tell how many these cores are.
+    pub per_physical_core: Option<f64>,
     /// Cores that were under load.
     pub cores: Option<f64>,
+    /// Physical cores that these are threads of; `null` where the machine does not tell.
+    pub physical_cores: Option<f64>,
     /// Threads of the processor for each of its cores; `null` where the system does not tell.
     pub threads_per_core: Option<f64>,
     /// Of all cores of this machine, as if they did not disturb each other. Not measured.
@@ -78,6 +88,12 @@ pub struct Capacity {
     pub revision: String,
     /// The processor.
     pub cpu: String,
+    /// The machine and the program.
+    #[serde(default)]
+    pub environment: Environment,
+    /// The load with everything that the command line changed in it: keys of a load file.
+    #[serde(default)]
+    pub settings: Option<Load>,
 }
 
 /// A figure that nobody has measured.
@@ -158,6 +174,8 @@ pub struct TrialFigures {
     pub limits: Vec<LimitFigures>,
     /// Cores that were under load.
     pub cores: Option<f64>,
+    /// Physical cores that these are threads of; `null` where the machine does not tell.
+    pub physical_cores: Option<f64>,
     /// Memory of one unit.
     pub memory_bytes_per_unit: Option<f64>,
 }
@@ -181,8 +199,38 @@ pub struct LimitFigures {
     pub verdict: String,
 }
 
+/// A line of [`SAMPLES_FILE`].
+#[derive(Serialize)]
+pub(super) struct TrialSamples<'a> {
+    /// The number of the trial, from 1.
+    pub(super) trial: usize,
+    pub(super) amount: u32,
+    pub(super) limits: &'a [LimitSamples],
+}
+
+/// All samples of a limit in a trial, in their order.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum LimitSamples {
+    Level { name: String, level: Vec<f64> },
+    Share { name: String, over: Vec<u64>, of: Vec<u64> },
+}
+
+impl LimitSamples {
+    pub(super) fn of(judged: &Judged) -> LimitSamples {
+        let name = judged.criterion.name.clone();
+        match &judged.samples {
+            Samples::Level(level) => LimitSamples::Level { name, level: level.clone() },
+            Samples::Share(blocks) => {
+                let (over, of) = blocks.iter().map(|block| (block.over, block.of)).unzip();
+                LimitSamples::Share { name, over, of }
+            }
+        }
+    }
+}
+
 impl TrialFigures {
-    pub(super) fn new(load: &Load, order: Order, trial: &Trial, of: Figures) -> TrialFigures {
+    pub(super) fn new(load: &Load, order: Order, trial: &Trial, of: &Figures) -> TrialFigures {
         TrialFigures {
             amount: order.amount,
             purpose: order.purpose.name().to_owned(),
@@ -202,6 +250,7 @@ impl TrialFigures {
             },
             limits: trial.judged.iter().map(|judged| LimitFigures::of(load, judged)).collect(),
             cores: of.cores,
+            physical_cores: of.physical_cores,
             memory_bytes_per_unit: of.memory_bytes,
         }
     }
@@ -237,17 +286,17 @@ impl LimitFigures {
 impl Capacity {
     pub(super) fn new(
         options: &CapacityOptions,
-        (outcome, growth): (&Outcome, &[Growth]),
+        (outcome, estimate, growth): (&Outcome, Option<f64>, &[Growth]),
         trials: Vec<TrialFigures>,
         (began, started_at): (Instant, SystemTime),
         cut_off: Option<&str>,
     ) -> Capacity {
         let is_kept = |trial: &&TrialFigures| Some(trial.amount) == outcome.kept && trial.fault.is_none();
         let last = trials.iter().rfind(is_kept);
-        // Without a path, the load says that it has one core. A path that leads nowhere says nothing.
-        let one = options.load.cores.is_none().then_some(1.0);
-        let cores = last.and_then(|trial| trial.cores.or(one)).filter(|cores| *cores > 0.0);
-        let per_core = outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
+        let cores = last.and_then(|trial| trial.cores).filter(|cores| *cores > 0.0);
+        let physical_cores = last.and_then(|trial| trial.physical_cores).filter(|cores| *cores > 0.0);
+        let by = |cores: Option<f64>| outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
+        let per_core = by(cores);
         let machine = std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32);
         let extrapolated = |per_core: f64| Extrapolation { cores: machine, amount: per_core * f64::from(machine) };
         Capacity {
@@ -266,9 +315,12 @@ impl Capacity {
             why: cut_off.unwrap_or(&outcome.why).to_owned(),
             kept: outcome.kept,
             beyond: outcome.beyond,
+            estimate,
             limited_by: outcome.limit.clone(),
             per_core,
+            per_physical_core: by(physical_cores),
             cores,
+            physical_cores,
             threads_per_core: throng_machine::threads_per_core(),
             extrapolated_to_machine: per_core.filter(|_| machine > 0).map(extrapolated),
             memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
@@ -282,6 +334,8 @@ impl Capacity {
             started_at: throng_machine::Moment::of(started_at).long(),
             revision: throng_machine::revision(),
             cpu: throng_machine::processor(),
+            environment: Environment::capture(),
+            settings: Some(options.load.clone()),
         }
     }
 
@@ -377,12 +431,21 @@ impl Capacity {
         if let Some((kept, beyond)) = self.kept.zip(self.beyond) {
             line("answer", format!("{kept} {}; {beyond} are too many", self.unit));
         }
+        if let Some(estimate) = self.estimate {
+            line(
+                "estimate",
+                format!("{estimate:.1} {}: there the means meet the first limit, without a bound", self.unit),
+            );
+        }
         if let Some((per_core, cores)) = self.per_core.zip(self.cores) {
             let threads = self.threads_per_core.map_or(String::new(), |threads| match threads {
                 threads if threads > 1.0 => format!("; a core here is one of {threads:.0} threads of a physical core"),
                 _ => "; a core here is a physical core".to_owned(),
             });
             line("per core", format!("{per_core:.1} on {cores:.0} of them{threads}"));
+        }
+        if let Some((per_core, cores)) = self.per_physical_core.zip(self.physical_cores) {
+            line("physical", format!("{per_core:.1} per physical core on {cores:.0} of them"));
         }
         if let Some(Extrapolation { cores, amount }) = self.extrapolated_to_machine {
             line(
@@ -392,7 +455,7 @@ impl Capacity {
         }
         self.growth.iter().for_each(|growth| line("growth", growth.words(&self.unit)));
         if let Some(bytes) = self.memory_bytes_per_unit {
-            line("memory", format!("{:.0} KiB for each", bytes / 1_024.0));
+            line("memory", format!("{} for each of the {}", throng_report::bytes(bytes), self.unit));
         }
         self.memory.iter().for_each(|of| line("memory", of.words()));
         let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));

@@ -8,7 +8,8 @@ use serde_json::Value;
 use throng_judge::{Order, STEP_SAMPLES, Trial};
 use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
 
-use super::{CapacityOptions, Method, pick};
+use super::figures::LimitSamples;
+use super::{CapacityOptions, Load, Method};
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
@@ -36,12 +37,28 @@ enum Failure {
 }
 
 /// Figures of a trial beside its limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) cores: Option<f64>,
+    /// Physical cores that these are threads of, where the machine tells.
+    pub(super) physical_cores: Option<f64>,
     pub(super) memory_bytes: Option<f64>,
     /// Of the command as a whole.
     pub(super) wall: Duration,
+    /// All samples that the command printed, also of a trial that says nothing and of the time before it was steady.
+    pub(super) samples: Vec<LimitSamples>,
+}
+
+impl Figures {
+    fn of(load: &Load, printed: &Value, wall: Duration) -> Figures {
+        Figures {
+            cores: load.cores(printed),
+            physical_cores: load.physical_cores(printed),
+            memory_bytes: load.memory_bytes(printed),
+            wall,
+            samples: load.judge(printed).iter().flatten().map(LimitSamples::of).collect(),
+        }
+    }
 }
 
 /// Holds a load. `each_look` gets the time so far.
@@ -51,8 +68,10 @@ pub(super) fn hold(
     stop: &AtomicBool,
     each_look: impl FnMut(Duration),
 ) -> Held {
-    let began = Instant::now();
+    let (began, throttled) = (Instant::now(), throng_machine::throttled_periods());
     let printed = run(options, order, stop, each_look);
+    let throttled =
+        throttled.zip(throng_machine::throttled_periods()).map_or(0, |(before, now)| now.saturating_sub(before));
     let wall = began.elapsed();
     if stop.load(Ordering::Relaxed) {
         return stopped(options, order, printed, wall);
@@ -63,9 +82,8 @@ pub(super) fn hold(
         Err(Failure::Refused(words)) => return Held::Refused(words),
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
-    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
-    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
-    if let Some(fault) = fault(options, &value) {
+    let figures = Figures::of(&options.load, &value, wall);
+    if let Some(fault) = fault(&options.load, &value, throttled) {
         return Held::Tried(invalid(&fault), figures);
     }
     let judged = options.load.judge(&value);
@@ -79,19 +97,22 @@ pub(super) fn hold(
 /// A trial that was cut off. A command that prints its figures when it is interrupted has its limits in it.
 fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failure>, wall: Duration) -> Held {
     let value = printed.unwrap_or(Value::Null);
-    let at = |path: &Option<String>| path.as_deref().and_then(|path| pick::number(&value, path));
-    let figures = Figures { cores: at(&options.load.cores), memory_bytes: at(&options.load.memory_bytes), wall };
+    let figures = Figures::of(&options.load, &value, wall);
     let held = wall.min(order.hold);
     let judged = options.load.judge(&value).unwrap_or_default();
     let fault = format!("interrupted after {:.0} s", wall.as_secs_f64());
     Held::Stopped(Trial { fault: Some(fault), ..Trial::new(order.amount, held, judged) }, figures)
 }
 
-/// The first reason for which the command itself calls its figures invalid.
-fn fault(options: &CapacityOptions, value: &Value) -> Option<String> {
-    let reasons = reasons(value);
-    let is_fault = |reason: &&str| !options.load.no_faults.iter().any(|part| reason.contains(part));
-    reasons.filter(is_fault).map(printable).next()
+/// The first reason for which the command itself calls its figures invalid, or that the system has stopped it again and again.
+pub(super) fn fault(load: &Load, value: &Value, throttled: u64) -> Option<String> {
+    let throttled = (throttled > 0).then(|| {
+        format!(
+            "the system throttled the processes {throttled} times: raise the processor limit of their control group"
+        )
+    });
+    let is_fault = |reason: &&str| !load.no_faults.iter().any(|part| reason.contains(part));
+    reasons(value).chain(throttled.as_deref()).filter(is_fault).map(printable).next()
 }
 
 fn reasons(value: &Value) -> impl Iterator<Item = &str> {

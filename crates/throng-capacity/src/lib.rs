@@ -8,7 +8,7 @@
 //!     ^                                           |              |
 //!     '-------------------------------------------'--------------'
 //!                                                 v
-//!                            trials.jsonl, line by line; capacity.json at the end
+//!             trials.jsonl and samples.jsonl, line by line; capacity.json at the end
 //! ```
 //!
 //! A load is any command that prints one JSON object, so one's own server is measured like those of this program: see
@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod environment;
 mod figures;
 mod hold;
 mod load;
@@ -41,18 +42,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use serde::Serialize;
 use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Left, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
+    load_at_limits,
 };
 use throng_live::{Feed, Hello};
 use throng_machine::Moment;
 use throng_report::duration;
 
-pub use figures::{Capacity, FILE, LimitFigures, TRIALS_FILE, TrialFigures};
+pub use environment::Environment;
+pub use figures::{Capacity, FILE, LimitFigures, SAMPLES_FILE, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
 pub use memory::{MEMORY_FILE, MemoryFigures};
 pub use page::page;
 
+use figures::TrialSamples;
 use hold::{Figures, Held};
 use memory::Watched;
 use progress::{Around, HoldProgress};
@@ -60,7 +65,7 @@ use progress::{Around, HoldProgress};
 /// How loads are chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Method {
-    /// Doubling, narrowing and confirming, with bounds.
+    /// Raising, narrowing and confirming, with bounds.
     Search(SearchOptions),
     /// The published steps.
     Steps(StepOptions),
@@ -119,9 +124,10 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     let outcome = search.outcome();
     let is_stopped = stop.load(Ordering::Relaxed);
     let cut_off = refused.as_deref().or(is_stopped.then_some("interrupted: these are the trials so far"));
-    let mut capacity = Capacity::new(options, (&outcome, &search.growth()), trials.figures, began, cut_off);
+    let mut capacity =
+        Capacity::new(options, (&outcome, search.estimate(), &search.growth()), trials.figures, began, cut_off);
     capacity.take_memory(watched.memory);
-    capacity.missing.extend(trials.missing.into_iter().chain(watched.missing));
+    capacity.missing.extend([trials.lines.missing, trials.samples.missing, watched.missing].into_iter().flatten());
     let path = folder.join(FILE);
     if let Err(error) = std::fs::write(&path, capacity.to_json()?) {
         capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
@@ -177,13 +183,13 @@ fn hold_all(
             Held::Refused(words) => return Some(words),
             Held::Stopped(trial, figures) => {
                 // The answer does not count it, but what was measured is not thrown away.
-                trials.push(&options.load, order, &trial, figures);
+                trials.push(&options.load, order, &trial, &figures);
                 return None;
             }
         };
         around.take(figures.wall, order.hold);
         told.say(&figures::line(&options.load, &trial));
-        trials.push(&options.load, order, &trial, figures);
+        trials.push(&options.load, order, &trial, &figures);
         search.handle_trial(trial);
     }
     None
@@ -240,6 +246,14 @@ impl Course {
         }
     }
 
+    fn estimate(&self) -> Option<f64> {
+        match self {
+            Course::Search(search) => load_at_limits(search.trials()),
+            Course::Steps(steps) => load_at_limits(steps.trials()),
+            Course::Holds(_) => None,
+        }
+    }
+
     fn growth(&self) -> Vec<Growth> {
         match self {
             Course::Holds(holds) => holds.growth(),
@@ -248,30 +262,48 @@ impl Course {
     }
 }
 
-/// The trials so far, in a file that grows by a line for each: a measurement that is cut off leaves them.
+/// The trials so far and their samples, in files that grow by a line for each: a measurement that is cut off leaves them.
 struct TrialLog {
-    file: File,
-    path: PathBuf,
+    lines: LineFile,
+    samples: LineFile,
     figures: Vec<TrialFigures>,
-    /// Why the file does not have all trials.
-    missing: Option<String>,
 }
 
 impl TrialLog {
     fn create(folder: &Path) -> Result<TrialLog> {
-        let path = folder.join(TRIALS_FILE);
-        let file = OpenOptions::new().create_new(true).append(true).open(&path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(TrialLog { file, path, figures: Vec::new(), missing: None })
+        let (lines, samples) = (LineFile::create(folder, TRIALS_FILE)?, LineFile::create(folder, SAMPLES_FILE)?);
+        Ok(TrialLog { lines, samples, figures: Vec::new() })
     }
 
-    fn push(&mut self, load: &Load, order: Order, trial: &Trial, of: Figures) {
+    fn push(&mut self, load: &Load, order: Order, trial: &Trial, of: &Figures) {
         let figures = TrialFigures::new(load, order, trial, of);
-        let line = serde_json::to_string(&figures).unwrap_or_default();
+        self.lines.push(&figures);
+        self.figures.push(figures);
+        self.samples.push(&TrialSamples { trial: self.figures.len(), amount: order.amount, limits: &of.samples });
+    }
+}
+
+/// A file with a line of JSON for each value.
+struct LineFile {
+    file: File,
+    path: PathBuf,
+    /// Why it does not have all of them.
+    missing: Option<String>,
+}
+
+impl LineFile {
+    fn create(folder: &Path, name: &str) -> Result<LineFile> {
+        let path = folder.join(name);
+        let file = OpenOptions::new().create_new(true).append(true).open(&path);
+        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(LineFile { file, path, missing: None })
+    }
+
+    fn push(&mut self, value: &impl Serialize) {
+        let line = serde_json::to_string(value).unwrap_or_default();
         if let Err(error) = writeln!(self.file, "{line}") {
             self.missing.get_or_insert(format!("{} is not whole: {error}", self.path.display()));
         }
-        self.figures.push(figures);
     }
 }
 

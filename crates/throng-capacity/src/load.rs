@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use throng_judge::{Block, Criterion, Judged, Samples};
 
@@ -16,13 +17,15 @@ const BUILT_IN: [(&str, &str); 4] = [
     ("crowd", include_str!("../../../scenarios/loads/crowd.toml")),
     ("gateway", include_str!("../../../scenarios/loads/gateway.toml")),
 ];
+/// Where a command takes the cores to run on.
+const CORES: &str = "{cores}";
 /// A load file is at most so long.
 const MAX_BYTES: u64 = 1 << 20;
 /// A load has at most so many limits.
 const MAX_LIMITS: usize = 16;
 
 /// A server under load, and its limits.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// Its name: that of the file.
@@ -33,7 +36,7 @@ pub struct Load {
     /// The unit of the load, in the plural: `matches`.
     pub unit: String,
     /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
-    /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program.
+    /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program. `{cores}` is for [`Load::pin`].
     pub command: Vec<String>,
     /// Arguments that a measurement has added to the command's: see [`Load::add_arguments`].
     #[serde(skip)]
@@ -45,7 +48,7 @@ pub struct Load {
     /// The command takes at most so long beside the hold itself, in seconds; then it is killed and its trial is invalid.
     #[serde(default = "around_default")]
     pub around_seconds: u32,
-    /// Reasons in the command's `invalid_reasons` that are no faults here: parts of their text.
+    /// Reasons that are no faults here, as those in the command's `invalid_reasons`, or `throttled`: parts of their text.
     #[serde(default)]
     pub no_faults: Vec<String>,
     /// Path of the number of cores that were under load, or of a list of them. Without it: one.
@@ -57,7 +60,7 @@ pub struct Load {
 }
 
 /// A limit, and where its samples are.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
     /// A short name, as `cpu`.
@@ -137,6 +140,24 @@ impl Load {
         self.added.extend_from_slice(arguments);
     }
 
+    /// Whether its command takes the cores to run on.
+    pub fn takes_cores(&self) -> bool {
+        self.command.iter().any(|part| part.contains(CORES))
+    }
+
+    /// Fills `{cores}` of the command with a list of cores, as `0,2-3`.
+    ///
+    /// # Errors
+    /// The command has no `{cores}`.
+    pub fn pin(&mut self, cores: &str) -> Result<(), LoadError> {
+        if !self.takes_cores() {
+            let reason = "its command has no {cores}, so it cannot be put on some: without --cores, start this program on them, as with taskset";
+            return Err(LoadError::Invalid { name: self.name.clone(), reason: reason.to_owned() });
+        }
+        self.command.iter_mut().for_each(|part| *part = part.replace(CORES, cores));
+        Ok(())
+    }
+
     /// A built-in load by its name, or one of a file.
     ///
     /// # Errors
@@ -178,6 +199,26 @@ impl Load {
     /// Samples of a limit are missing: the error names their path.
     pub fn judge(&self, printed: &Value) -> Result<Vec<Judged>, String> {
         self.limits.iter().map(|limit| limit.judge(printed)).collect()
+    }
+
+    /// Cores that were under load, by the JSON that one run of the command printed. Without a path: one.
+    pub fn cores(&self, printed: &Value) -> Option<f64> {
+        self.cores.as_deref().map_or(Some(1.0), |path| pick::number(printed, path))
+    }
+
+    /// Physical cores that these are threads of. Of a number of cores that is known only where it makes no difference.
+    pub(super) fn physical_cores(&self, printed: &Value) -> Option<f64> {
+        let list = self.cores.as_deref().and_then(|path| pick::list(printed, path));
+        if let Some(list) = list {
+            let cores: Option<Vec<usize>> = list.iter().map(|core| core.as_u64().map(|core| core as usize)).collect();
+            return throng_machine::physical_cores(&cores?).map(|cores| cores as f64);
+        }
+        self.cores(printed).filter(|cores| *cores == 1.0 || throng_machine::threads_per_core() == Some(1.0))
+    }
+
+    /// Memory of one unit, in bytes, by the JSON that one run of the command printed; `None` without a path or a number there.
+    pub fn memory_bytes(&self, printed: &Value) -> Option<f64> {
+        self.memory_bytes.as_deref().and_then(|path| pick::number(printed, path))
     }
 
     /// Sets a limit to another value.

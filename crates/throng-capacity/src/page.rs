@@ -33,13 +33,16 @@ pub fn page(capacity: &Capacity) -> Page {
     }
     let beyond = capacity.beyond.map_or(String::new(), |beyond| format!("{beyond} are too many"));
     let limited = capacity.limited_by.as_ref().map_or(String::new(), |by| format!(", limited by {by}"));
+    let estimate =
+        capacity.estimate.map_or(String::new(), |load| format!("; best estimate without a bound: {load:.1}"));
     let machine = capacity.extrapolated_to_machine.map_or(String::new(), |of| {
         format!("{} on {} cores, as if they did not disturb each other: not measured", figure(of.amount), of.cores)
     });
     let in_units = |path: &str, note: String| throng_report::Tile { unit: unit.clone(), ..figures.tile(path, note) };
     page.tiles = vec![
-        in_units("kept", format!("{beyond}{limited}")),
+        in_units("kept", format!("{beyond}{limited}{estimate}")),
         in_units("per_core", machine),
+        in_units("per_physical_core", String::new()),
         figures.tile("memory_bytes_per_unit", String::new()),
         figures.tile("held_s", format!("{} s in all", figure(capacity.wall_s))),
     ];

@@ -40,11 +40,17 @@ pub(super) fn counts(object: &Value, path: &str) -> Result<Vec<u64>, String> {
 
 /// The number at a path; the length of a list.
 pub(super) fn number(object: &Value, path: &str) -> Option<f64> {
-    let mut value = object;
-    for part in path.split('.') {
-        value = step(value, part).into_iter().next()?;
-    }
+    let value = value(object, path)?;
     value.as_array().map(|list| list.len() as f64).or_else(|| value.as_f64())
+}
+
+/// The list at a path.
+pub(super) fn list<'a>(object: &'a Value, path: &str) -> Option<&'a Vec<Value>> {
+    value(object, path)?.as_array()
+}
+
+fn value<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(object, |value, part| step(value, part).into_iter().next())
 }
 
 fn step<'a>(value: &'a Value, part: &str) -> Vec<&'a Value> {

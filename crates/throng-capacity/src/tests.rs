@@ -11,6 +11,7 @@ command = ["sh", "-c", '''
 start = 50
 most = 10000
 around_seconds = 20
+no_faults = ["throttled"]
 cores = "cores"
 [[limits]]
 name = "cpu"
@@ -54,6 +55,7 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert!((394..=400).contains(&kept), "{kept}");
     assert_eq!((capacity.limited_by.as_deref(), capacity.cores), (Some("cpu"), Some(2.0)));
     assert_eq!(capacity.per_core, Some(f64::from(kept) / 2.0));
+    assert!(capacity.estimate.is_some_and(|load| (load - 400.5).abs() < 0.5), "{:?}", capacity.estimate);
     // The files hold the same.
     let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
     let amounts =
@@ -62,8 +64,31 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert!(capacity.trials.len() <= 8, "{:?}", amounts(&capacity));
     let lines = std::fs::read_to_string(folder.join(TRIALS_FILE)).unwrap();
     assert_eq!(lines.lines().count(), capacity.trials.len());
+    assert_eq!(read.environment, Environment::capture());
+    let settings = read.settings.unwrap();
+    assert_eq!((settings.start, settings.command.len(), settings.limits[0].at_most), (50, 3, 0.85));
     let table = capacity.table();
     assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
+    assert!(table.contains("400.5 clients: there the means meet the first limit"), "{table}");
+}
+
+#[test]
+fn the_answer_is_given_by_physical_core_and_with_the_memory_of_each_unit() {
+    let text =
+        SHELL.replace("[1, 2]}", "[0], \\\"bytes\\\": 5000}").replace("cores = ", "memory_bytes = \"bytes\"\ncores = ");
+    let (capacity, _runs, _) = measured(&text);
+    assert_eq!(capacity.memory_bytes_per_unit, Some(5_000.0));
+    assert_eq!(capacity.physical_cores, throng_machine::physical_cores(&[0]).map(|cores| cores as f64));
+    assert_eq!(capacity.per_physical_core, capacity.per_core.filter(|_| capacity.physical_cores.is_some()));
+    let table = capacity.table();
+    assert!(table.contains("4.88 KiB for each of the clients"), "{table}");
+    assert_eq!(table.contains("per physical core on 1"), capacity.physical_cores.is_some(), "{table}");
+    // A list says which cores; a number says it only where there is no choice.
+    let load = Load::parse("shell.toml", &text).unwrap();
+    let of = |printed: &str| load.physical_cores(&serde_json::from_str(printed).unwrap());
+    let is_sure = throng_machine::threads_per_core() == Some(1.0);
+    assert_eq!((of(r#"{"cores": 1}"#), of(r#"{"cores": 2}"#)), (Some(1.0), is_sure.then_some(2.0)));
+    assert_eq!((of(r#"{"cores": ["a"]}"#), of("{}")), (None, None));
 }
 
 #[test]
@@ -77,6 +102,12 @@ fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
     let is_cut =
         |trial: &TrialFigures| trial.steady_from_s.is_some_and(|from_s| (0.2..=0.3).contains(&(from_s / trial.held_s)));
     assert!(capacity.trials.iter().all(|trial| trial.steadiness == "steady" && is_cut(trial)), "{capacity:?}");
+    let lines = std::fs::read_to_string(folder.join(SAMPLES_FILE)).unwrap();
+    let samples: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    // The samples that are not judged are kept too.
+    let is_whole = |line: &serde_json::Value| line["limits"][0]["level"].as_array().is_some_and(|all| all.len() == 60);
+    assert!(samples.len() == capacity.trials.len() && samples.iter().all(is_whole), "{lines}");
+    assert_eq!((&samples[0]["trial"], &samples[0]["amount"]), (&1.into(), &50.into()));
     let read = std::fs::read_to_string(folder.join(FILE)).unwrap();
     assert!(read.contains("\"steady_from_s\"") && capacity.table().contains("steady"), "{read}");
     // The published method counts its newest 30 samples, and only says it.
@@ -100,6 +131,7 @@ fn steps_find_the_same_load() {
     let (capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
     assert!(capacity.kept.is_some_and(|kept| (396..=400).contains(&kept)), "{:?}", capacity.kept);
     assert_eq!(capacity.method, "steps");
+    assert!(capacity.estimate.is_some_and(|load| (load - 400.5).abs() < 0.5), "{:?}", capacity.estimate);
 }
 
 #[test]
@@ -176,7 +208,10 @@ fn figures_that_make_no_sense_are_refused_with_their_path() {
     let load = Load::parse("shell.toml", &share).unwrap();
     let judge = |late: &str, all: &str| {
         let printed = serde_json::from_str(&format!("{{\"late\": {late}, \"all\": {all}}}")).unwrap();
-        load.judge(&printed).map(|judged| judged[0].estimate.value)
+        let judged = load.judge(&printed)?;
+        let samples = serde_json::to_string(&figures::LimitSamples::of(&judged[0])).unwrap();
+        assert_eq!(samples, format!(r#"{{"name":"cpu","over":{late},"of":{all}}}"#).replace(", ", ","));
+        Ok::<f64, String>(judged[0].estimate.value)
     };
     assert_eq!(judge("[1, 2]", "[100, 200]"), Ok(0.01));
     for (late, all, why) in [
@@ -214,12 +249,25 @@ fn limits_that_are_none_are_refused() {
 fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
     let mut load = Load::parse("shell.toml", SHELL).unwrap();
     load.most = 50;
-    load.no_faults = vec!["raise --most".to_owned()];
+    load.no_faults.push("raise --most".to_owned());
     let script = r#"echo '{"cpu": [0.1, 0.11, 0.1, 0.12], "n": {amount}, "invalid_reasons": ["not reached: raise --most"]}'; exit 3"#;
     load.command = vec!["sh".into(), "-c".into(), script.into()];
     let runs = tempfile::tempdir().unwrap();
     let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
     assert_eq!((capacity.verdict.as_str(), capacity.kept), ("accepted", Some(50)));
+}
+
+#[test]
+fn a_trial_that_the_system_throttled_is_invalid_and_not_failed() {
+    let load = Load { no_faults: Vec::new(), ..Load::parse("shell.toml", SHELL).unwrap() };
+    let printed = serde_json::json!({ "invalid_reasons": ["the bots were late"] });
+    assert_eq!(hold::fault(&load, &serde_json::Value::Null, 0), None);
+    let fault = hold::fault(&load, &serde_json::Value::Null, 3).unwrap_or_default();
+    assert!(fault.contains("throttled the processes 3 times"), "{fault}");
+    // The command's own reason is the cause, and a load file may say that throttling is none.
+    assert_eq!(hold::fault(&load, &printed, 3).as_deref(), Some("the bots were late"));
+    let load = Load { no_faults: vec!["throttled".to_owned(), "late".to_owned()], ..load };
+    assert_eq!(hold::fault(&load, &printed, 3), None);
 }
 
 #[test]
@@ -318,6 +366,16 @@ fn a_command_that_refuses_its_arguments_is_quoted_in_the_answer() {
     let folder = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
     let text = std::fs::read_to_string(folder.join(FILE)).unwrap();
     assert!(text.contains("no such scenario") && !text.contains("interrupted"), "{text}");
+}
+
+#[test]
+fn a_load_is_put_on_cores_only_if_its_command_takes_them() {
+    let mut load = Load::resolve("ai").unwrap();
+    assert!(load.takes_cores());
+    load.pin("0,2").unwrap();
+    assert!(load.command.join(" ").ends_with("--cores 0,2") && !load.takes_cores(), "{:?}", load.command);
+    let error = Load::resolve("crowd").unwrap().pin("0").unwrap_err().to_string();
+    assert!(error.contains("load file crowd: its command has no {cores}"), "{error}");
 }
 
 #[test]

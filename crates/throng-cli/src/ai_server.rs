@@ -1,6 +1,6 @@
 //! `throng ai-server`: how many matches of agents one core carries.
 
-mod cores;
+pub(crate) mod cores;
 mod embree;
 mod figures;
 mod load;
@@ -62,7 +62,7 @@ pub(crate) struct AiServerArguments {
     #[arg(long, value_name = "MS", default_value_t = 25.0)]
     deadline_ms: f64,
     /// Cores to use, with one thread on each, as 1 or 0,2-3; without it, the last one that this process may use
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", overrides_with = "cores")]
     cores: Option<Cores>,
     /// The first number of matches
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,10 +11,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use throng_range::{
-    DensityOptions, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play, replay_file,
-    site,
+    DensityOptions, Finished, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play,
+    replay_file, site,
 };
 use throng_report::Kind;
+use throng_store::RunStore;
 
 use crate::agones::Agones;
 use crate::exit::{self, Failure, Outcome};
@@ -48,7 +49,7 @@ pub(crate) const DENSITY_LONG_ABOUT: &str = "\
 Find how many matches at once keep their frames within 2.34 ms (p99)
 
 Plays more and more matches with ten UDP bots each: --first, twice as many, and so on; then halves the interval. A step
-that misses the goal, or whose figures are not valid, is too much.";
+that misses the goal, or whose figures are not valid, is too much. The report has the steps and the figures of the answer.";
 
 /// The arguments of every command that plays matches.
 #[derive(Debug, Args)]
@@ -136,19 +137,51 @@ pub(crate) struct MatchArguments {
     /// Play an input log again, on the same map, and compare it with the match
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
+    #[command(flatten)]
+    report: ReportArguments,
+    #[command(flatten)]
+    limits: LimitArguments,
+    /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
+    #[arg(long, conflicts_with = "replay")]
+    agones: bool,
+}
+
+/// Where the report goes.
+#[derive(Debug, Args)]
+struct ReportArguments {
     /// Parent folder of the report's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     #[command(flatten)]
     store: StoreArgument,
-    #[command(flatten)]
-    limits: LimitArguments,
     /// Write no report
     #[arg(long, conflicts_with = "store")]
     no_report: bool,
-    /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
-    #[arg(long, conflicts_with = "replay")]
-    agones: bool,
+}
+
+impl ReportArguments {
+    /// A new folder, if there is to be a report.
+    fn folder(&self, name: &str) -> Result<Option<PathBuf>, Failure> {
+        if self.no_report {
+            return Ok(None);
+        }
+        let folder = throng_lab::report::new_folder(&self.runs, SystemTime::now(), name);
+        let advice = "name another folder with --runs, or use --no-report";
+        folder.map(Some).map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))
+    }
+
+    /// Lists the run, and sends it to the store.
+    fn keep(
+        &self,
+        folder: Option<&Path>,
+        store: Option<RunStore>,
+        is_quiet: bool,
+        stop: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let Some(folder) = folder else { return Ok(()) };
+        crate::pages::list(&self.runs);
+        store.map_or(Ok(()), |store| store::upload(&store, folder, is_quiet, stop))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +197,8 @@ pub(crate) struct DensityArguments {
     /// Length of each step, in seconds
     #[arg(long, value_name = "S", default_value_t = 20)]
     seconds: u32,
+    #[command(flatten)]
+    report: ReportArguments,
 }
 
 impl MatchWorkload {
@@ -206,13 +241,17 @@ impl MatchWorkload {
         })
     }
 
-    fn print(&self, summary: &Summary) -> Result<()> {
-        if self.json {
-            outln!("{}", serde_json::to_string_pretty(summary).context("cannot write the summary as JSON")?);
-        } else {
-            out!("{}", summary.table());
+    /// Prints the figures first: a page that cannot be written takes none away.
+    fn print(&self, Finished { summary, page }: Finished) -> Result<Summary> {
+        match self.json {
+            true => outln!("{}", serde_json::to_string_pretty(&summary).context("cannot write the summary as JSON")?),
+            false => out!("{}", summary.table()),
         }
-        Ok(())
+        let page = page.transpose().context("the figures above are on no disk")?;
+        if let Some(page) = page.filter(|_| !self.json) {
+            outln!("report: {}", page.display());
+        }
+        Ok(summary)
     }
 }
 
@@ -230,13 +269,9 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
         ..arguments.workload.options()?
     };
     options.check().map_err(failure)?;
-    let store = arguments.store.open(stop)?;
+    let store = arguments.report.store.open(stop)?;
     let gate = arguments.limits.open(Kind::Match, &[])?;
-    if !arguments.no_report {
-        let folder = throng_lab::report::new_folder(&arguments.runs, SystemTime::now(), "match");
-        let advice = "name another folder with --runs, or use --no-report";
-        options.folder = Some(folder.map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))?);
-    }
+    options.folder = arguments.report.folder("match")?;
     if !arguments.workload.quiet {
         announce(&options);
     }
@@ -246,33 +281,28 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
         agones.end();
     }
     let finished = finished.map_err(failure)?;
-    arguments.workload.print(&finished.summary)?;
-    let page = finished.page.transpose().context("the figures above are on no disk")?;
-    if let Some(page) = page.filter(|_| !arguments.workload.json) {
-        outln!("report: {}", page.display());
-    }
-    let Summary { invalid_reasons, seconds, .. } = &finished.summary;
-    let figures = serde_json::to_value(&finished.summary).context("cannot read the figures of the run")?;
+    let summary = arguments.workload.print(finished)?;
+    let Summary { invalid_reasons, seconds, .. } = &summary;
+    let figures = serde_json::to_value(&summary).context("cannot read the figures of the run")?;
     let folder = options.folder.as_deref();
     let code = gate.judge(&Played { name: "match", invalid_reasons, figures, seconds: *seconds, folder })?;
-    if options.folder.is_some() {
-        crate::pages::list(&arguments.runs);
-    }
-    if let Some((store, folder)) = store.zip(options.folder.as_deref()) {
-        store::upload(&store, folder, arguments.workload.quiet, stop)?;
-    }
+    arguments.report.keep(options.folder.as_deref(), store, arguments.workload.quiet, stop)?;
     Ok(code)
 }
 
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> Outcome {
     let run = RunOptions { seconds: Some(arguments.seconds), ..arguments.workload.options()? };
+    run.check().map_err(failure)?;
+    let store = arguments.report.store.open(stop)?;
+    let run = RunOptions { folder: arguments.report.folder("density")?, ..run };
     let options = DensityOptions { run, first: arguments.first, most: arguments.most };
     if !arguments.workload.quiet {
         let seconds = arguments.seconds;
         errln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
     }
-    let summary = density(&options, stop).map_err(failure)?;
-    arguments.workload.print(&summary)?;
+    let finished = density(&options, stop).map_err(failure)?;
+    let summary = arguments.workload.print(finished)?;
+    arguments.report.keep(options.run.folder.as_deref(), store, arguments.workload.quiet, stop)?;
     Ok(code(&summary))
 }
 

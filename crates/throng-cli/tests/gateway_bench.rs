@@ -164,6 +164,7 @@ fn all_come_back_after_the_loss_of(victim: &str, edges: u32) {
     let summary = bench_with_kill(victim, edges);
     let load = throng_capacity::Load::resolve("gateway").expect("it is built in");
     load.judge(&summary).expect("all samples that scenarios/loads/gateway.toml names");
+    assert!(load.memory_bytes(&summary).is_some(), "the memory that it names: {summary}");
     for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
         assert_eq!(summary["outage"][name], expected, "{name}: {summary}");
     }

@@ -7,12 +7,14 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use throng_capacity::Load;
 
-/// The command of a built-in load has printed `figures`: all samples that the load file names are in it.
+/// The command of a built-in load has printed `figures`: all that the load file names is in it.
 pub(crate) fn has_samples_of(load: &str, figures: &Value) {
     let load = Load::resolve(load).expect("it is built in");
     if let Err(missing) = load.judge(figures) {
         panic!("scenarios/loads/{}.toml does not fit: {missing}", load.name);
     }
+    let (memory_bytes, cores) = (load.memory_bytes(figures), load.cores(figures));
+    assert!(memory_bytes.is_some() && cores.is_some(), "{}: {memory_bytes:?}, {cores:?}", load.name);
 }
 
 fn lab(arguments: &[&str], folder: &Path) -> Output {
@@ -27,7 +29,7 @@ pub(crate) fn load_file(folder: &Path, at_400: f64) {
     );
     let text = format!(
         "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}''', \"shell\"]\nstart = 50\n\
-         most = 5000\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
+         most = 5000\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
     );
     fs::write(folder.join("shell.toml"), text).expect("it can be written");
 }
@@ -53,7 +55,7 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));
     let runs = folders(&folder.path().join("runs"));
     assert_eq!(runs.len(), 1);
-    for file in ["capacity.json", "trials.jsonl", "report.html"] {
+    for file in ["capacity.json", "trials.jsonl", "samples.jsonl", "report.html"] {
         assert!(runs[0].join(file).is_file(), "no {file}");
     }
     // A limit of the command line counts instead.
@@ -125,7 +127,7 @@ pub(crate) fn a_soak_tells_growing_memory_from_steady_memory() {
     for (name, script) in [("steady", "sleep {seconds}"), ("grows", grows)] {
         let text = format!(
             "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}; echo '{{\"cpu\": [0.1, 0.1]}}' # {{amount}}''']\n\
-             start = 50\nmost = 50\naround_seconds = 60\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\n\
+             start = 50\nmost = 50\naround_seconds = 60\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\n\
              level = \"cpu\"\n"
         );
         fs::write(folder.path().join(format!("{name}.toml")), text).expect("it can be written");
@@ -291,6 +293,33 @@ fn a_file_for_the_build_server_on_a_full_disk_takes_neither_table_nor_page() {
     assert!(output.status.code() == Some(1) && words.contains("/dev/full"), "{words}");
     assert!(table.contains("all holds keep all limits"), "{table}{words}");
     assert!(folders(&folder.path().join("runs"))[0].join("report.html").is_file());
+}
+
+#[test]
+fn a_load_runs_on_the_cores_of_the_command_line() {
+    let folder = tempfile::tempdir().expect("there is a temporary folder");
+    load_file(folder.path(), 0.85);
+    let pinned = fs::read_to_string(folder.path().join("shell.toml")).expect("it is there");
+    let pinned = pinned.replace("awk -v", "echo {cores} >cores; awk -v");
+    fs::write(folder.path().join("pinned.toml"), pinned).expect("it can be written");
+    let own = core_affinity::get_core_ids().unwrap_or_default();
+    let (first, last) = (own[0].id.to_string(), own[own.len() - 1].id.to_string());
+    for (cores, expected) in [(&["--cores", &first][..], &first), (&[], &last)] {
+        let run = [&["run", "pinned.toml", "--hold", "1s", "--amounts", "100", "-q", "--json"], cores].concat();
+        let output = lab(&run, folder.path());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_to_string(folder.path().join("cores")).expect("it ran").trim(), expected);
+        let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(figures["arguments"], serde_json::json!(cores));
+        assert!(
+            figures["settings"]["command"][2].as_str().is_some_and(|text| text.contains(&format!("echo {expected} ")))
+        );
+    }
+    for (cores, words) in [(&first[..], "has no {cores}"), ("1023", "may not use core 1023"), ("x", "0,2-3")] {
+        let output = lab(&["run", "shell.toml", "--cores", cores, "-q"], folder.path());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

@@ -192,6 +192,29 @@ fn an_interrupted_run_ends_with_the_figures_until_then_and_leaves_no_process() {
 }
 
 #[test]
+fn a_search_for_the_density_leaves_its_figures_and_its_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = folder.path().to_str().expect("a path of letters");
+    let arguments = ["--most", "1", "--seconds", "1", "--no-check", "--triangles", "5000", "--hz", "32", "--no-pin"];
+    let mut command = Command::new(THRONG);
+    let command = command.arg("density").args(arguments).args(["--json", "--quiet", "--runs", runs]);
+    let output = command.output().expect("it runs");
+    let printed = summary(&output);
+    let run = crate::lab::folders(folder.path()).pop().unwrap_or_else(|| panic!("no folder: {}", line(&output)));
+    let written: Value =
+        serde_json::from_str(&fs::read_to_string(run.join("summary.json")).expect("a summary")).expect("JSON");
+    assert!(written == printed && printed["density"].as_array().is_some_and(|steps| steps.len() >= 2), "{written}");
+    let page = fs::read_to_string(run.join("report.html")).expect("a page");
+    assert!(
+        page.contains("Steps of the search")
+            && page.contains("<title>Density: ")
+            && folder.path().join("index.html").is_file(),
+        "{page}"
+    );
+    assert!(!run.join("frames.parquet").exists(), "a step has written its files");
+}
+
+#[test]
 fn a_wrong_option_is_one_line_that_says_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path of letters").to_owned();

@@ -11,6 +11,7 @@
 //!        |---- handle_trial ---------> StepPressure    the published method: steps, then back
 //!        '---------------------------> Holds           given loads: thresholds, and growth with a forecast
 //!
+//!      trials of a search  --> load_at_limits: the best estimate of the load that meets the first limit, without bounds
 //!   values of A, values of B  --> Change: ratio with interval, none | higher | lower | undecided
 //!   values by revision        --> ChangePoint: the range of revisions, and the size of the change
 //!   load, value               --> Curve: fitted, with forecasts
@@ -37,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod crossing;
 mod curve;
 mod drift;
 mod holds;
@@ -49,6 +51,7 @@ mod trend;
 mod trial;
 
 pub use change::{Change, ChangeKind, ChangeOptions, VALUES_MIN, compare, compare_pairs, have_moved_together};
+pub use crossing::load_at_limits;
 pub use curve::{Curve, Point};
 pub use drift::Drift;
 pub use holds::{Growth, HoldOptions, Holds};

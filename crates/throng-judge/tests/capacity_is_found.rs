@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use throng_judge::{
     Block, CapacitySearch, Criterion, Judged, Left, Order, Outcome, Purpose, Samples, SearchOptions, Steadiness,
-    StepOptions, StepPressure, Trial, Verdict,
+    StepOptions, StepPressure, Trial, Verdict, load_at_limits,
 };
 
 /// A server whose largest load is known, and whose measurements are noisy.
@@ -106,6 +106,56 @@ fn a_known_knee_is_found_within_two_per_cent_wherever_it_is() {
 }
 
 #[test]
+fn the_best_estimate_lies_around_the_knee_and_the_answer_below_it() {
+    let (mut estimates, mut answers, mut none) = (Vec::new(), Vec::new(), 0);
+    throng_seeds::for_seeds(200, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let knee = 200.0 * 2.0_f64.powf(random.f64() * 7.0);
+        let late_knee = if random.bool() { knee * (0.8 + 0.4 * random.f64()) } else { knee * 10.0 };
+        let mut server = Server::new(knee, late_knee, seed);
+        let (outcome, search) = server.search(from_50());
+        let Some(estimate) = load_at_limits(search.trials()) else {
+            none += 1;
+            return;
+        };
+        estimates.push(estimate / server.knee() - 1.0);
+        answers.extend(outcome.kept.map(|kept| f64::from(kept) / server.knee() - 1.0));
+    });
+    let median = |values: &[f64]| throng_judge::median(values).unwrap_or(f64::NAN);
+    if throng_seeds::is_partial() {
+        return;
+    }
+    assert!(none <= 2, "{none} searches of 200 without an estimate");
+    assert!(estimates.iter().all(|error| error.abs() < 0.005), "{estimates:?}");
+    assert!(
+        median(&estimates).abs() < 0.001 && median(&answers) < -0.002,
+        "{} and {}",
+        median(&estimates),
+        median(&answers)
+    );
+}
+
+#[test]
+fn there_is_no_estimate_without_a_load_on_each_side_of_the_limit() {
+    let trial = |amount: u32, level: f64| {
+        let judged = Criterion::new("processor", 0.8).judge(Samples::Level(vec![level; 20]));
+        Trial::new(amount, Duration::from_secs(60), vec![judged])
+    };
+    let of = |trials: &[(u32, f64)]| {
+        let trials: Vec<Trial> = trials.iter().map(|(amount, level)| trial(*amount, *level)).collect();
+        load_at_limits(&trials).map(|load| load.round())
+    };
+    assert_eq!(of(&[(400, 0.79), (408, 0.81)]), Some(404.0));
+    assert_eq!([of(&[]), of(&[(400, 0.7), (404, 0.75)]), of(&[(400, 0.9), (404, 0.95)])], [None; 3]);
+    assert_eq!(of(&[(100, 0.2), (400, 0.9)]), None, "the loads are too far apart");
+    // Both trials of one load count, and a level that falls with the load is noise.
+    assert_eq!(of(&[(408, 0.82), (400, 0.80), (408, 0.80), (400, 0.78)]), Some(404.0));
+    assert_eq!(of(&[(390, 0.78), (400, 0.81), (402, 0.79), (410, 0.82)]), Some(401.0));
+    let fault = Trial::invalid(404, Duration::from_secs(60), "the bots were late");
+    assert_eq!(load_at_limits(&[trial(400, 0.79), fault, trial(408, 0.81)]).map(f64::round), Some(404.0));
+}
+
+#[test]
 fn the_search_agrees_with_linear_steps_in_less_than_a_tenth_of_their_time() {
     let (mut ratios, mut differences) = (Vec::new(), Vec::new());
     throng_seeds::for_seeds(20, |seed| {
@@ -118,6 +168,18 @@ fn the_search_agrees_with_linear_steps_in_less_than_a_tenth_of_their_time() {
     let median = |values: &[f64]| throng_judge::median(values).unwrap_or(f64::NAN);
     assert!(median(&ratios) < 0.1, "{ratios:?} of the time of steps");
     assert!(differences.iter().all(|difference| *difference <= 0.02), "{differences:?} from the answer of steps");
+}
+
+#[test]
+fn the_first_raise_is_predicted_by_a_level_and_at_most_eight_times_the_start() {
+    let second = |knee: f64| {
+        let mut search = CapacitySearch::new(from_50());
+        let first = search.poll_trial().map_or(0, |order| order.amount);
+        search.handle_trial(Trial::new(first, Duration::from_secs(60), vec![levels(first, knee)]));
+        search.poll_trial().map(|order| order.amount)
+    };
+    assert_eq!(second(5_000.0), Some(400));
+    assert!(second(100.0).is_some_and(|amount| (94..=95).contains(&amount)), "{:?}", second(100.0));
 }
 
 #[test]

@@ -35,6 +35,21 @@ fn busy_s(stat: &str) -> Option<f64> {
     Some((programs + ticks.get(7).unwrap_or(&0)) as f64 / KERNEL_TICKS_PER_S)
 }
 
+/// Processor time so far of this process, of all children that it has waited for, and of these that it has not, in seconds;
+/// `None` without `/proc`. A child that is gone is among those that were waited for.
+pub fn family_cpu_s(children: &[u32]) -> Option<f64> {
+    let of = |process: &str| stat_cpu_s(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?);
+    Some(of("self")? + children.iter().filter_map(|child| of(&child.to_string())).sum::<f64>())
+}
+
+/// User and system time of a process and of its children: fields 14 to 17. The name in brackets may have spaces and brackets of its
+/// own.
+fn stat_cpu_s(stat: &str) -> Option<f64> {
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    (ticks.len() == 4).then(|| ticks.iter().sum::<u64>() as f64 / KERNEL_TICKS_PER_S)
+}
+
 /// Time that a core has spent in soft interrupts so far, in seconds; `None` without `/proc`.
 pub fn soft_interrupts_s(core: usize) -> Option<f64> {
     soft_s(&std::fs::read_to_string("/proc/stat").ok()?, core)
@@ -56,6 +71,25 @@ mod tests {
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 200 0 0\n"), Some(5.0));
         assert_eq!(busy_s("nonsense"), None);
+    }
+
+    #[test]
+    fn a_family_has_the_time_of_its_children_while_they_run_and_afterwards() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 92 0 0 0 100 50 30 20 20 0 1 0 9 9 9";
+        assert_eq!((stat_cpu_s(stat), stat_cpu_s("7 (a) S 1"), stat_cpu_s("none")), (Some(2.0), None, None));
+        if machine_cpu_s().is_none() {
+            return;
+        }
+        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let id = child.id();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let before_s = family_cpu_s(&[]).unwrap();
+        while family_cpu_s(&[id]).unwrap() < before_s + 0.5 {
+            assert!(std::time::Instant::now() < until, "it does not run");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert!(family_cpu_s(&[id]).unwrap() >= before_s + 0.5, "it was waited for");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Facts about the machine and the program; without them a figure has no meaning.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 /// The text for facts that the system does not tell.
 pub const UNKNOWN: &str = "unknown";
@@ -26,6 +28,46 @@ pub fn threads_per_core() -> Option<f64> {
         None => part.parse::<u32>().ok().map(|_| 1),
     });
     counts.sum::<Option<u32>>().filter(|count| *count > 0).map(f64::from)
+}
+
+/// Physical cores that these cores are threads of; `None` where the system does not tell.
+pub fn physical_cores(cores: &[usize]) -> Option<usize> {
+    let siblings = |core| read(&format!("/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list"));
+    physical(cores, siblings)
+}
+
+/// Cores of one list of siblings are one physical core.
+fn physical(cores: &[usize], siblings: impl Fn(usize) -> String) -> Option<usize> {
+    let lists: BTreeSet<String> = cores.iter().map(|core| siblings(*core).trim().to_owned()).collect();
+    (!lists.is_empty() && !lists.contains("")).then_some(lists.len())
+}
+
+/// How often the system has stopped this process's control group, or one above it, because it had used up its processor time;
+/// `None` where the system does not tell.
+pub fn throttled_periods() -> Option<u64> {
+    throttled(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))
+}
+
+/// Groups of the second version are below `root`, those of the first version below a folder of the controller. In a container the
+/// path may be that of the machine, and `root` the group itself.
+fn throttled(root: &Path, groups: &str) -> Option<u64> {
+    let mut counts = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let has_cpu = controllers.split(',').any(|controller| controller == "cpu");
+        if !has_cpu && !controllers.is_empty() {
+            continue;
+        }
+        let root = root.join(if has_cpu { "cpu" } else { "" });
+        let group = root.join(path.trim_start_matches('/'));
+        let groups = group.ancestors().take_while(|folder| folder.starts_with(&root));
+        counts.extend(groups.filter_map(|folder| {
+            let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.trim().parse::<u64>().ok())
+        }));
+    }
+    (!counts.is_empty()).then(|| counts.iter().sum())
 }
 
 /// Whether the processor says that it is a hypervisor's.
@@ -93,7 +135,6 @@ fn kib(value: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::process::Command;
 
     use super::*;
@@ -107,6 +148,32 @@ mod tests {
         assert_eq!(field(text, "mod"), None);
         assert_eq!(total_bytes("MemTotal:       2048 kB\n"), 2 << 20);
         assert_eq!(total_bytes("MemTotal: much\n"), 0);
+    }
+
+    #[test]
+    fn threads_of_one_core_are_one_physical_core() {
+        let siblings = |core: usize| if core < 4 { format!("{},{}\n", core % 2, core % 2 + 2) } else { String::new() };
+        let of = |cores: &[usize]| physical(cores, siblings);
+        assert_eq!([of(&[0]), of(&[0, 2]), of(&[0, 1]), of(&[0, 1, 2, 3])], [Some(1), Some(1), Some(2), Some(2)]);
+        assert_eq!([of(&[]), of(&[0, 4])], [None, None]);
+    }
+
+    #[test]
+    fn a_group_is_throttled_with_those_above_it() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |folder: &str, text: &str| {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+            fs::write(root.path().join(folder).join("cpu.stat"), text).unwrap();
+        };
+        let of = |groups: &str| throttled(root.path(), groups);
+        assert_eq!(of("0::/pod/one\n"), None);
+        put("pod", "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 7\n");
+        put("pod/one", "nr_throttled 4\n");
+        put("", "usage_usec 5\n");
+        assert_eq!([of("0::/pod/one\n"), of("0::/pod\n"), of("0::/\n"), of("")], [Some(7), Some(3), None, None]);
+        // The first version: a controller has a folder of its own, and a container sees its group there.
+        put("cpu", "nr_throttled 2\n");
+        assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/docker/x\n0::/\n"), Some(2));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use throng_judge::{Block, CapacitySearch, Criterion, Order, Outcome, Samples, Se
 
 use crate::growth;
 use crate::summary::{Answer, FRAME_GOAL_MS, MISSED_SHARE_MAX, Step, Summary, digits};
-use crate::{Note, RangeError, RunOptions, play};
+use crate::{Finished, Note, RangeError, RunOptions, play, report};
 
 /// So many of all frames may take longer than the goal: then the 99th percentile keeps it.
 const OVER_SHARE_MAX: f64 = 0.01;
@@ -16,7 +16,8 @@ const OVER_SHARE_MAX: f64 = 0.01;
 /// Settings of a search.
 #[derive(Clone, Debug)]
 pub struct DensityOptions {
-    /// Each step; its number of matches is set by the search.
+    /// Each step; its number of matches is set by the search. Its folder takes the figures and the page of the search, and no
+    /// files of the steps.
     pub run: RunOptions,
     /// The first number of matches.
     pub first: u32,
@@ -29,7 +30,7 @@ pub struct DensityOptions {
 ///
 /// # Errors
 /// As [`play`].
-pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Summary, RangeError> {
+pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Finished, RangeError> {
     let trial = Duration::from_secs(options.run.seconds.unwrap_or(1).into());
     // The next number is another match, however many there are.
     let most = options.most.max(1);
@@ -39,11 +40,13 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Summary, R
         (options.run.note)(Note::Line(&format!("{} matches: {}", order.amount, order.purpose.name())));
         // The replay of the first step shows that the matches are sound; it tells nothing new in the others.
         let is_checked = options.run.is_checked && std::mem::take(&mut is_first);
-        let run = RunOptions { matches: order.amount, is_checked, ..options.run.clone() };
+        let run = RunOptions { matches: order.amount, is_checked, folder: None, ..options.run.clone() };
         Ok(play(&run, stop)?.summary)
     };
     let note = |step: &Step| (options.run.note)(Note::Line(&line(step)));
-    find(CapacitySearch::new(search), play, note, stop)
+    let summary = find(CapacitySearch::new(search), play, note, stop)?;
+    let page = options.run.folder.as_deref().map(|folder| report::write_figures(folder, &summary));
+    Ok(Finished { summary, page })
 }
 
 /// Searches with runs that `play` makes.

@@ -57,8 +57,7 @@ pub(crate) fn write(
     inside: &Inside<'_>,
     stage: &Stage,
 ) -> Result<PathBuf, RangeError> {
-    let json = serde_json::to_string_pretty(summary).map_err(|error| file_error(folder, error.into()))?;
-    put(&folder.join(FIGURES), &(json + "\n"))?;
+    put_figures(folder, summary)?;
     if let Some(watched) = inside.watched {
         let sections = [
             plan::section(watched, stage),
@@ -70,6 +69,17 @@ pub(crate) fn write(
         put(&folder.join(INSIDE), &json)?;
     }
     rebuild(folder)
+}
+
+/// Writes the figures of several runs into a folder, with their page. Returns the page's path.
+pub(crate) fn write_figures(folder: &Path, summary: &Summary) -> Result<PathBuf, RangeError> {
+    put_figures(folder, summary)?;
+    rebuild(folder)
+}
+
+fn put_figures(folder: &Path, summary: &Summary) -> Result<(), RangeError> {
+    let json = serde_json::to_string_pretty(summary).map_err(|error| file_error(folder, error.into()))?;
+    put(&folder.join(FIGURES), &(json + "\n"))
 }
 
 /// Whether a folder has a run of matches.
@@ -150,7 +160,9 @@ fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
     let json = serde_json::to_value(summary).unwrap_or_default();
     let figures = Figures::new(Kind::Match, &json);
     let ended = "The match was ended without a result";
-    let mut page = Page::new(Kind::Match, summary.result.as_deref().unwrap_or(ended));
+    let of_search = summary.density_answer.as_ref().map(|answer| format!("Density: {}", answer.why));
+    let title = of_search.as_deref().or(summary.result.as_deref()).unwrap_or(ended);
+    let mut page = Page::new(Kind::Match, title);
     page.subtitle = format!(
         "{} of {} players at {} Hz for {} s",
         if summary.matches == 1 { "a match".to_owned() } else { format!("{} matches", summary.matches) },

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use throng_machine::clock;
 use throng_match::{InputLog, Replayed, build_id};
 use throng_tactical::{Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
@@ -250,9 +251,11 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     options.line("the bots join");
     bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
     sites.measure();
+    let others = Others::measure(sites.ids().into_iter().chain(bots.id()).collect());
     let mut faults = Vec::new();
     let mut sampler = Sampler::default();
     faults.extend(wait_for_end(options, (&mut sites, &mut sampler), &mut bots, stop));
+    let others_cpu_cores = others.cores();
     options.tell_playing(&[]);
     options.line("the matches are over");
     let (reports, watched) = sites.finish();
@@ -283,6 +286,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         bots,
         faults,
         samples: sampler.samples,
+        others_cpu_cores,
         checks: &checks,
         rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
@@ -394,6 +398,31 @@ fn wait_for_end(
     None
 }
 
+/// The processor time of other programs since a moment.
+struct Others {
+    /// The processes of this run beside this one.
+    processes: Vec<u32>,
+    since: Instant,
+    from_s: Option<f64>,
+}
+
+impl Others {
+    fn measure(processes: Vec<u32>) -> Others {
+        let from_s = Others::cpu_s(&processes);
+        Others { processes, since: Instant::now(), from_s }
+    }
+
+    fn cores(&self) -> Option<f64> {
+        let cpu_s = Others::cpu_s(&self.processes)? - self.from_s?;
+        Some((cpu_s / self.since.elapsed().as_secs_f64().max(1e-9)).max(0.0))
+    }
+
+    /// All of the machine without this run.
+    fn cpu_s(processes: &[u32]) -> Option<f64> {
+        Some(clock::machine_cpu_s()? - clock::family_cpu_s(processes)?)
+    }
+}
+
 /// Takes a sample of the matches in this process about once a second.
 #[derive(Default)]
 struct Sampler {
@@ -500,6 +529,14 @@ impl Bots {
                 Ok(_) => {}
                 Err(()) => return,
             }
+        }
+    }
+
+    /// The process, if they have one of their own.
+    fn id(&self) -> Option<u32> {
+        match self {
+            Bots::Thread { .. } => None,
+            Bots::Process(process) => Some(process.id()),
         }
     }
 

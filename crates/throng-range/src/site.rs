@@ -273,6 +273,9 @@ pub struct SiteReport {
     pub stuck: Vec<String>,
     /// Processor time of the process since the start of the measured part, in seconds.
     pub cpu_s: Option<f64>,
+    /// Resident memory of the process before its matches were made, and at the end.
+    #[serde(default)]
+    pub rss_bytes: Option<[u64; 2]>,
     /// Length of the measured part in seconds.
     pub seconds: f64,
     /// Memory of one player's pose history, in bytes.
@@ -316,11 +319,13 @@ pub(crate) struct Site {
     matches: usize,
     measured_from: Instant,
     cpu_from: Option<f64>,
+    rss_before: Option<u64>,
 }
 
 impl Site {
     /// Makes hosts, servers and games. Clients may come; no match is played yet.
     pub(crate) fn new(order: &SiteOrder, stage: &Stage) -> Result<Site, RangeError> {
+        let rss_before = throng_machine::rss_bytes();
         let subsystems = Subsystems::new();
         let budgets = budgets(order.budgets.as_deref())?;
         let has_limit = budgets.frame_ns.or(budgets.slow_frame_ns).is_some();
@@ -356,6 +361,7 @@ impl Site {
             matches: order.matches as usize,
             measured_from: Instant::now(),
             cpu_from: None,
+            rss_before,
         };
         for number in 0..order.matches {
             site.make(number, order, stage)?;
@@ -467,6 +473,7 @@ impl Site {
     pub(crate) fn finish(mut self) -> (SiteReport, Vec<Watched>) {
         let seconds = self.measured_from.elapsed().as_secs_f64();
         let cpu_s = process_cpu_s().zip(self.cpu_from).map(|(now, from)| now - from);
+        let rss_bytes = self.rss_before.zip(throng_machine::rss_bytes()).map(|(before, now)| [before, now]);
         let (snapshot, values, workers) =
             (self.telemetry.snapshot(), self.telemetry.distributions(), self.host.figures());
         let mut file_errors = self.write_files().err().map(|error| error.to_string());
@@ -504,6 +511,7 @@ impl Site {
             ends: self.ends.iter().map(end_line).collect(),
             stuck: shutdown.stuck,
             cpu_s,
+            rss_bytes,
             seconds,
             history_bytes: watched.iter().map(|watched| watched.history_bytes).max().unwrap_or(0),
             shots: sum(|watched| watched.rewind.shots),

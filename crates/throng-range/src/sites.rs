@@ -58,6 +58,14 @@ impl Sites {
         }
     }
 
+    /// The processes with matches beside this one.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        match self {
+            Sites::Here(_) => Vec::new(),
+            Sites::Processes(processes) => processes.iter().map(|process| process.process.id()).collect(),
+        }
+    }
+
     pub(crate) fn begin(&mut self) {
         match self {
             Sites::Here(site) => site.start(),

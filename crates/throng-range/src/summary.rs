@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::Histogram;
+use throng_report::{Histogram, bytes};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -18,6 +18,8 @@ use crate::site::{LIVE, SiteReport, Times};
 pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
 /// More missed ticks than this share are too many for a density.
 pub(crate) const MISSED_SHARE_MAX: f64 = 0.001;
+/// If other programs use more cores than this, they may be the cause of bad results.
+const OTHERS_CORES_MAX: f64 = 0.25;
 /// Later commands of bots than this share make a run invalid.
 const BOTS_LATE_SHARE_MAX: f64 = 0.05;
 
@@ -65,6 +67,18 @@ pub struct Summary {
     pub wake_lateness_us: Percentiles,
     /// Processor use of the processes with matches.
     pub cpu_cores: Option<f64>,
+    /// Resident memory of these processes at the end.
+    #[serde(default)]
+    pub rss_bytes: Option<u64>,
+    /// Its growth since before the matches were made, for each of them.
+    #[serde(default)]
+    pub memory_bytes_per_match: Option<f64>,
+    /// The same for each player.
+    #[serde(default)]
+    pub memory_bytes_per_player: Option<f64>,
+    /// Processor use of other programs meanwhile.
+    #[serde(default)]
+    pub others_cpu_cores: Option<f64>,
     /// Exclusive time of each subsystem.
     pub subsystems: BTreeMap<String, Subsystem>,
     /// Frames of each phase.
@@ -370,6 +384,7 @@ pub(crate) struct Found<'a> {
     pub(crate) faults: Vec<String>,
     /// The samples of each second.
     pub(crate) samples: Samples,
+    pub(crate) others_cpu_cores: Option<f64>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -384,6 +399,11 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
+    let rss_bytes: Option<[u64; 2]> =
+        sites.iter().try_fold([0, 0], |sum, site| site.rss_bytes.map(|of| [sum[0] + of[0], sum[1] + of[1]]));
+    let grown_by = |parts: u32| {
+        rss_bytes.map(|[before, after]| digits(after.saturating_sub(before) as f64 / f64::from(parts.max(1))))
+    };
     let missed_ticks = total(|site| site.missed_ticks);
     let measuring_ns: Option<u64> = sites.iter().map(|site| site.measuring_ns).sum();
     let measuring_ns = measuring_ns.filter(|_| frame.count > 0).map(|ns| ns as f64 / frame.count as f64);
@@ -407,6 +427,10 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+        rss_bytes: rss_bytes.map(|[_, after]| after),
+        memory_bytes_per_match: grown_by(found.matches),
+        memory_bytes_per_player: grown_by(found.players),
+        others_cpu_cores: found.others_cpu_cores.map(digits),
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
@@ -512,6 +536,10 @@ impl Summary {
             ),
             ("replay", replay),
             ("matches per core", or_none(self.matches_per_core, " (shown by this run)")),
+            (
+                "memory",
+                self.memory_bytes_per_match.map_or("none".to_owned(), |of| format!("{} for each match", bytes(of))),
+            ),
         ];
         for step in &self.density {
             let (frame, lateness) = (step.frame_ms, step.lateness_p99_us);
@@ -572,6 +600,9 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
     let due = found.bots.commands + found.bots.skipped;
     if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
         reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
+    }
+    if let Some(cores) = summary.others_cpu_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
+        reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
     }
     if let Some(difference) = &summary.replay.difference {
         reasons.push(difference.clone());

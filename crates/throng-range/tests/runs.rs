@@ -79,6 +79,20 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
     assert_eq!(summary.ends.len(), 3);
     assert_eq!(summary.replay.identical, None, "it was not asked for");
     assert!(summary.cpu_cores.is_some_and(|cores| cores > 0.0));
+    let [of_match, of_player] = [summary.memory_bytes_per_match, summary.memory_bytes_per_player].map(Option::unwrap);
+    assert!(of_match > 10_000.0 && (of_match / of_player - 10.0).abs() < 0.01, "{of_match} and {of_player}");
+    assert!(summary.rss_bytes.is_some_and(|bytes| bytes as f64 > 3.0 * of_match));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_beside_a_busy_program_is_not_valid() {
+    let mut busy = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("it starts");
+    let summary = played(&RunOptions { seconds: Some(2), is_checked: false, ..options() }).summary;
+    busy.kill().and_then(|()| busy.wait()).expect("it ends");
+    assert!(summary.others_cpu_cores.is_some_and(|cores| cores > 0.25), "{:?}", summary.others_cpu_cores);
+    let reasons = summary.invalid_reasons.join("; ");
+    assert!(!summary.valid && reasons.contains("other programs used"), "{reasons}");
 }
 
 #[test]

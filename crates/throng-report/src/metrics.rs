@@ -255,6 +255,12 @@ const MATCH: &[Metric] = rows![Match:
         "how late the system woke up a worker that slept until a deadline, 99th percentile";
     Less "cpu_cores", "server", "cores",
         "processor use of the processes with matches; bots in a thread of the same process count too";
+    Less "rss_bytes", "memory", "B",
+        "resident memory of the processes with matches at the end; pages that processes share count in each";
+    Less "memory_bytes_per_match", "memory per match", "B",
+        "growth of that memory since before the matches were made, for each of them: with the telemetry of the run, with pages of the map that are read for the first time, and with bots in a thread of the same process";
+    Less "others_cpu_cores", "other programs", "cores",
+        "processor use of other programs during the measured part; `null` if unknown; above 0.25 the run is not valid";
     Less "measuring_us_per_frame", "measuring", "µs",
         "time per frame that the run spends on measuring itself: scopes, the collector with its files, and what the report wants to know of each match. The time of a scope is its price, measured at the start, times their number";
     Less "measuring_share", "measuring by frame", "share",
@@ -332,12 +338,14 @@ const CAPACITY: &[Metric] = rows![Capacity:
         "the smallest load above the answer that was not accepted";
     More "per_core", "per core", "units",
         "the answer by core that was under load";
+    More "per_physical_core", "per physical core", "units",
+        "the answer by physical core that was under load; `null` where the machine does not tell how many these cores are";
     Neither "cores", "cores under load", "cores",
         "cores that were under load";
     Neither "threads_per_core", "threads per core", "",
         "hardware threads of a physical core: 1 means that a core here is a physical core";
     Less "memory_bytes_per_unit", "memory per unit", "B",
-        "memory that each unit added";
+        "memory that each unit added: growth of the server's resident memory since before its matches, players or clients, by their number";
     Neither "held_s", "time of holds", "s",
         "time of all holds";
     Less "wall_s", "time of everything", "s",

@@ -34,7 +34,7 @@ impl FromStr for Cores {
 ///
 /// # Errors
 /// The process may not use one of them.
-pub(super) fn choose(list: Option<&Cores>) -> Result<Vec<usize>> {
+pub(crate) fn choose(list: Option<&Cores>) -> Result<Vec<usize>> {
     let may: Vec<usize> = core_affinity::get_core_ids().unwrap_or_default().iter().map(|core| core.id).collect();
     let Some(Cores(wanted)) = list else {
         let last = may.iter().max().context("the cores that this process may use are unknown: give --cores")?;

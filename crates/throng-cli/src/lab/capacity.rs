@@ -12,6 +12,7 @@ use clap::Args;
 use throng_capacity::{self as capacity, CapacityOptions, Load, Method, SoakOptions};
 use throng_judge::{HoldOptions, SearchOptions, StepOptions};
 
+use crate::ai_server::cores::{self, Cores};
 use crate::exit::{self, Failure, Outcome};
 use crate::live::LiveArgument;
 use crate::store::{self, StoreArgument};
@@ -28,7 +29,8 @@ a gateway), or the path of a load file: docs/capacity.md tells how to measure yo
 
   throng lab search ai
   throng lab search match --hold 20s --confirm 1m --most 64
-  throng lab search crowd --cpu 70 --timeouts 0.5";
+  throng lab search crowd --cpu 70 --timeouts 0.5
+  throng lab search ai --cores 2,3";
 
 pub(super) const RUN_LONG_ABOUT: &str = "\
 Does a load keep its limits, and how do its levels grow?
@@ -71,6 +73,9 @@ struct LoadArguments {
     /// Another limit, in the unit of its samples, as memory=0.9; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = limit)]
     limit: Vec<(String, f64)>,
+    /// Cores that the load is put on, as 1 or 0,2-3, if its command has {cores} [default: the last one that this process may use]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<Cores>,
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
@@ -90,7 +95,7 @@ struct LoadArguments {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
-    /// Further arguments of the load's command, as -- --cores 2,3
+    /// Further arguments of the load's command, as -- --rays 64
     #[arg(last = true, value_name = "ARGUMENT")]
     further: Vec<String>,
 }
@@ -192,6 +197,13 @@ impl LoadArguments {
         let limits = [percent("cpu", self.cpu), percent("timeouts", self.timeouts)];
         for (name, at_most) in limits.into_iter().flatten().chain(self.limit.iter().cloned()) {
             load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
+        }
+        if self.cores.is_some() || load.takes_cores() {
+            let cores = cores::choose(self.cores.as_ref()).map_err(Failure::Usage)?;
+            let list = cores.iter().map(ToString::to_string).collect::<Vec<String>>().join(",");
+            load.pin(&list).map_err(|error| usage(error.to_string()))?;
+            // More cores are another question.
+            self.cores.iter().for_each(|_| load.added.extend(["--cores".to_owned(), list.clone()]));
         }
         load.add_arguments(&self.further);
         Ok(load)
