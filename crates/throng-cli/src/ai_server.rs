@@ -73,6 +73,9 @@ pub(crate) struct AiServerArguments {
     /// No more matches than that
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     most: u32,
+    /// Hold the first number of matches, and look for no other one
+    #[arg(long)]
+    once: bool,
     /// How long each load is held, in seconds, without its warm-up
     #[arg(long, value_name = "S", default_value_t = 3.0)]
     hold: f64,
@@ -159,7 +162,7 @@ pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> 
         let rays: Arc<dyn Rays + Send + Sync> = Arc::new(embree::rays(&embree, &map));
         runs.push(Run::new("Embree's rays", &Work { rays: Some(rays), ..own.clone() }, steps, &cores)?);
     }
-    let is_partial = !play(&mut runs, !arguments.quiet)?;
+    let is_partial = !play(&mut runs, arguments.once, !arguments.quiet)?;
     let mut courses = runs.into_iter().map(Run::course);
     let own = courses.next().context("there is no run")?;
     let (triangles, deadline_ms) = (map.triangle_count(), arguments.deadline_ms);
@@ -213,9 +216,9 @@ impl Run {
     }
 }
 
-/// Holds loads of all runs in turns until all searches are over; every other round goes backwards. `false` if it was
+/// Holds loads of all runs in turns until all searches are over, or one round; every other round goes backwards. `false` if it was
 /// interrupted.
-fn play(runs: &mut [Run], shows: bool) -> Result<bool> {
+fn play(runs: &mut [Run], is_one_round: bool, shows: bool) -> Result<bool> {
     let mut is_backwards = false;
     while runs.iter().any(|run| run.course.search.poll_trial().is_some()) {
         for index in 0..runs.len() {
@@ -223,6 +226,9 @@ fn play(runs: &mut [Run], shows: bool) -> Result<bool> {
             if !runs[index].hold(shows)? {
                 return Ok(false);
             }
+        }
+        if is_one_round {
+            break;
         }
         is_backwards = !is_backwards;
     }

@@ -78,6 +78,18 @@ fn decisions_without_time_are_late_and_no_load_counts() {
     assert_eq!((&figures["limited_by"], &figures["matches_per_core"]), (&"late".into(), &Value::Null), "{figures:#}");
 }
 
+#[test]
+fn the_load_file_holds_one_load_also_if_it_is_too_much() {
+    let load = throng_capacity::Load::resolve("ai").expect("it is built in");
+    assert!(load.command.contains(&"--once".to_owned()), "{:?}", load.command);
+    let output = short(&["--once", "--start", "4", "--most", "4", "--deadline-ms", "0.1", "--rays", "1024", "--json"]);
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let held = figures["steps"].as_array().expect("a list");
+    assert_eq!((held.len(), &figures["partial"]), (1, &false.into()), "{figures:#}");
+    assert_eq!(figures["invalid_reasons"][0], "own rays: no number of matches kept both bounds");
+    has_samples_of("ai", &figures);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_run_prints_what_it_has_and_calls_it_partial() {

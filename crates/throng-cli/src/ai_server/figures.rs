@@ -201,15 +201,15 @@ impl Figures {
             match course.kept() {
                 None if self.is_partial => {}
                 None => reasons.push(format!("{name}: no number of matches kept both bounds")),
-                Some(step) => {
-                    if step.allocations > 0 {
-                        reasons.push(format!("{name}: {} allocations while the load was held", step.allocations));
-                    }
-                    if let Some(cores) = step.others_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
-                        reasons
-                            .push(format!("{name}: other programs used {cores:.2} cores: measure on a quiet machine"));
-                    }
+                Some(step) if step.allocations > 0 => {
+                    reasons.push(format!("{name}: {} allocations while the load was held", step.allocations));
                 }
+                Some(_) => {}
+            }
+            // They may also be why no load kept the bounds.
+            let step = course.kept().or(course.steps.last());
+            if let Some(cores) = step.and_then(|step| step.others_cores).filter(|cores| *cores > OTHERS_CORES_MAX) {
+                reasons.push(format!("{name}: other programs used {cores:.2} cores: measure on a quiet machine"));
             }
             if course.has_reached_most() {
                 reasons.push(format!("{name}: the bounds were not reached: raise --most"));
@@ -334,5 +334,31 @@ impl Figures {
             line(format!("not valid: {reason}"));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use throng_judge::StepOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_load_that_failed_beside_a_busy_program_says_so() {
+        let reasons = |others_cores: f64| {
+            let hold = Duration::from_secs(3);
+            let mut search = StepPressure::new(StepOptions { start: 1, step: 1, most: 1, hold });
+            let samples = vec![CountedSample { cpu_share: 0.99, decisions: 100, late: 50 }; 30];
+            let step = Step { matches: 1, others_cores: Some(others_cores), samples, ..Step::default() };
+            search.handle_trial(step.trial(search.poll_trial().expect("the first load")));
+            let own = Course { search, steps: vec![step], bytes_per_match: None };
+            let workload = Workload { triangles: 1, tick_hz: 20, deadline_ms: 25.0, cores: vec![0] };
+            Figures::new(workload, own, None, false).invalid_reasons
+        };
+        let failed = "own rays: no number of matches kept both bounds";
+        assert_eq!(reasons(0.05), [failed]);
+        assert_eq!(reasons(0.5), [failed, "own rays: other programs used 0.50 cores: measure on a quiet machine"]);
     }
 }
