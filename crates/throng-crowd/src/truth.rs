@@ -18,7 +18,8 @@
 //!
 //! A place is written from its beginning to its end. So a reader reads the version at the end first, then the objects, and the
 //! version at the beginning last: if both are the same, all of it is of that version. In the other order, a writer that overtakes
-//! the reader would leave it with old objects between two new versions.
+//! the reader would leave it with old objects between two new versions. That holds as long as the kernel copies a write from its
+//! beginning to its end, as Linux does.
 
 use std::fs::File;
 use std::io;

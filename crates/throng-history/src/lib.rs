@@ -242,8 +242,17 @@ fn settings(summary: &Value) -> String {
     let profile = at(summary, "environment.settings.profile").filter(|profile| profile["kind"] != "constant");
     // As on the command line, if this program knows it.
     let words = |profile: &Value| Profile::deserialize(profile).map_or(profile.to_string(), |known| known.to_string());
-    rate + &net.map_or(String::new(), |net| format!(", net {net}"))
+    rate + &rings(summary)
+        + &net.map_or(String::new(), |net| format!(", net {net}"))
         + &profile.map_or(String::new(), |profile| format!(", profile {}", words(profile)))
+}
+
+/// How far and how often a crowd's clients are told: a scenario file may change and keep its name.
+fn rings(summary: &Value) -> String {
+    let rings = at(summary, "environment.settings.rings").and_then(Value::as_array).into_iter().flatten();
+    let ring = |ring: &Value| Some(format!("{}/{}", ring.get("radius_m")?, ring.get("interval_ticks")?));
+    let rings: Vec<String> = rings.filter_map(ring).collect();
+    if rings.is_empty() { String::new() } else { format!(", rings {}", rings.join(" ")) }
 }
 
 /// The question of a measurement of capacity: answers to different ones are no series.

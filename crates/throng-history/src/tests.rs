@@ -405,13 +405,19 @@ fn crowds_with_another_network_rate_or_profile_are_no_series() {
         runs(folder.path()).unwrap().runs[0].workload.clone()
     };
     let (players, clean) = (throng_summary::RunSummary::example().players, workload(&|_| ()));
-    assert_eq!(clean, format!("crowd {players} at 30 Hz"));
-    assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz"));
+    let rings = ", rings 9/2 49/8 150/40";
+    assert_eq!(clean, format!("crowd {players} at 30 Hz{rings}"));
+    assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz{rings}"));
     let mobile = throng_crowd::scenario::NetPreset::Mobile4g;
-    assert_eq!(workload(&|of| of.environment.settings.net = mobile), format!("crowd {players} at 60 Hz, net 4g"));
+    assert_eq!(
+        workload(&|of| of.environment.settings.net = mobile),
+        format!("crowd {players} at 60 Hz{rings}, net 4g")
+    );
     let profile = "ramp:10..100:60s";
     let with = workload(&|of| of.environment.settings.profile = profile.parse().unwrap());
-    assert_eq!(with, format!("crowd {players} at 60 Hz, net 4g, profile {profile}"));
+    assert_eq!(with, format!("crowd {players} at 60 Hz{rings}, net 4g, profile {profile}"));
+    let none = workload(&|of| of.environment.settings.rings.clear());
+    assert_eq!(none, format!("crowd {players} at 60 Hz, net 4g, profile {profile}"));
 }
 
 #[test]
