@@ -18,7 +18,7 @@ use throng_edge::{Edge, EdgeOptions, edge_user_data};
 use throng_machine::clock;
 use throng_summary::EdgeFigures;
 
-use crate::bots::EdgePoint;
+use crate::bots::{EdgePoint, pin};
 use crate::control::{Command, PartLine, listen, tell};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
@@ -43,6 +43,8 @@ pub(crate) struct EdgeOrder {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) key: [u8; 32],
     pub(crate) scenario: Scenario,
+    /// The core that it is pinned to.
+    pub(crate) core: Option<usize>,
 }
 
 /// A line of an edge.
@@ -65,6 +67,7 @@ fn play() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let order: EdgeOrder = serde_json::from_str(&line)?;
+    pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
     let mut links = Links::new(&order);
     let mut edge = open(&order, &links)?;

@@ -22,6 +22,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
@@ -208,7 +209,7 @@ impl<'a, R: Replication> Play<'a, R> {
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
         let is_pinned = scenario.pin && cores.len() > 1;
-        let bots_cores = is_pinned.then(|| cores[1..].iter().map(|core| core.id).collect());
+        let cores_of = if is_pinned { CoresOf::of(&cores, scenario.edges > 0) } else { CoresOf::default() };
         let shown = options.live.map(|address| Show::begin(address, scenario)).transpose();
         let (show, wanted_by_viewers) = match shown {
             Ok(shown) => shown.unzip(),
@@ -218,13 +219,13 @@ impl<'a, R: Replication> Play<'a, R> {
             }
         };
         let server = host.server().local_address();
-        let servers = start_servers(options, &key)?;
+        let servers = start_servers(options, &key, &cores_of)?;
         let points = servers.points();
         let addresses = std::iter::once(server).chain(points.iter().map(|point| point.address)).collect();
-        let edges = start_edges(options, addresses, &key)?;
+        let edges = start_edges(options, addresses, &key, &cores_of)?;
         let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
         let target = Target { server, edges: edges.points(), truths: truths.collect() };
-        let bots = child::start(options, target, &key, bots_cores)?;
+        let bots = child::start(options, target, &key, cores_of.bots)?;
         // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(scenario, options.allocations.is_some(), is_pinned.then(|| cores[0].id));
         if is_pinned {
@@ -476,23 +477,60 @@ impl<'a, R: Replication> Play<'a, R> {
 }
 
 /// The servers after the first.
-fn start_servers(options: &RunOptions, key: &Key) -> Result<Parts<ServerPoint, ServerFigures>> {
-    let order =
-        |number: u32| ServerOrder { number: number as u16, key: *key.as_bytes(), scenario: options.scenario.clone() };
+fn start_servers(options: &RunOptions, key: &Key, cores: &CoresOf) -> Result<Parts<ServerPoint, ServerFigures>> {
+    let order = |number: u32| ServerOrder {
+        number: number as u16,
+        key: *key.as_bytes(),
+        scenario: options.scenario.clone(),
+        core: cores.of_part(number - 1),
+    };
     let orders = (1..options.scenario.servers).map(|number| (format!("server {}", number + 1), order(number)));
     Parts::start(&options.server_command, orders)
 }
 
 /// The edges before the servers at these addresses.
-fn start_edges(options: &RunOptions, servers: Vec<SocketAddr>, key: &Key) -> Result<Parts<EdgePoint, EdgeFigures>> {
+fn start_edges(
+    options: &RunOptions,
+    servers: Vec<SocketAddr>,
+    key: &Key,
+    cores: &CoresOf,
+) -> Result<Parts<EdgePoint, EdgeFigures>> {
     let order = |number: u32| EdgeOrder {
         number,
         servers: servers.clone(),
         key: *key.as_bytes(),
         scenario: options.scenario.clone(),
+        core: cores.of_part(options.scenario.servers - 1 + number),
     };
     let orders = (0..options.scenario.edges).map(|number| (format!("edge {}", number + 1), order(number)));
     Parts::start(&options.edge_command, orders)
+}
+
+/// The cores of a pinned run. The first server has the first one.
+#[derive(Debug, Default, PartialEq)]
+struct CoresOf {
+    bots: Option<Vec<usize>>,
+    /// Of edges and further servers, in turn.
+    parts: Vec<usize>,
+}
+
+impl CoresOf {
+    /// Bots have one thread: with edges, they have the last core, and the others are for edges and servers.
+    fn of(cores: &[CoreId], has_edges: bool) -> CoresOf {
+        let ids: Vec<usize> = cores.iter().map(|core| core.id).collect();
+        match (has_edges, &ids[..]) {
+            (true, [parts @ .., bots]) => {
+                let spare = if parts.len() > 1 { &parts[1..] } else { parts };
+                CoresOf { bots: Some(vec![*bots]), parts: spare.to_vec() }
+            }
+            _ => CoresOf { bots: Some(ids.into_iter().skip(1).collect()), parts: Vec::new() },
+        }
+    }
+
+    fn of_part(&self, number: u32) -> Option<usize> {
+        let place = (number as usize).checked_rem(self.parts.len())?;
+        Some(self.parts[place])
+    }
 }
 
 /// Why a run ended before its end.
@@ -539,6 +577,19 @@ mod tests {
     use throng_crowd::scenario::Overrides;
 
     static FIRST_LINE: Mutex<String> = Mutex::new(String::new());
+
+    #[test]
+    fn the_bots_of_a_pinned_run_share_their_core_with_no_edge() {
+        let cores = |count: usize| (0..count).map(|id| CoreId { id }).collect::<Vec<_>>();
+        let of = |count, has_edges| CoresOf::of(&cores(count), has_edges);
+        assert_eq!(of(2, false), CoresOf { bots: Some(vec![1]), parts: vec![] });
+        assert_eq!(of(4, false), CoresOf { bots: Some(vec![1, 2, 3]), parts: vec![] });
+        assert_eq!(of(2, true), CoresOf { bots: Some(vec![1]), parts: vec![0] });
+        let four = of(4, true);
+        assert_eq!(four, CoresOf { bots: Some(vec![3]), parts: vec![1, 2] });
+        assert_eq!([0, 1, 2].map(|part| four.of_part(part)), [Some(1), Some(2), Some(1)]);
+        assert_eq!(CoresOf::default().of_part(7), None);
+    }
 
     #[test]
     fn the_first_line_comes_before_the_server_has_its_bots_and_says_how_long_it_takes() {

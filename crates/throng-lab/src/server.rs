@@ -14,6 +14,7 @@ use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
 use throng_summary::ServerFigures;
 
+use crate::bots::pin;
 use crate::control::{Command, PartLine, PlayerCount, listen, tell};
 use crate::host::{Handovers, Host};
 
@@ -28,6 +29,8 @@ pub(crate) struct ServerOrder {
     pub(crate) number: u16,
     pub(crate) key: [u8; 32],
     pub(crate) scenario: Scenario,
+    /// The core that it is pinned to.
+    pub(crate) core: Option<usize>,
 }
 
 /// Where a server is reached, and the file with its state.
@@ -56,7 +59,8 @@ pub fn play_server() -> anyhow::Result<()> {
 fn play() -> anyhow::Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    let ServerOrder { number, key, scenario } = serde_json::from_str(&line)?;
+    let ServerOrder { number, key, scenario, core } = serde_json::from_str(&line)?;
+    pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
     let address = ([127, 0, 0, 1], 0).into();
     let mut host = Host::with_model(&scenario, number, (address, None, Key::new(key)), Channels::new)?;
