@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use throng_judge::{Order, STEP_SAMPLES, Trial};
+use throng_machine::Throttled;
 use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
 
 use super::figures::LimitSamples;
@@ -19,6 +20,9 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const INVALID_RUN: i32 = 3;
 /// The exit code of a command that refuses its arguments. It would refuse them again.
 const USAGE: i32 = 2;
+
+/// The system may stop the processes for so large a share of the hold: the frames that this makes late are far below a limit of 1 %.
+const THROTTLED_SHARE_MAX: f64 = 0.001;
 
 /// How a trial ended.
 pub(super) enum Held {
@@ -45,7 +49,7 @@ pub(super) struct Figures {
     pub(super) memory_bytes: Option<f64>,
     /// Of the command as a whole.
     pub(super) wall: Duration,
-    /// All samples that the command printed, also of a trial that says nothing and of the time before it was steady.
+    /// All samples of each limit that the command printed, also of a trial that says nothing and of the time before it was steady.
     pub(super) samples: Vec<LimitSamples>,
 }
 
@@ -56,7 +60,7 @@ impl Figures {
             physical_cores: load.physical_cores(printed),
             memory_bytes: load.memory_bytes(printed),
             wall,
-            samples: load.judge(printed).iter().flatten().map(LimitSamples::of).collect(),
+            samples: load.judge_those_there(printed).iter().map(LimitSamples::of).collect(),
         }
     }
 }
@@ -68,10 +72,9 @@ pub(super) fn hold(
     stop: &AtomicBool,
     each_look: impl FnMut(Duration),
 ) -> Held {
-    let (began, throttled) = (Instant::now(), throng_machine::throttled_periods());
+    let (began, before) = (Instant::now(), throng_machine::throttled());
     let printed = run(options, order, stop, each_look);
-    let throttled =
-        throttled.zip(throng_machine::throttled_periods()).map_or(0, |(before, now)| now.saturating_sub(before));
+    let throttled = before.zip(throng_machine::throttled()).map(|(before, now)| now.since(before));
     let wall = began.elapsed();
     if stop.load(Ordering::Relaxed) {
         return stopped(options, order, printed, wall);
@@ -83,7 +86,7 @@ pub(super) fn hold(
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
     let figures = Figures::of(&options.load, &value, wall);
-    if let Some(fault) = fault(&options.load, &value, throttled) {
+    if let Some(fault) = fault(&options.load, &value, throttled.unwrap_or_default(), order.hold) {
         return Held::Tried(invalid(&fault), figures);
     }
     let judged = options.load.judge(&value);
@@ -94,21 +97,24 @@ pub(super) fn hold(
     Held::Tried(if is_published { counted(trial) } else { trial.steady() }, figures)
 }
 
-/// A trial that was cut off. A command that prints its figures when it is interrupted has its limits in it.
+/// A trial that was cut off. A command that prints its figures when it is interrupted has in it the limits whose
+/// samples it printed.
 fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failure>, wall: Duration) -> Held {
     let value = printed.unwrap_or(Value::Null);
     let figures = Figures::of(&options.load, &value, wall);
     let held = wall.min(order.hold);
-    let judged = options.load.judge(&value).unwrap_or_default();
+    let judged = options.load.judge_those_there(&value);
     let fault = format!("interrupted after {:.0} s", wall.as_secs_f64());
     Held::Stopped(Trial { fault: Some(fault), ..Trial::new(order.amount, held, judged) }, figures)
 }
 
-/// The first reason for which the command itself calls its figures invalid, or that the system has stopped it again and again.
-pub(super) fn fault(load: &Load, value: &Value, throttled: u64) -> Option<String> {
-    let throttled = (throttled > 0).then(|| {
+/// The first reason for which the command itself calls its figures invalid, or that the system has stopped it for a share of the hold
+/// that tells in the figures.
+pub(super) fn fault(load: &Load, value: &Value, throttled: Throttled, hold: Duration) -> Option<String> {
+    let throttled = (throttled.time > hold.mul_f64(THROTTLED_SHARE_MAX)).then(|| {
+        let (times, seconds) = (throttled.periods, throttled.time.as_secs_f64());
         format!(
-            "the system throttled the processes {throttled} times: raise the processor limit of their control group"
+            "the system throttled the processes {times} times, {seconds:.2} s in all: raise the processor limit of their control group"
         )
     });
     let is_fault = |reason: &&str| !load.no_faults.iter().any(|part| reason.contains(part));

@@ -38,7 +38,8 @@ pub struct Load {
     /// The program and its arguments. `{amount}` is the load, `{seconds}` the time to hold it, `{thirtieth}` a thirtieth of
     /// that, `{folder}` a folder that is deleted afterwards, `{throng}` this program. `{cores}` is for [`Load::pin`].
     pub command: Vec<String>,
-    /// Arguments that a measurement has added to the command's: see [`Load::add_arguments`].
+    /// Arguments of a measurement that make another question of the file's: those of [`Load::add_arguments`], and `--cores` if the
+    /// caller has chosen the cores of [`Load::pin`].
     #[serde(skip)]
     pub added: Vec<String>,
     /// The first load.
@@ -199,6 +200,11 @@ impl Load {
     /// Samples of a limit are missing: the error names their path.
     pub fn judge(&self, printed: &Value) -> Result<Vec<Judged>, String> {
         self.limits.iter().map(|limit| limit.judge(printed)).collect()
+    }
+
+    /// As [`Load::judge`], of the limits alone whose samples are there.
+    pub(super) fn judge_those_there(&self, printed: &Value) -> Vec<Judged> {
+        self.limits.iter().filter_map(|limit| limit.judge(printed).ok()).collect()
     }
 
     /// Cores that were under load, by the JSON that one run of the command printed. Without a path: one.

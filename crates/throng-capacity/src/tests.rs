@@ -261,13 +261,32 @@ fn faults_that_are_none_for_this_load_do_not_spoil_a_trial() {
 fn a_trial_that_the_system_throttled_is_invalid_and_not_failed() {
     let load = Load { no_faults: Vec::new(), ..Load::parse("shell.toml", SHELL).unwrap() };
     let printed = serde_json::json!({ "invalid_reasons": ["the bots were late"] });
-    assert_eq!(hold::fault(&load, &serde_json::Value::Null, 0), None);
-    let fault = hold::fault(&load, &serde_json::Value::Null, 3).unwrap_or_default();
-    assert!(fault.contains("throttled the processes 3 times"), "{fault}");
+    let (hold, hours) = (Duration::from_secs(30), Duration::from_secs(8 * 3_600));
+    let throttled = |periods, ms| throng_machine::Throttled { periods, time: Duration::from_millis(ms) };
+    let of = |throttled, hold| hold::fault(&load, &serde_json::Value::Null, throttled, hold);
+    assert_eq!([of(throttled(0, 0), hold), of(throttled(1, 30), hold)], [None, None]);
+    assert_eq!(of(throttled(1, 100), hours), None, "a period spoils no soak");
+    assert!(of(throttled(300, 30_000), hours).is_some());
+    let throttled = throttled(3, 210);
+    let fault = of(throttled, hold).unwrap_or_default();
+    assert!(fault.contains("throttled the processes 3 times, 0.21 s in all"), "{fault}");
     // The command's own reason is the cause, and a load file may say that throttling is none.
-    assert_eq!(hold::fault(&load, &printed, 3).as_deref(), Some("the bots were late"));
+    assert_eq!(hold::fault(&load, &printed, throttled, hold).as_deref(), Some("the bots were late"));
     let load = Load { no_faults: vec!["throttled".to_owned(), "late".to_owned()], ..load };
-    assert_eq!(hold::fault(&load, &printed, 3), None);
+    assert_eq!(hold::fault(&load, &printed, throttled, hold), None);
+}
+
+#[test]
+fn a_trial_without_the_samples_of_one_limit_keeps_those_of_the_others() {
+    let text = format!("{SHELL}[[limits]]\nname = \"late\"\nabout = \"share\"\nat_most = 0.01\nlevel = \"late\"\n");
+    let (capacity, _runs, folder) = measured(&text);
+    assert!(capacity.trials.iter().all(|trial| trial.fault.as_ref().is_some_and(|why| why.contains("at late"))));
+    let lines = std::fs::read_to_string(folder.join(SAMPLES_FILE)).unwrap();
+    for line in lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()) {
+        let limits = line["limits"].as_array().unwrap();
+        assert!(limits.len() == 1 && limits[0]["level"].as_array().is_some_and(|all| all.len() == 60), "{line}");
+    }
+    assert!(!lines.is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod schema;
 mod stand_in;
 
+use std::ffi::OsString;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -201,13 +202,33 @@ fn an_edge_can_be_killed_only_beside_another_one() {
     assert!(text.contains("--edges 2"), "{text}");
 }
 
-/// A run whose parts die by themselves after a while, if they are to: then nobody is asked whether it wants to end.
+/// Passes the run's words on to the clients, and makes a file when the measured part begins. A shell's jobs have no input of their own.
+const TELLS: &str = r#"
+mkfifo "$0.words"
+exec 3<&0
+while read -r word; do echo "$word"; [ "$word" != measure ] || : >"$0"; done <&3 >"$0.words" 2>/dev/null &
+exec 3<&- <"$0.words"
+"#;
+
+/// Kills the process that this shell becomes, some seconds after the file is there.
+const DIES: &str = r#"
+{
+    while kill -0 $$ && [ ! -e "$0" ]; do sleep 0.1; done
+    [ -e "$0" ] && sleep 4 && kill -9 $$
+} </dev/null >/dev/null 2>&1 &
+"#;
+
+/// A run that loses a part in the middle of what it measures: nobody is asked whether it wants to end.
 fn bench_that_loses(part: &str) -> GatewaySummary {
-    let command = |name: &str| {
-        let wrapped = ["timeout", "-s", "KILL", "10"].iter().filter(|_| name == part);
-        wrapped.chain(&[env!("CARGO_BIN_EXE_throng"), name]).map(Into::into).collect::<Vec<_>>()
-    };
     let runs = tempfile::tempdir().unwrap();
+    let is_measured = runs.path().join("is-measured");
+    let command = |name: &str| {
+        let tells = if name == "clients-for-bench" { TELLS } else { "" };
+        let dies = if name == part { DIES } else { "" };
+        let mut command = ["sh", "-c", &format!("{tells}{dies}exec \"$@\"")].map(OsString::from).to_vec();
+        command.extend([is_measured.clone().into(), env!("CARGO_BIN_EXE_throng").into(), name.into()]);
+        command
+    };
     let options = BenchOptions {
         scene: Scene::SingleUnreal,
         clients: 5,
@@ -240,6 +261,15 @@ fn a_run_that_loses_a_process_leaves_what_was_measured_and_names_it() {
     let cause = of(&gateway).0;
     assert!(cause.contains("the gateway has ended: see gateway.log"), "{:?}", gateway.invalid_reasons);
     assert!(clients.client.is_none() && clients.world.frame_hz > 0.0, "{clients:?}");
+    let of_clients = |run: &GatewaySummary| {
+        let driver = &run.driver;
+        [driver.late_p99_ms.is_some(), driver.sent_ratio.is_some(), driver.garbled.is_some()]
+    };
+    let of_world =
+        |run: &GatewaySummary| [run.world.stalled_frames.is_some(), run.world.resubscriptions_per_s.is_some()];
+    assert_eq!((of_clients(&clients), of_world(&clients)), ([false; 3], [true; 2]));
+    assert_eq!((of_clients(&world), of_world(&world)), ([true; 3], [false; 2]));
+    assert!(clients.invalid_reasons.iter().any(|reason| reason.starts_with("not measured: ")), "{clients:?}");
     for run in [&world, &gateway] {
         let delivered = run.client.as_ref().map_or(0.0, |client| client.delivered_ratio);
         assert!((0.2..1.2).contains(&delivered), "{run:?}");

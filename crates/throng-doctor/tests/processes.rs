@@ -63,7 +63,7 @@ fn a_well_set_server_is_ok_in_every_row() {
         "ok affinity: 3 threads, of which 1 may use all 8 CPUs; the busiest, worker 43, may use 2-3",
         "ok scheduler: threads by class: 3 other; the busiest, worker 43, is other with nice 0",
         "ok huge-pages: 100 of 300 MB of its own memory in large pages",
-        "ok pages: 100.0 % of its pages on the nodes of its CPUs, 1 node",
+        "ok pages: 100.0 % of its memory on the nodes of its CPUs, 1 node",
         "ok sockets: 2 UDP sockets, at least 4096 kB to receive and 1456 kB to send; 0 datagrams found no room since their \
          start, 0 during this check",
     ];
@@ -175,7 +175,7 @@ fn a_program_that_forbids_deep_sleep_is_seen_where_there_is_deep_sleep() {
 fn pages_on_the_other_node_and_turns_that_others_took_are_told() {
     differs(
         "
-proc/42/numa_maps = 5500 default heap=1 anon=900 N0=900 kernelpagesize_kB=4|7ffc default anon=100 N1=300
+proc/42/numa_maps = 5500 default heap=1 anon=900 N0=1536 kernelpagesize_kB=4|7ffc default huge anon=1 N1=1 kernelpagesize_kB=2048
 proc/42/status = Name: game|THP_enabled:	1|Cpus_allowed_list:	0-3|nonvoluntary_ctxt_switches:	17
 sys/devices/system/node/node0/cpulist = 0-3
 sys/devices/system/node/node1/cpulist = 4-7
@@ -184,7 +184,7 @@ sys/devices/system/node/node1/cpulist = 4-7
             "ok numa: 2 nodes, 1 third-level cache of 8 CPUs; game (server) 42 may use CPUs 0-3",
             "ok run-queue: game (server) 42 waited 1 us before each of 100 turns; others took its place 17 times since its \
              start",
-            "advice pages: 75.0 % of its pages on the nodes of its CPUs, 2 nodes",
+            "advice pages: 75.0 % of its memory on the nodes of its CPUs, 2 nodes",
         ],
     );
 }

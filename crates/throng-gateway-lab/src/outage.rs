@@ -10,7 +10,7 @@ use crate::clients::ClientsReport;
 use crate::control::Command;
 use crate::load::{Scene, Victim};
 use crate::process::{Gateway, Player, usage};
-use crate::run::{BenchOptions, Play, Target};
+use crate::run::{BenchOptions, Play, Target, WORLD};
 use crate::summary::OutageFigures;
 use crate::world::WorldProgress;
 
@@ -90,7 +90,7 @@ impl Play<'_> {
 
     fn replace_world(&mut self) -> Result<()> {
         self.world.kill();
-        self.world = Player::start("world servers", &self.options.parts[0], &self.load)?;
+        self.world = Player::start(WORLD, &self.options.parts[0], &self.load)?;
         self.wait_for_world()?;
         self.world.tell(Command::Go);
         self.world.tell(Command::Measure);

@@ -89,6 +89,9 @@ pub struct BenchResult {
     pub written: Result<()>,
 }
 
+/// The parts of the load, as messages and `missing` of a summary name them.
+const CLIENTS: &str = "clients";
+pub(super) const WORLD: &str = "world servers";
 /// World servers are set up within this.
 const WORLD_PATIENCE: Duration = Duration::from_secs(30);
 /// Clients come and are subscribed within this and, for each pair of them, a little more.
@@ -259,12 +262,12 @@ impl<'a> Play<'a> {
             false => edges.iter().map(|edge| edge.players).collect(),
         };
         let load = Load { scene: options.scene, clients: options.clients, servers, players, victim: options.kill };
-        let mut world = Player::start("world servers", &options.parts[0], &load)?;
+        let mut world = Player::start(WORLD, &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
         edges.iter_mut().try_for_each(Edge::wait)?;
         let idle_before = pid.filter(|_| options.connect_only).and_then(cpu_of_two_seconds);
         let before_clients = pid.and_then(usage).unwrap_or_default();
-        let bots = Player::start("clients", &options.parts[1], &load)?;
+        let bots = Player::start(CLIENTS, &options.parts[1], &load)?;
         let now = (Instant::now(), Usage::default());
         Ok(Play {
             options,
@@ -484,7 +487,7 @@ impl<'a> Play<'a> {
         let until = Instant::now() + REPORT_PATIENCE;
         let (bots, world) = (self.bots.finish(until), self.world.finish(until));
         let mut missing = Vec::new();
-        for (name, error) in [("clients", bots.as_ref().err()), ("world servers", world.as_ref().err())] {
+        for (name, error) in [(CLIENTS, bots.as_ref().err()), (WORLD, world.as_ref().err())] {
             if let Some(error) = error {
                 self.fault.get_or_insert(error.to_string());
                 missing.push(name.to_owned());
@@ -513,7 +516,8 @@ impl<'a> Play<'a> {
         invalid_reasons.extend(self.fault.clone());
         invalid_reasons.extend(missing.iter().map(|name| format!("the report of the {name} is missing")));
         let traffic = if missing.is_empty() { traffic(bots, world) } else { self.partial(bots.seconds).traffic() };
-        let has_clients = !missing.iter().any(|name| name == "clients");
+        let has = |part: &str| !missing.iter().any(|name| name == part);
+        let (has_clients, has_world) = (has(CLIENTS), has(WORLD));
         // A killed process cannot report which calls it had received.
         let is_heard = matches!(options.kill, None | Some(Victim::Edge)) && missing.is_empty();
         let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
@@ -533,9 +537,9 @@ impl<'a> Play<'a> {
             world: WorldFigures {
                 servers: world.servers,
                 frame_hz: world.frame_hz,
-                stalled_frames: world.stalled_frames,
+                stalled_frames: has_world.then_some(world.stalled_frames),
                 handovers_per_s: world.handovers as f64 / world.seconds,
-                resubscriptions_per_s: world.resubscriptions as f64 / world.seconds,
+                resubscriptions_per_s: has_world.then(|| world.resubscriptions as f64 / world.seconds),
             },
             client: (has_clients && !options.connect_only).then(|| self.client_figures(bots, world)),
             traffic,
@@ -550,8 +554,8 @@ impl<'a> Play<'a> {
                 clients_cpu_cores: bots.cpu_cores,
                 world_cpu_cores: world.cpu_cores,
                 late_p99_ms: bots.late_p99_ms,
-                sent_ratio: if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 },
-                garbled: bots.garbled,
+                sent_ratio: has_clients.then(|| if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 }),
+                garbled: has_clients.then_some(bots.garbled),
                 others_cpu_cores: self.others_cpu_cores(bots, world),
             },
             references: references(options.scene),

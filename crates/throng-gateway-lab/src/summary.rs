@@ -135,12 +135,13 @@ pub struct WorldFigures {
     pub servers: u32,
     /// Frames per second, the mean of the servers; 30 are due.
     pub frame_hz: f64,
-    /// Frames that could not be played because the gateway had not taken the one before.
-    pub stalled_frames: u64,
+    /// Frames that could not be played because the gateway had not taken the one before; `null` if the world servers have not
+    /// reported.
+    pub stalled_frames: Option<u64>,
     /// Entities that went to another cell, per second.
     pub handovers_per_s: f64,
-    /// Subscriptions that were made, changed or ended, per second.
-    pub resubscriptions_per_s: f64,
+    /// Subscriptions that were made, changed or ended, per second; `null` if the world servers have not reported.
+    pub resubscriptions_per_s: Option<f64>,
 }
 
 /// The clients' results.
@@ -246,12 +247,12 @@ pub struct DriverFigures {
     pub clients_cpu_cores: f64,
     /// Processor time of the world servers by wall time; they have one thread.
     pub world_cpu_cores: f64,
-    /// How late the clients looked at their sockets, 99th percentile, in milliseconds.
-    pub late_p99_ms: f64,
-    /// Calls or updates that clients sent, by those that were due.
-    pub sent_ratio: f64,
-    /// Malformed frames.
-    pub garbled: u64,
+    /// How late the clients looked at their sockets, 99th percentile, in milliseconds; `null` if they have not reported.
+    pub late_p99_ms: Option<f64>,
+    /// Calls or updates that clients sent, by those that were due; `null` if they have not reported.
+    pub sent_ratio: Option<f64>,
+    /// Malformed frames; `null` if the clients have not reported.
+    pub garbled: Option<u64>,
     /// Processor time of all other programs by wall time; `null` if it is not known.
     pub others_cpu_cores: Option<f64>,
 }
@@ -340,17 +341,26 @@ impl GatewaySummary {
                 reasons.push(format!("the {name} were overloaded: {cores:.2} of one core"));
             }
         }
-        if driver.late_p99_ms > LATE_P99_MAX_MS {
-            reasons.push(format!("the clients were late: p99 {:.1} ms", driver.late_p99_ms));
+        if let Some(late_ms) = driver.late_p99_ms.filter(|&late_ms| late_ms > LATE_P99_MAX_MS) {
+            reasons.push(format!("the clients were late: p99 {late_ms:.1} ms"));
         }
-        if driver.sent_ratio < SENT_RATIO_MIN {
-            reasons.push(format!("only {:.1} % of the clients' messages were sent", driver.sent_ratio * 100.0));
+        if let Some(sent) = driver.sent_ratio.filter(|&sent| sent < SENT_RATIO_MIN) {
+            reasons.push(format!("only {:.1} % of the clients' messages were sent", sent * 100.0));
         }
         if let Some(cores) = driver.others_cpu_cores.filter(|&cores| cores > OTHERS_CORES_MAX) {
             reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
         }
-        if driver.garbled > 0 {
-            reasons.push(format!("the clients received {} malformed frames", driver.garbled));
+        if let Some(garbled) = driver.garbled.filter(|&garbled| garbled > 0) {
+            reasons.push(format!("the clients received {garbled} malformed frames"));
+        }
+        let silent = [
+            ("how late the clients were", driver.late_p99_ms.is_none()),
+            ("the share of their messages that were sent", driver.sent_ratio.is_none()),
+            ("malformed frames", driver.garbled.is_none()),
+        ];
+        let silent: Vec<&str> = silent.into_iter().filter_map(|(name, is_silent)| is_silent.then_some(name)).collect();
+        if !silent.is_empty() {
+            reasons.push(format!("not measured: {}", silent.join(", ")));
         }
         self.invalid_reasons.extend(reasons);
         self.valid = self.invalid_reasons.is_empty();
@@ -384,7 +394,13 @@ impl GatewaySummary {
                 measuring_share: Some(0.0006),
                 ..GatewayFigures::default()
             },
-            world: WorldFigures { servers: 1, frame_hz: 30.0, ..WorldFigures::default() },
+            world: WorldFigures {
+                servers: 1,
+                frame_hz: 30.0,
+                stalled_frames: Some(0),
+                handovers_per_s: 0.0,
+                resubscriptions_per_s: Some(0.0),
+            },
             client: Some(ClientFigures {
                 joined: 450,
                 update_hz_median: 30.0,
@@ -401,7 +417,13 @@ impl GatewaySummary {
             calls: Some(CallFigures { made: 202_500, lost: 3, ..CallFigures::default() }),
             outage: None,
             idle: None,
-            driver: DriverFigures { clients_cpu_cores: 0.3, sent_ratio: 1.0, ..DriverFigures::default() },
+            driver: DriverFigures {
+                clients_cpu_cores: 0.3,
+                late_p99_ms: Some(0.5),
+                sent_ratio: Some(1.0),
+                garbled: Some(0),
+                ..DriverFigures::default()
+            },
             references: super::published::references(scene),
             series: vec![Second::default()],
         }
@@ -429,12 +451,14 @@ mod tests {
         };
         let slow_gateway = concluded(|run| run.client.as_mut().unwrap().delivered_ratio = 0.1);
         assert!(slow_gateway.0, "{:?}", slow_gateway.1);
-        let changes: [fn(&mut GatewaySummary); 6] = [
+        let changes: [fn(&mut GatewaySummary); 8] = [
             |run| run.driver.others_cpu_cores = Some(0.5),
             |run| run.driver.clients_cpu_cores = 0.99,
             |run| run.driver.world_cpu_cores = 0.99,
-            |run| run.driver.late_p99_ms = 60.0,
-            |run| run.driver.sent_ratio = 0.5,
+            |run| run.driver.late_p99_ms = Some(60.0),
+            |run| run.driver.sent_ratio = Some(0.5),
+            |run| run.driver.garbled = Some(1),
+            |run| (run.driver.late_p99_ms, run.driver.sent_ratio, run.driver.garbled) = (None, None, None),
             |run| run.machine.profile = "debug".to_owned(),
         ];
         for change in changes {

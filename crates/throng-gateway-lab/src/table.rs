@@ -50,9 +50,9 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
     let [bytes_in, bytes_out] = [traffic.bytes_in_per_s, traffic.bytes_out_per_s].map(bytes);
     lines.push(("per second", format!("in {messages_in} messages, {bytes_in}; out {messages_out}, {bytes_out}")));
     let world = &run.world;
-    let [frame_hz, handovers, changes] =
-        [world.frame_hz, world.handovers_per_s, world.resubscriptions_per_s].map(figure);
-    let stalled = grouped(world.stalled_frames);
+    let [frame_hz, handovers] = [world.frame_hz, world.handovers_per_s].map(figure);
+    let changes = optional(world.resubscriptions_per_s);
+    let stalled = world.stalled_frames.map_or(optional(None), grouped);
     lines.push(("world servers", format!("{} at {frame_hz} frames/s, {stalled} stalled", world.servers)));
     lines.push(("", format!("{handovers} handovers/s, {changes} subscription changes/s")));
     if let Some(calls) = &run.calls {
@@ -72,8 +72,8 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
         lines.push(("", format!("{players}; {joined} clients subscribed, {lost} connections lost")));
     }
     let driver = &run.driver;
-    let [clients, servers, late] = [driver.clients_cpu_cores, driver.world_cpu_cores, driver.late_p99_ms].map(figure);
-    let others = optional(driver.others_cpu_cores);
+    let [clients, servers] = [driver.clients_cpu_cores, driver.world_cpu_cores].map(figure);
+    let [late, others] = [driver.late_p99_ms, driver.others_cpu_cores].map(optional);
     lines.push((
         "load",
         format!(

@@ -249,7 +249,8 @@ fn settings(summary: &Value) -> String {
 
 /// How far and how often a crowd's clients are told: a scenario file may change and keep its name.
 fn rings(summary: &Value) -> String {
-    let rings = at(summary, "environment.settings.rings").and_then(Value::as_array).into_iter().flatten();
+    let of = |path: &str| at(summary, path).and_then(Value::as_array).into_iter().flatten();
+    let rings = of("environment.settings.rings").chain(of("environment.settings.far.rings"));
     let ring = |ring: &Value| Some(format!("{}/{}", ring.get("radius_m")?, ring.get("interval_ticks")?));
     let rings: Vec<String> = rings.filter_map(ring).collect();
     if rings.is_empty() { String::new() } else { format!(", rings {}", rings.join(" ")) }

@@ -156,6 +156,21 @@ fn there_is_no_estimate_without_a_load_on_each_side_of_the_limit() {
 }
 
 #[test]
+fn a_limit_that_is_met_somewhere_above_the_estimate_takes_nothing_from_it() {
+    let judged = |name: &str, level: f64| Criterion::new(name, 1.0).judge(Samples::Level(vec![level; 20]));
+    let of = |trials: &[(u32, f64, f64)]| {
+        let trial = |(amount, cpu, late): &(u32, f64, f64)| {
+            Trial::new(*amount, Duration::from_secs(60), vec![judged("cpu", *cpu), judged("late", *late)])
+        };
+        load_at_limits(&trials.iter().map(trial).collect::<Vec<_>>()).map(f64::round)
+    };
+    assert_eq!(of(&[(400, 0.5, 0.0), (792, 0.99, 0.1), (800, 1.01, 0.1), (1_250, 1.6, 2.0)]), Some(796.0));
+    // "late" may be met before the processor is.
+    assert_eq!(of(&[(400, 0.5, 0.0), (792, 0.99, 1.1), (800, 1.01, 1.2)]), None);
+    assert_eq!(of(&[(792, 0.99, 1.1), (800, 1.01, 1.2)]), None, "the first load exceeds a limit");
+}
+
+#[test]
 fn the_search_agrees_with_linear_steps_in_less_than_a_tenth_of_their_time() {
     let (mut ratios, mut differences) = (Vec::new(), Vec::new());
     throng_seeds::for_seeds(20, |seed| {

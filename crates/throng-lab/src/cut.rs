@@ -42,7 +42,7 @@ impl Driver for CutDriver {
 
     fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
         match self.cut.is_cut() {
-            // What has come by then is lost, and does not wait for the end of the cut.
+            // Datagrams that have come by then are lost, and do not wait for the end of the cut.
             true => self.inner.receive(now, &mut |_, _, _| {}).map(|_| 0),
             false => self.inner.receive(now, sink),
         }

@@ -81,7 +81,7 @@ pub struct RunOptions {
 pub struct RunResult {
     /// The figures.
     pub summary: RunSummary,
-    /// The folder with `summary.json`, `report.html`, `frames.parquet`, and `trace.json` if it was asked for.
+    /// The folder with `summary.json`, `report.html`, `frames.parquet`, `seconds.jsonl`, and `trace.json` if it was asked for.
     pub folder: PathBuf,
     /// The path of `report.html`, beside `summary.json`; or why it could not be written.
     pub report: Result<PathBuf, ReportError>,
@@ -144,7 +144,7 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     let bots = play.settle(&display)?;
     let summary = play.summary(&bots, started_at);
     if let Err(error) = play.samples.finish() {
-        (play.options.note)(&format!("the samples of frames are not whole: {error}"));
+        (play.options.note)(&format!("the files of frames and seconds are not whole: {error}"));
     }
     Ok(summary)
 }

@@ -7,7 +7,7 @@
  * @typedef {{type: "hello", workload: string, unit: string, tick_hz: number, budget_ms?: number, subsystems: Subsystem[],
  *   map?: {left_m: number, bottom_m: number, width_m: number, height_m: number}, load?: {least: number, most: number}}} Hello
  * @typedef {{type: "sample", time_s: number, wanted: number, connected: number, frame_p50_ms: number, frame_p99_ms: number,
- *   frame_max_ms: number, subsystems_ms: Record<string, number>, breaches: number, missed_ticks: number, kbit_per_s?: number,
+ *   frame_max_ms: number, subsystems_ms: Record<string, number>, breaches: number, missed_ticks?: number, kbit_per_s?: number,
  *   near_age_p99_ms?: number, generator_cores?: number}} Sample
  * @typedef {{type: "points", time_s: number, points: string}} Points
  * @typedef {{type: "mark", text: string}} Mark

@@ -120,8 +120,9 @@ pub struct Sample {
     pub subsystems_ms: BTreeMap<String, f64>,
     /// Frames over their budget since the load began.
     pub breaches: u64,
-    /// Ticks that were due and never played, since the load began.
-    pub missed_ticks: u64,
+    /// Ticks that were due and never played, since the load began; absent if it does not count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_ticks: Option<u64>,
     /// Data to each client, in kbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kbit_per_s: Option<f64>,

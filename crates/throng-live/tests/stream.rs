@@ -335,12 +335,12 @@ fn prometheus_reads_the_newest_figures_of_the_loads_that_are_there() {
         "throng_load_frame_p50_seconds{load=\"0\",workload=\"crowd\"} 0.0015",
         "throng_load_client_bits_per_second{load=\"0\",workload=\"crowd\"} 120000",
         "throng_load_subsystem_seconds{load=\"0\",subsystem=\"write\",workload=\"crowd\"} 0.002",
-        "# TYPE throng_load_missed_ticks gauge",
+        "# TYPE throng_load_breaches gauge",
     ] {
         assert!(text.contains(line), "no {line} in {text}");
     }
     // A figure that the load does not have is no zero.
-    assert!(!text.contains("throng_load_near_age_p99_seconds{"), "{text}");
+    assert!(!text.contains("throng_load_near_age_p99_seconds{") && !text.contains("missed_ticks{"), "{text}");
     drop(feed);
     until(|| !read().contains("throng_load_connected{"));
 }

@@ -73,6 +73,17 @@ mod tests {
         assert_eq!(busy_s("nonsense"), None);
     }
 
+    /// A program that keeps a core busy, until this is dropped.
+    struct Busy(std::process::Child);
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            // An error here means that it has already ended.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
     #[test]
     fn a_family_has_the_time_of_its_children_while_they_run_and_afterwards() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 92 0 0 0 100 50 30 20 20 0 1 0 9 9 9";
@@ -80,15 +91,15 @@ mod tests {
         if machine_cpu_s().is_none() {
             return;
         }
-        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        let id = child.id();
+        let busy = Busy(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+        let id = busy.0.id();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let before_s = family_cpu_s(&[]).unwrap();
         while family_cpu_s(&[id]).unwrap() < before_s + 0.5 {
             assert!(std::time::Instant::now() < until, "it does not run");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        child.kill().and_then(|()| child.wait()).unwrap();
+        drop(busy);
         assert!(family_cpu_s(&[id]).unwrap() >= before_s + 0.5, "it was waited for");
     }
 

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+/// The kernel's default period of a processor limit.
+const PERIOD: Duration = Duration::from_millis(100);
 
 /// The text for facts that the system does not tell.
 pub const UNKNOWN: &str = "unknown";
@@ -42,16 +46,46 @@ fn physical(cores: &[usize], siblings: impl Fn(usize) -> String) -> Option<usize
     (!lists.is_empty() && !lists.contains("")).then_some(lists.len())
 }
 
-/// How often the system has stopped this process's control group, or one above it, because it had used up its processor time;
-/// `None` where the system does not tell.
-pub fn throttled_periods() -> Option<u64> {
-    throttled(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))
+/// How often and for how long the system has stopped a control group because it had used up its processor time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttled {
+    /// Periods in which it was stopped.
+    pub periods: u64,
+    /// The time in which it was stopped, added up over the cores. Where the system counts only periods, each counts as a whole one
+    /// of 100 ms, which is the kernel's default.
+    pub time: Duration,
+}
+
+impl Throttled {
+    /// The growth since an earlier look.
+    pub fn since(self, before: Throttled) -> Throttled {
+        let periods = self.periods.saturating_sub(before.periods);
+        Throttled { periods, time: self.time.saturating_sub(before.time) }
+    }
+
+    /// The figures of `cpu.stat`: the second version has microseconds, and the first one nanoseconds. `None` without a count.
+    fn parse(text: &str) -> Option<Throttled> {
+        let number = |name: &str| {
+            let fields = text.lines().filter_map(|line| line.split_once(' '));
+            fields.filter(|(key, _)| *key == name).find_map(|(_, value)| value.trim().parse::<u64>().ok())
+        };
+        let periods = number("nr_throttled")?;
+        let micros = number("throttled_usec").map(Duration::from_micros);
+        let time = micros.or_else(|| number("throttled_time").map(Duration::from_nanos));
+        let whole = PERIOD.saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX));
+        Some(Throttled { periods, time: time.unwrap_or(whole) })
+    }
+}
+
+/// How this process's control group and those above it were stopped so far, in sum; `None` where the system does not tell.
+pub fn throttled() -> Option<Throttled> {
+    throttled_of(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))
 }
 
 /// Groups of the second version are below `root`, those of the first version below a folder of the controller. In a container the
 /// path may be that of the machine, and `root` the group itself.
-fn throttled(root: &Path, groups: &str) -> Option<u64> {
-    let mut counts = Vec::new();
+fn throttled_of(root: &Path, groups: &str) -> Option<Throttled> {
+    let mut all = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
@@ -62,12 +96,12 @@ fn throttled(root: &Path, groups: &str) -> Option<u64> {
         let root = root.join(if has_cpu { "cpu" } else { "" });
         let group = root.join(path.trim_start_matches('/'));
         let groups = group.ancestors().take_while(|folder| folder.starts_with(&root));
-        counts.extend(groups.filter_map(|folder| {
-            let text = fs::read_to_string(folder.join("cpu.stat")).ok()?;
-            text.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.trim().parse::<u64>().ok())
-        }));
+        all.extend(groups.filter_map(|folder| Throttled::parse(&fs::read_to_string(folder.join("cpu.stat")).ok()?)));
     }
-    (!counts.is_empty()).then(|| counts.iter().sum())
+    all.into_iter().reduce(|sum, of| Throttled {
+        periods: sum.periods.saturating_add(of.periods),
+        time: sum.time.saturating_add(of.time),
+    })
 }
 
 /// Whether the processor says that it is a hypervisor's.
@@ -165,15 +199,21 @@ mod tests {
             fs::create_dir_all(root.path().join(folder)).unwrap();
             fs::write(root.path().join(folder).join("cpu.stat"), text).unwrap();
         };
-        let of = |groups: &str| throttled(root.path(), groups);
+        let of = |groups: &str| {
+            let Throttled { periods, time } = throttled_of(root.path(), groups)?;
+            Some((periods, time.as_micros()))
+        };
         assert_eq!(of("0::/pod/one\n"), None);
         put("pod", "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 7\n");
         put("pod/one", "nr_throttled 4\n");
         put("", "usage_usec 5\n");
-        assert_eq!([of("0::/pod/one\n"), of("0::/pod\n"), of("0::/\n"), of("")], [Some(7), Some(3), None, None]);
+        assert_eq!(
+            [of("0::/pod/one\n"), of("0::/pod\n"), of("0::/\n"), of("")],
+            [Some((7, 400_007)), Some((3, 7)), None, None]
+        );
         // The first version: a controller has a folder of its own, and a container sees its group there.
-        put("cpu", "nr_throttled 2\n");
-        assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/docker/x\n0::/\n"), Some(2));
+        put("cpu", "nr_throttled 2\nthrottled_time 1500000\n");
+        assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/docker/x\n0::/\n"), Some((2, 1_500)));
     }
 
     #[test]

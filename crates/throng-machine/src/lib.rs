@@ -32,7 +32,7 @@ mod moment;
 pub mod subprocess;
 
 pub use facts::{
-    UNKNOWN, clocksource, governor, is_virtual_machine, kernel, memory_bytes, physical_cores, processor, revision,
-    rss_bytes, rss_bytes_of, threads_per_core, throttled_periods,
+    Throttled, UNKNOWN, clocksource, governor, is_virtual_machine, kernel, memory_bytes, physical_cores, processor,
+    revision, rss_bytes, rss_bytes_of, threads_per_core, throttled,
 };
 pub use moment::Moment;

@@ -41,7 +41,8 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Finished, 
         // The replay of the first step shows that the matches are sound; it tells nothing new in the others.
         let is_checked = options.run.is_checked && std::mem::take(&mut is_first);
         let run = RunOptions { matches: order.amount, is_checked, folder: None, ..options.run.clone() };
-        Ok(play(&run, stop)?.summary)
+        let summary = play(&run, stop)?.summary;
+        Ok(if run.processes.is_none() { without_growth(summary) } else { summary })
     };
     let note = |step: &Step| (options.run.note)(Note::Line(&line(step)));
     let summary = find(CapacitySearch::new(search), play, note, stop)?;
@@ -83,6 +84,11 @@ fn find(
     }
     summary.density_answer = Some(answer_of(&outcome));
     Ok(summary)
+}
+
+/// The heap of this process keeps memory of steps before, so its growth tells nothing about the matches of one step.
+fn without_growth(summary: Summary) -> Summary {
+    Summary { memory_bytes_per_match: None, memory_bytes_per_player: None, ..summary }
 }
 
 fn answer_of(outcome: &Outcome) -> Answer {

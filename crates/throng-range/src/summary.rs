@@ -70,7 +70,7 @@ pub struct Summary {
     /// Resident memory of these processes at the end.
     #[serde(default)]
     pub rss_bytes: Option<u64>,
-    /// Its growth since before the matches were made, for each of them.
+    /// Its growth since before the matches were made, for each of them; `None` of steps of a search that share a process.
     #[serde(default)]
     pub memory_bytes_per_match: Option<f64>,
     /// The same for each player.

@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use throng_range::site::RulesText;
-use throng_range::{Finished, MapSource, RangeError, RunOptions, is_match, play, rebuild, replay_file};
+use throng_range::{
+    DensityOptions, Finished, MapSource, RangeError, RunOptions, density, is_match, play, rebuild, replay_file,
+};
 use throng_tactical::Rules;
 
 fn options() -> RunOptions {
@@ -84,12 +86,41 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
     assert!(summary.rss_bytes.is_some_and(|bytes| bytes as f64 > 3.0 * of_match));
 }
 
+#[test]
+fn steps_of_a_search_in_one_process_do_not_tell_the_memory_of_a_match() {
+    let run = RunOptions { seconds: Some(1), is_checked: false, ..options() };
+    let finished = density(&DensityOptions { run, first: 1, most: 1 }, &AtomicBool::new(false)).expect("it is played");
+    let summary = finished.summary;
+    assert!(summary.rss_bytes.is_some() || throng_machine::rss_bytes().is_none());
+    assert_eq!((summary.memory_bytes_per_match, summary.memory_bytes_per_player), (None, None));
+}
+
+/// A program that keeps a core busy, until this is dropped.
+#[cfg(target_os = "linux")]
+struct Busy(std::process::Child);
+
+#[cfg(target_os = "linux")]
+impl Busy {
+    fn start() -> Busy {
+        Busy(std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("it starts"))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // An error here means that it has already ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_beside_a_busy_program_is_not_valid() {
-    let mut busy = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("it starts");
+    let busy = Busy::start();
     let summary = played(&RunOptions { seconds: Some(2), is_checked: false, ..options() }).summary;
-    busy.kill().and_then(|()| busy.wait()).expect("it ends");
+    drop(busy);
     assert!(summary.others_cpu_cores.is_some_and(|cores| cores > 0.25), "{:?}", summary.others_cpu_cores);
     let reasons = summary.invalid_reasons.join("; ");
     assert!(!summary.valid && reasons.contains("other programs used"), "{reasons}");

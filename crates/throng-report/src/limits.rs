@@ -10,8 +10,8 @@
 //! at_least = 29.9
 //! ```
 //!
-//! A metric is a path of the table of metrics, so a wrong name is found before the run. `subsystems.*.breaches` is that figure of
-//! all subsystems, a limit for each. The verdicts are in `limits.json` in the
+//! A metric is a path of the table of metrics, so a wrong name is found before the run. Only names of subsystems are not known
+//! before. `subsystems.*.breaches` is that figure of all subsystems with a budget, a limit for each. The verdicts are in `limits.json` in the
 //! folder of the run, and on top of its page.
 
 use std::fmt::Write;
@@ -203,21 +203,26 @@ impl Verdicts {
         json: &Value,
     ) -> Verdicts {
         let figures = Figures::new(kind, json);
-        let each = limits.iter().flat_map(|limit| {
-            let of_name = |metric| MetricLimit { metric, ..limit.clone() };
-            figures.paths(&limit.metric).into_iter().map(of_name)
-        });
-        let judged = each.map(|limit| {
-            let value = figures.number(&limit.metric);
-            let keeps = |value: f64| {
-                limit.at_most.is_none_or(|most| value <= most) && limit.at_least.is_none_or(|least| value >= least)
-            };
-            {
-                let verdict = Verdict::of(value.map(keeps));
-                JudgedLimit { limit, value, verdict }
+        // Without a budget there are no frames over it: that is no kept limit.
+        let is_counted = |path: &str| {
+            path.strip_suffix(".breaches").is_none_or(|part| figures.number(&format!("{part}.budget_ms")).is_some())
+        };
+        let mut judged = Vec::new();
+        for limit in limits {
+            let mut paths = figures.paths(&limit.metric);
+            if paths.iter().any(|path| is_counted(path)) {
+                paths.retain(|path| is_counted(path));
             }
-        });
-        Verdicts { kind, name: name.to_owned(), invalid_reasons: invalid_reasons.to_vec(), limits: judged.collect() }
+            for metric in paths {
+                let value = figures.number(&metric).filter(|_| is_counted(&metric));
+                let keeps = |value: f64| {
+                    limit.at_most.is_none_or(|most| value <= most) && limit.at_least.is_none_or(|least| value >= least)
+                };
+                let verdict = Verdict::of(value.map(keeps));
+                judged.push(JudgedLimit { limit: MetricLimit { metric, ..limit.clone() }, value, verdict });
+            }
+        }
+        Verdicts { kind, name: name.to_owned(), invalid_reasons: invalid_reasons.to_vec(), limits: judged }
     }
 
     /// The verdicts in the folder of a run; `None` without limits.
@@ -426,7 +431,10 @@ mod tests {
         for wrong in ["subsystems.physics.p98_ms<=1", "subsystems.physics<=1", "subsystems.physics.p99_ms.more<=1"] {
             assert!(check_limits(Kind::Match, &[limit(wrong)]).is_err(), "{wrong}");
         }
-        let json = json!({ "subsystems": { "ai": { "breaches": 0 }, "physics": { "breaches": 7 } } });
+        let json = json!({ "subsystems": {
+            "ai": { "breaches": 0, "budget_ms": 0.5 }, "physics": { "breaches": 7, "budget_ms": 0.5 },
+            "other": { "breaches": 0, "budget_ms": null },
+        } });
         let judged = Verdicts::new(Kind::Match, ("match", &[]), std::slice::from_ref(&all), &json);
         let verdicts: Vec<(&str, Verdict)> =
             judged.limits.iter().map(|of| (&of.limit.metric[..], of.verdict)).collect();
@@ -434,6 +442,8 @@ mod tests {
             verdicts,
             [("subsystems.ai.breaches", Verdict::Kept), ("subsystems.physics.breaches", Verdict::Missed)]
         );
+        let other = Verdicts::new(Kind::Match, ("match", &[]), &[limit("subsystems.other.breaches<=0")], &json);
+        assert_eq!(other.unknown(), 1, "without a budget, nothing is known");
         let mut page = Page::new(Kind::Match, "match");
         judged.show_on(&mut page);
         assert_eq!(page.limits[1].term.text, "physics: frames over the subsystem's budget");

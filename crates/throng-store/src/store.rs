@@ -23,12 +23,11 @@ pub const SUMMARY_FILES: [&str; 2] = ["summary.json", "capacity.json"];
 
 /// The files of a run that are ever read from a store, with their largest sizes in bytes. Summaries are the last: a copy that
 /// was stopped is no run either.
-pub const FILES: [(&str, u64); 10] = [
+pub const FILES: [(&str, u64); 9] = [
     ("trials.jsonl", 256 << 20),
     ("samples.jsonl", 256 << 20),
     ("memory.jsonl", 256 << 20),
     ("frames.parquet", 16 << 30),
-    ("seconds.jsonl", 1 << 30),
     ("trace.json", 512 << 20),
     ("inside.json", 64 << 20),
     ("report.html", 128 << 20),

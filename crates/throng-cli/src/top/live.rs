@@ -155,7 +155,8 @@ fn headline(hello: &Hello, sample: &Sample) -> [String; 3] {
     let Sample { wanted, connected, frame_p50_ms: p50, frame_p99_ms: p99, frame_max_ms: longest, .. } = sample;
     let of = if wanted == connected { String::new() } else { format!(" of {wanted}") };
     let rate = if hello.tick_hz > 0 { format!("   {} Hz", hello.tick_hz) } else { String::new() };
-    let (breaches, missed) = (sample.breaches, sample.missed_ticks);
+    let breaches = sample.breaches;
+    let missed = sample.missed_ticks.map_or(String::new(), |ticks| format!("   missed ticks {ticks}"));
     let rest = [
         sample.kbit_per_s.map(|kbit| format!("data {kbit:.0} kbit/s each")),
         sample.near_age_p99_ms.map(|ms| format!("age near p99 {ms:.0} ms")),
@@ -163,9 +164,7 @@ fn headline(hello: &Hello, sample: &Sample) -> [String; 3] {
     ];
     [
         format!("{}   {connected}{of} {}{rate}   {:.0} s", hello.workload, hello.unit, sample.time_s),
-        format!(
-            "frame   p50 {p50:.2} ms   p99 {p99:.2} ms   longest {longest:.2} ms   over budget {breaches}   missed ticks {missed}"
-        ),
+        format!("frame   p50 {p50:.2} ms   p99 {p99:.2} ms   longest {longest:.2} ms   over budget {breaches}{missed}"),
         rest.into_iter().flatten().collect::<Vec<_>>().join("   "),
     ]
 }

@@ -67,7 +67,8 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         return Some(format!("{} faults are more than {FAULTS_MAX}", faults.len()));
     }
     let mut gone = Vec::new();
-    for fault in faults {
+    for (number, fault) in faults.iter().enumerate() {
+        let overlaps = |other: &Fault| other.part == fault.part && other.at <= fault.ends() && fault.at <= other.ends();
         let is_there = match fault.part {
             Part::Edge(number) => (1..=*edges).contains(&number),
             Part::Server(number) => (2..=*servers).contains(&number),
@@ -82,6 +83,7 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
                 "each of several threads has a socket of its own, whose network is not cut: --server-threads 1"
             }
             (part, _) if gone.contains(&part) => "it is gone before",
+            _ if faults[..number].iter().any(overlaps) => "another fault of the same process is not over by then",
             _ if fault.ends() >= Duration::from_secs((*seconds).into()) => {
                 "it does not end in the measured part (--seconds)"
             }
@@ -238,11 +240,18 @@ mod tests {
             (&["kill:edge-1:10s"], "measured part"),
             (&["pause:edge-1:4s:6s"], "measured part"),
             (&["kill:edge-1:4s", "pause:edge-1:5s:1s"], "gone before"),
+            (&["cut:server-2:2s:6s", "cut:server-2:3s:1s"], "not over by then"),
+            (&["pause:edge-1:2s:2s", "kill:edge-1:3s"], "not over by then"),
             (&["kill:edge-1:4s", "drain:edge-2:5s"], "no edge is left"),
             (&["pause:edge-1:1s:1s"; 33], "more than 32"),
         ] {
             let error = of(faults).expect_err(words);
             assert!(error.contains(words) && error.contains("faults (--fault)"), "{error}");
         }
+        let faults = vec!["cut:edge-1:4s:1s".parse().unwrap()];
+        let (edges, server_threads) = (Some(2), Some(2));
+        let threads = Overrides { edges, server_threads, seconds: Some(10), faults, ..Overrides::default() };
+        let error = Scenario::resolve("crowd", &threads).expect_err("two threads").to_string();
+        assert!(error.contains("--server-threads 1"), "{error}");
     }
 }

@@ -80,19 +80,27 @@ pub(crate) fn pages(machine: &Machine<'_>) -> Result<Finding, ReadError> {
         cpus.iter().any(|cpu| allowed.contains(cpu))
     };
     let near: Vec<u32> = nodes.iter().copied().filter(is_near).collect();
-    let text = machine.host.text(&machine.subject.file("numa_maps"))?;
+    let path = machine.subject.file("numa_maps");
+    let text = machine.host.text(&path)?;
     let (mut local, mut all) = (0u64, 0u64);
     // N0=512 is so many pages on node 0.
     let of_node = |word: &str| {
         let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
         Some((node.parse::<u32>().ok()?, pages.parse::<u64>().ok()?))
     };
-    for (node, pages) in text.split_whitespace().filter_map(of_node) {
-        all = all.saturating_add(pages);
-        local = local.saturating_add(if near.contains(&node) { pages } else { 0 });
+    for line in text.lines() {
+        let kb = line.split_whitespace().find_map(|word| word.strip_prefix("kernelpagesize_kB=")?.parse::<u64>().ok());
+        for (node, pages) in line.split_whitespace().filter_map(of_node) {
+            let kb = pages.saturating_mul(kb.unwrap_or(4));
+            all = all.saturating_add(kb);
+            local = local.saturating_add(if near.contains(&node) { kb } else { 0 });
+        }
     }
-    let share = if all == 0 { 100.0 } else { percent(local, all) };
-    let read = format!("{share:.1} % of its pages on the nodes of its CPUs, {}", count(nodes.len(), "node"));
+    if all == 0 {
+        return Err(ReadError::not_understood(&path, &text));
+    }
+    let share = percent(local, all);
+    let read = format!("{share:.1} % of its memory on the nodes of its CPUs, {}", count(nodes.len(), "node"));
     Ok(Finding::new(read, share >= LOCAL_PERCENT_MIN || nodes.len() < 2, Verdict::Advice))
 }
 

@@ -56,8 +56,8 @@ pub(crate) struct ClientsReport {
     pub(crate) calls: BTreeMap<u32, u32>,
     pub(crate) garbled: u64,
     pub(crate) cpu_cores: f64,
-    /// How late the rounds were, 99th percentile.
-    pub(crate) late_p99_ms: f64,
+    /// How late the rounds were, 99th percentile; `None` without a round.
+    pub(crate) late_p99_ms: Option<f64>,
 }
 
 impl Crowd {
@@ -121,7 +121,7 @@ impl Crowd {
             calls: self.clients.iter().map(|client| client.calls()).filter(|(_, calls)| *calls > 0).collect(),
             garbled: self.clients.iter().map(|client| client.reader().garbled).sum(),
             cpu_cores: window.cpu_s / seconds,
-            late_p99_ms: quantile_ms(&window.late_us, 0.99).unwrap_or(0.0),
+            late_p99_ms: quantile_ms(&window.late_us, 0.99),
         }
     }
 

@@ -108,6 +108,11 @@ impl Brains {
     pub(super) fn make(&self, scenario: &Scenario, bot: u32) -> Box<dyn Brain> {
         (self.0)(scenario, bot)
     }
+
+    /// Whether bots look at their views: the first one stands for all.
+    pub(super) fn look(&self, scenario: &Scenario) -> bool {
+        self.make(scenario, 0).looks()
+    }
 }
 
 /// The built-in bots.

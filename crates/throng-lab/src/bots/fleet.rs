@@ -164,7 +164,8 @@ impl<D: Decoder> Fleet<D> {
     pub(crate) fn new(options: &BotsOptions) -> Result<Fleet<D>, BotsError> {
         let servers = std::iter::once(options.server).chain(options.edges.iter().map(|edge| edge.address));
         let shared = SharedSockets::new(&options.scenario, servers);
-        let own = if shared.most() == 0 { options.scenario.players } else { options.scenario.decoded_bots() };
+        let all_own = shared.most() == 0 || options.brains.look(&options.scenario);
+        let own = if all_own { options.scenario.players } else { options.scenario.decoded_bots() };
         allow_sockets(u64::from(own) + shared.most() as u64 + 64)?;
         if let Some(cores) = &options.cores {
             pin(cores);

@@ -312,6 +312,7 @@ mod tests {
             given.extend(fleet.shared.addresses());
         }
         // An address is that of one bot for ever.
+        assert!(given.len() >= PLAYERS as usize, "addresses of 127.0.0.0/8 can be used: {given:?}");
         given.sort_unstable();
         given.dedup();
         assert!(given.windows(2).all(|pair| pair[0].0 != pair[1].0), "{given:?}");

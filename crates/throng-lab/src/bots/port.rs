@@ -25,7 +25,7 @@ use super::members::phase_of;
 const SHARED_BY_MOST: u32 = 32;
 /// A socket has room for what the server sends its bots in so many ticks.
 const TICKS_OF_ROOM: u32 = 6;
-/// A datagram takes no more room than this in a socket, however small it is, or what its bytes take.
+/// A small datagram takes less room than this in a socket.
 const LEAST_BYTES: u32 = 2_048;
 /// A probe on loopback comes at once, or it never comes.
 const PROBE_WAIT: Duration = Duration::from_millis(1);
@@ -81,9 +81,10 @@ impl Port {
                 }
             }
             Port::Shared { socket, address, server } => {
-                let from = IpAddr::V4(*address);
-                let shared = shared.sockets[*socket].as_mut();
-                shared.map(|shared| shared.socket.send_from(now, from, &Transmit::single(*server, datagram)));
+                if let Some(shared) = &mut shared.sockets[*socket] {
+                    let transmit = Transmit::single(*server, datagram);
+                    let _ = shared.socket.send_from(now, IpAddr::V4(*address), &transmit);
+                }
             }
         }
     }
@@ -187,23 +188,30 @@ fn bind() -> Result<LightUdpSocket, BindError> {
     LightUdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0).into(), &UdpOptions::server())
 }
 
-/// The receive buffer of a socket, in bytes. None if no datagram from the first address comes: a firewall may let no other
-/// addresses than 127.0.0.1 pass, and a loopback interface may have no others.
+/// The receive buffer of a socket, in bytes. None if datagrams from and to the first address do not come: a firewall may let no
+/// other addresses than 127.0.0.1 pass, and a loopback interface may have no others.
 fn room_of_socket() -> Option<usize> {
-    let mut socket = bind().ok()?;
-    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, socket.local_address().port()));
-    let sent = bind().ok()?.send_from(Time(0), IpAddr::V4(FIRST_ADDRESS), &Transmit::single(to, b"?"));
-    sent.ok().filter(|&sent| sent == 1)?;
-    let (mut buffers, mut has_come) = (ReceiveBuffers::new(1), false);
+    let (mut server, mut client) = (bind().ok()?, bind().ok()?);
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, server.local_address().port()));
+    let first = IpAddr::V4(FIRST_ADDRESS);
+    client.send_from(Time(0), first, &Transmit::single(to, b"?")).ok().filter(|&sent| sent == 1)?;
+    let from = sender_at(&mut server).filter(|from| from.ip() == first)?;
+    server.send_from(Time(0), to.ip(), &Transmit::single(from, b"!")).ok().filter(|&sent| sent == 1)?;
+    sender_at(&mut client)?;
+    client.socket_buffers().ok().map(|buffers| buffers.receive_bytes)
+}
+
+/// The sender of the next datagram at a socket, if one comes soon.
+fn sender_at(socket: &mut LightUdpSocket) -> Option<SocketAddr> {
+    let (mut buffers, mut sender) = (ReceiveBuffers::new(1), None);
     for _ in 0..PROBE_WAITS {
-        let mut note = |_, from: SocketAddr, _: &mut [u8]| has_come |= from.ip() == IpAddr::V4(FIRST_ADDRESS);
-        socket.receive_with(Time(0), &mut buffers, &mut note).ok()?;
-        if has_come {
-            return socket.socket_buffers().ok().map(|buffers| buffers.receive_bytes);
+        socket.receive_with(Time(0), &mut buffers, &mut |_, from, _| sender = Some(from)).ok()?;
+        if sender.is_some() {
+            break;
         }
         std::thread::sleep(PROBE_WAIT);
     }
-    None
+    sender
 }
 
 #[cfg(test)]

@@ -1,22 +1,27 @@
-//! Each frame by subsystem, on its way to a file. The thread of the frame hands it over and never waits; another thread
-//! writes it.
+//! Each frame by subsystem and each second, on their way to files. The thread of the frame hands them over and never waits; other
+//! threads write them.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use throng::meter::TickRecord;
 use throng_telemetry::{Collecting, FrameTimes, Phase, Recorder, Telemetry, TelemetryOptions, read_seconds};
 
-use crate::pace::Finish;
 use throng_summary::Second;
+
+use crate::pace::Finish;
 
 /// The file with a row for each tick and subsystem.
 const FRAMES_FILE: &str = "frames.parquet";
 /// The file with a line for each second.
 const SECONDS_FILE: &str = "seconds.jsonl";
+/// Seconds that may wait for the disk.
+const SECONDS_WAITING: usize = 64;
 /// The file with the last frames as a trace.
 const TRACE_FILE: &str = "trace.json";
 /// The time of the trace. It has at most 8,192 frames, about 20 MB.
@@ -29,9 +34,11 @@ pub(super) struct Samples {
     recorder: Recorder,
     collecting: Collecting,
     telemetry: Telemetry,
-    seconds: File,
-    /// A second could not be written.
-    fault: Option<io::Error>,
+    seconds: SyncSender<Second>,
+    /// Writes the seconds, and ends with them.
+    writer: JoinHandle<io::Result<()>>,
+    /// Seconds that found no room, because the disk is too slow.
+    lost: u64,
     /// The trace to write, if there is to be one.
     trace: Option<PathBuf>,
 }
@@ -49,8 +56,12 @@ impl Samples {
         let telemetry = Telemetry::start(options)?;
         let collecting = telemetry.collect_in_background().context("cannot start the thread that writes frames")?;
         let trace = is_traced.then(|| folder.join(TRACE_FILE));
-        let seconds = File::create_new(folder.join(SECONDS_FILE)).context("cannot write the seconds")?;
-        Ok(Samples { recorder: telemetry.recorder("server"), collecting, telemetry, seconds, fault: None, trace })
+        let file = File::create_new(folder.join(SECONDS_FILE)).context("cannot write the seconds")?;
+        let (seconds, received) = sync_channel(SECONDS_WAITING);
+        let writer = std::thread::Builder::new().name("seconds".to_owned());
+        let writer = writer.spawn(move || write_seconds(file, received)).context("cannot start a thread")?;
+        let recorder = telemetry.recorder("server");
+        Ok(Samples { recorder, collecting, telemetry, seconds, writer, lost: 0, trace })
     }
 
     /// Hands over a frame that began so long after the beginning of the measured part. Does not allocate.
@@ -66,13 +77,9 @@ impl Samples {
         self.recorder.add(times, &record.subsystem_ns);
     }
 
-    /// Writes a second, so that a run that is killed has it.
+    /// Hands over a second, so that a run that is killed has it.
     pub(super) fn take_second(&mut self, second: &Second) {
-        let written = serde_json::to_string(second).map_err(io::Error::from);
-        let written = written.and_then(|line| self.seconds.write_all(format!("{line}\n").as_bytes()));
-        if let Err(error) = written {
-            self.fault.get_or_insert(error);
-        }
+        self.lost += u64::from(self.seconds.try_send(second.clone()).is_err());
     }
 
     pub(super) fn telemetry(&self) -> &Telemetry {
@@ -81,13 +88,29 @@ impl Samples {
 
     /// Writes the trace, and the rest of the frames.
     pub(super) fn finish(self) -> io::Result<()> {
-        let Samples { recorder, collecting, telemetry, seconds: _, fault, trace } = self;
+        let Samples { recorder, collecting, telemetry, seconds, writer, lost, trace } = self;
         // The frames of a recorder that has ended are in no trace.
         let traced = trace.map_or(Ok(()), |path| fs::write(path, telemetry.trace(TRACED)));
         drop(recorder);
         drop(collecting);
-        telemetry.finish().and(traced).and(fault.map_or(Ok(()), Err))
+        drop(seconds);
+        let written =
+            writer.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes seconds has failed")));
+        let whole = if lost == 0 { Ok(()) } else { Err(io::Error::other(format!("{lost} seconds are missing"))) };
+        telemetry.finish().and(traced).and(written).and(whole)
     }
+}
+
+/// A line for each second. After an error the rest is taken, and not written.
+fn write_seconds(mut file: File, seconds: Receiver<Second>) -> io::Result<()> {
+    let mut written = Ok(());
+    for second in seconds {
+        written = written.and_then(|()| {
+            let line = serde_json::to_string(&second)?;
+            file.write_all(format!("{line}\n").as_bytes())
+        });
+    }
+    written
 }
 
 /// Removes the folder of a run that has failed before its first measured frame.

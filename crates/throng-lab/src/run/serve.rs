@@ -282,14 +282,15 @@ impl Session {
         if !ledger.has_begun() {
             samples::remove_empty(&folder);
         }
-        finished.context("the samples of frames are not whole")?;
         let mut summary = ledger.summary(bots, None);
         if !is_near {
             // The bots' processor time is another machine's.
             summary.others_cpu_cores = ledger.others_cpu_cores();
         }
         conclude(&mut summary, bots, (started_at, end));
-        Ok(report::write(&folder, &summary)?)
+        let page = report::write(&folder, &summary)?;
+        finished.context("the files of frames and seconds are not whole")?;
+        Ok(page)
     }
 }
 

@@ -119,7 +119,7 @@ impl Show {
             frame_max_ms: at(1.0),
             subsystems_ms: names.zip(self.stages_ns.iter().map(mean)).collect(),
             breaches: self.breaches,
-            missed_ticks: host.skipped_ticks(),
+            missed_ticks: Some(host.skipped_ticks()),
             kbit_per_s: Some(bots.kbit_per_s),
             near_age_p99_ms: bots.near_age_p99_ms,
             generator_cores: Some(bots.cpu_cores),
