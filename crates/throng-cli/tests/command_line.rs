@@ -190,7 +190,7 @@ fn a_run_leaves_a_summary_and_a_report() {
     }
     let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap();
     let line: Value = serde_json::from_str(&index).unwrap();
-    assert_eq!(line["workload"], "crowd 30 at 30 Hz");
+    assert_eq!(line["workload"], "crowd 30 at 30 Hz, rings 9/2 49/8 150/40");
     let compared = throng(&["lab", "compare", folder, store.path().to_str().unwrap(), "--json"]);
     let words = String::from_utf8_lossy(&compared.stderr);
     // A run of a debug build is never compared.

@@ -160,6 +160,7 @@ fn every_key_of_the_stream_is_on_its_page() {
         }),
         Message::Sample(Sample {
             subsystems_ms: [("NAME".to_owned(), 1.0)].into(),
+            missed_ticks: Some(1),
             kbit_per_s: Some(1.0),
             near_age_p99_ms: Some(1.0),
             generator_cores: Some(1.0),
