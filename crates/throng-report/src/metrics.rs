@@ -258,7 +258,7 @@ const MATCH: &[Metric] = rows![Match:
     Less "rss_bytes", "memory", "B",
         "resident memory of the processes with matches at the end; pages that processes share count in each";
     Less "memory_bytes_per_match", "memory per match", "B",
-        "growth of that memory since before the matches were made, for each of them: with the telemetry of the run, with pages of the map that are read for the first time, and with bots in a thread of the same process";
+        "growth of that memory since before the matches were made, for each of them: with the telemetry of the run, with pages of the map that are read for the first time, and with bots in a thread of the same process. `null` in `throng density` without `--processes`: its steps share a process, whose heap keeps memory of the steps before";
     Less "others_cpu_cores", "other programs", "cores",
         "processor use of other programs during the measured part; `null` if unknown; above 0.25 the run is not valid";
     Less "measuring_us_per_frame", "measuring", "µs",
