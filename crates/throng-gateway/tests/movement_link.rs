@@ -320,13 +320,19 @@ pub(crate) fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_an
             player.updates,
         );
     }
+    let [movement_p99_ms, reliable_p99_ms] = [0, 1].map(|index: usize| players[index].percentile(99));
     let [movement, reliable] = players.map(|player| player.client.end().counters().taken);
     assert!(movement > 500, "{movement} movement messages");
     assert_eq!(reliable, 0, "it has not asked for movement");
     // While a lost datagram is sent again, everything behind it waits on the reliable lane. Both look in the same
-    // moments, so a busy machine delays both.
+    // moments, so a busy machine delays both. If it is so busy that most looks find nothing new, the oldest of what is seen still
+    // tells the two apart.
     println!("of {looks} looks, movement was ahead in {}, the reliable lane in {}", ahead[0], ahead[1]);
-    assert!(ahead[0] > looks / 50 && ahead[0] > 3 * ahead[1], "{ahead:?} of {looks}");
+    let is_fresher = ahead[0] > 3 * ahead[1] || ahead[0] > ahead[1] && movement_p99_ms * 5 < reliable_p99_ms * 4;
+    assert!(
+        ahead[0] > looks / 50 && is_fresher,
+        "{ahead:?} of {looks}, p99 {movement_p99_ms} and {reliable_p99_ms} ms"
+    );
     let report = gateway.report().expect("it runs");
     assert!(report.counters.datagrams_lost > 0 && report.counters.datagrams_delivered > 0);
     gateway.shut_down();
