@@ -147,14 +147,13 @@ impl Witness {
         all: impl Iterator<Item = Eyes<'a, D>>,
         measuring: bool,
     ) {
-        self.refresh_in_play(now());
+        let mut is_fresh = self.refresh_in_play(now());
         self.settle_waiting();
         let is_early = self.pasts[0].has_file() && !self.has_snapshot();
         if !measuring || is_early {
             return;
         }
         let interval_us = LOOK_INTERVAL_US * self.next_looks.len().div_ceil(LOOKERS).max(1) as u64;
-        let mut is_fresh = false;
         for (index, eyes) in all.enumerate().take(self.next_looks.len()) {
             let now = now();
             if self.next_looks[index] <= now {
@@ -216,12 +215,14 @@ impl Witness {
         self.waiting.drain(..too_many);
     }
 
-    /// Reads what is new, unless it has just done so.
-    fn refresh_in_play(&mut self, now: Time) {
-        if now >= self.next_refresh {
+    /// Reads what is new, unless it has just done so. Returns whether it has read.
+    fn refresh_in_play(&mut self, now: Time) -> bool {
+        let is_due = now >= self.next_refresh;
+        if is_due {
             self.next_refresh = now.after(REFRESH_INTERVAL);
             self.refresh(now);
         }
+        is_due
     }
 
     /// Reads what is new.
