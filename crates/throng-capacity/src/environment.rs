@@ -32,16 +32,16 @@ impl Environment {
     /// Asks the system.
     pub fn capture() -> Environment {
         Environment {
-            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            cores: throng_machine::cores(),
             virtual_machine: throng_machine::is_virtual_machine(),
             memory_bytes: throng_machine::memory_bytes(),
             kernel: throng_machine::kernel(),
             governor: throng_machine::governor(),
             clocksource: throng_machine::clocksource(),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
-            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            profile: throng_machine::profile(),
+            target: throng_machine::target(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command_line: std::env::args_os().skip(1).map(|part| part.to_string_lossy().into_owned()).collect(),
+            command_line: throng_machine::arguments(),
         }
     }
 }

@@ -95,7 +95,7 @@ impl CompareArguments {
             repeat: self.repeat,
             overrides,
             growth: self.growth.clone(),
-            command_line: std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect(),
+            command_line: throng_machine::arguments(),
             runs: self.runs.clone(),
         })
     }

@@ -93,10 +93,10 @@ impl Machine {
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         Machine {
             cpu: model.map(|(_, model)| model.trim().to_owned()).unwrap_or_default(),
-            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            cores: throng_machine::cores(),
             kernel: format!("{} {}", line("/proc/sys/kernel/ostype"), line("/proc/sys/kernel/osrelease")),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
-            command_line: std::env::args_os().skip(1).map(|part| part.to_string_lossy().into_owned()).collect(),
+            profile: throng_machine::profile(),
+            command_line: throng_machine::arguments(),
         }
     }
 }

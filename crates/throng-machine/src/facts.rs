@@ -17,6 +17,26 @@ pub fn revision() -> String {
     env!("THRONG_REVISION").to_owned()
 }
 
+/// `release` or `debug`: how this program was built.
+pub fn profile() -> String {
+    if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned()
+}
+
+/// Architecture and operating system that this program was built for.
+pub fn target() -> String {
+    format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
+}
+
+/// The program's arguments, without the program itself.
+pub fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+}
+
+/// Cores that this process may use; 0 where the system does not tell.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32)
+}
+
 /// Model of the processor; [`UNKNOWN`] where the system does not tell.
 pub fn processor() -> String {
     let cpuinfo = read("/proc/cpuinfo");

@@ -32,7 +32,7 @@ mod moment;
 pub mod subprocess;
 
 pub use facts::{
-    Throttled, UNKNOWN, clocksource, governor, is_virtual_machine, kernel, memory_bytes, physical_cores, processor,
-    revision, rss_bytes, rss_bytes_of, threads_per_core, throttled,
+    Throttled, UNKNOWN, arguments, clocksource, cores, governor, is_virtual_machine, kernel, memory_bytes,
+    physical_cores, processor, profile, revision, rss_bytes, rss_bytes_of, target, threads_per_core, throttled,
 };
 pub use moment::Moment;

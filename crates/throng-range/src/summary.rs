@@ -671,7 +671,7 @@ fn environment(found: &Found<'_>) -> Environment {
         cores: std::thread::available_parallelism().map_or(0, usize::from),
         cpu: model.map_or("unknown", |(_, model)| model).to_owned(),
         kernel: line("/proc/sys/kernel/osrelease").trim().to_owned(),
-        profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
+        profile: throng_machine::profile(),
         build: found.build.clone(),
         triangles: found.triangles,
     }

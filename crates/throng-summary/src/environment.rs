@@ -1,7 +1,5 @@
 //! The machine and the program of a run; without them a figure has no meaning.
 
-use std::env;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_crowd::scenario::Scenario;
@@ -41,16 +39,16 @@ impl Environment {
     pub fn capture(settings: &Scenario) -> Environment {
         Environment {
             cpu: throng_machine::processor(),
-            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32),
+            cores: throng_machine::cores(),
             virtual_machine: throng_machine::is_virtual_machine(),
             memory_bytes: throng_machine::memory_bytes(),
             kernel: throng_machine::kernel(),
             governor: throng_machine::governor(),
             clocksource: throng_machine::clocksource(),
-            profile: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
-            target: format!("{}-{}", env::consts::ARCH, env::consts::OS),
+            profile: throng_machine::profile(),
+            target: throng_machine::target(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            command_line: env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect(),
+            command_line: throng_machine::arguments(),
             settings: settings.clone(),
         }
     }
