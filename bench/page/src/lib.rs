@@ -2,7 +2,7 @@
 //! a command and not by hand.
 //!
 //! ```text
-//! runs/*-compare/compare.json ─────────┐
+//! runs/*-compare/summary.json ─────────┐
 //!                                      ├─> blocks of docs/benchmarks/comparison.md, plots/*.svg
 //! bench/peers/results/results.json ────┘
 //! ```
@@ -29,7 +29,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use throng_lab::compare::{Comparison, ComparisonError};
+use throng_lab::compare::Comparison;
+use throng_report::RunFileError;
 
 pub use peers::{PeerMachine, PeerRow, Peers, Range};
 
@@ -44,7 +45,7 @@ const MAX_PEERS_BYTES: u64 = 16 << 20;
 pub enum PublishError {
     /// A comparison could not be read.
     #[error(transparent)]
-    Comparison(#[from] ComparisonError),
+    Comparison(#[from] RunFileError),
     /// The peers' rows could not be read.
     #[error("cannot read {}: {source}; run bench/peers/run first, or leave --peers away", path.display())]
     Peers {
@@ -128,7 +129,9 @@ impl Sources {
         let mut comparisons: Vec<Comparison> = Vec::new();
         for folder in folders {
             let comparison = Comparison::load(folder)?;
-            if comparisons.first().is_some_and(|first| first.machine != comparison.machine) {
+            let is_elsewhere =
+                |first: &Comparison| !first.head.environment.is_same_machine(&comparison.head.environment);
+            if comparisons.first().is_some_and(is_elsewhere) {
                 return Err(PublishError::Machine { path: folder.clone() });
             }
             comparisons.push(comparison);
@@ -186,7 +189,7 @@ fn read_peers(path: &Path) -> Result<Peers, PublishError> {
 /// Refuses peers that were run on another processor. Where they do not say, or there are no comparisons' runs, there is
 /// nothing to hold against each other.
 fn is_same_machine(comparisons: &[Comparison], peers: &Peers, path: &Path) -> Result<(), PublishError> {
-    let ours = comparisons.iter().find_map(|comparison| comparison.machine.as_ref());
+    let ours = comparisons.first().map(|comparison| &comparison.head.environment);
     let theirs = peers.machine.as_ref().filter(|machine| !machine.cpu.is_empty());
     match ours.zip(theirs) {
         Some((ours, theirs)) if ours.cpu.trim() != theirs.cpu.trim() => Err(PublishError::PeersMachine {

@@ -13,7 +13,7 @@ const DIRTY: &str = "-dirty";
 
 pub(super) fn render(sources: &Sources, root: &Path) -> String {
     let comparisons = &sources.comparisons;
-    let Some(machine) = comparisons.iter().find_map(|comparison| comparison.machine.as_ref()) else {
+    let Some(machine) = comparisons.first().map(|comparison| &comparison.head.environment) else {
         return format!("Nothing was run.\n\n{}", coverage::render(comparisons, &sources.peers.rows));
     };
     let kind = if machine.virtual_machine { " (virtual)" } else { "" };
@@ -27,12 +27,12 @@ pub(super) fn render(sources: &Sources, root: &Path) -> String {
         machine.version,
         program(&sources.arguments(), root)
     );
-    let mut revisions: Vec<&str> = comparisons.iter().map(|comparison| comparison.revision.as_str()).collect();
+    let mut revisions: Vec<&str> = comparisons.iter().map(|comparison| comparison.head.revision.as_str()).collect();
     revisions.extend(Some(sources.peers.revision.as_str()).filter(|revision| !revision.is_empty()));
     for (number, comparison) in comparisons.iter().enumerate() {
-        let revision = emphasised(&comparison.revision, &revisions);
-        text += &format!("{}. {}, revision {revision}:\n\n", number + 1, comparison.started_at);
-        text += &format!("       {}\n\n", command(&comparison.command_line, root));
+        let revision = emphasised(&comparison.head.revision, &revisions);
+        text += &format!("{}. {}, revision {revision}:\n\n", number + 1, comparison.head.started_at);
+        text += &format!("       {}\n\n", command(&comparison.head.environment.command_line, root));
     }
     text += &of_peers(&sources.peers, &revisions, comparisons.len() + 1);
     text + &coverage::render(comparisons, &sources.peers.rows)

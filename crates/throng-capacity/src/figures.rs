@@ -2,33 +2,28 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial};
-use throng_report::{Case, Suite, duration};
+use throng_report::{Case, Kind, RunHead, Suite, duration};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
-use super::{CapacityOptions, Environment, Load, Method};
+use super::{CapacityOptions, Load};
 
-/// The file with the answer.
-pub const FILE: &str = "capacity.json";
 /// The file with a line for each trial, written as they come.
 pub const TRIALS_FILE: &str = "trials.jsonl";
 
 /// The file with all samples of each trial, a line for each, written as they come.
 pub const SAMPLES_FILE: &str = "samples.jsonl";
 
-/// Version of the layout.
-const FORMAT: u32 = 1;
-
 /// The answer to "how many fit?".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// Version of this layout.
-    pub format: u32,
+    /// What every kind of run says of itself. Its measured part are all holds.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// The load.
     pub load: String,
     /// The unit of the load, in the plural.
@@ -36,7 +31,6 @@ pub struct Capacity {
     /// `search`, `steps`, `holds` or `soak`.
     pub method: String,
     /// Arguments that were added to the load's command.
-    #[serde(default)]
     pub arguments: Vec<String>,
     /// `accepted`, `rejected` or `undecided`.
     pub verdict: String,
@@ -65,35 +59,16 @@ pub struct Capacity {
     pub extrapolated_to_machine: Option<Extrapolation>,
     /// Memory of one unit.
     pub memory_bytes_per_unit: Option<f64>,
-    /// Time of all holds.
-    pub held_s: f64,
     /// Time of everything.
     pub wall_s: f64,
-    /// Whether it ended early: it was interrupted, or the command refused its arguments.
-    pub partial: bool,
     /// How the levels grow with the load, of `holds` with three loads or more.
-    #[serde(default)]
     pub growth: Vec<GrowthFigures>,
     /// The memory of this program and all that it started, of `soak`.
-    #[serde(default)]
     pub memory: Vec<MemoryFigures>,
-    /// Files that could not be written to their end, and why.
-    #[serde(default)]
-    pub missing: Vec<String>,
     /// All trials, in their order.
     pub trials: Vec<TrialFigures>,
-    /// When it began, in UTC.
-    pub started_at: String,
-    /// Revision of the program.
-    pub revision: String,
-    /// The processor.
-    pub cpu: String,
-    /// The machine and the program.
-    #[serde(default)]
-    pub environment: Environment,
     /// The load with everything that the command line changed in it: keys of a load file.
-    #[serde(default)]
-    pub settings: Option<Load>,
+    pub settings: Load,
 }
 
 /// A figure that nobody has measured.
@@ -165,10 +140,8 @@ pub struct TrialFigures {
     /// Why the trial says nothing about the server.
     pub fault: Option<String>,
     /// `steady`; `unsteady`: not even its second half is; or `unknown`: there are too few samples.
-    #[serde(default)]
     pub steadiness: String,
     /// From then on it was steady, as time since the hold began. The time before is not judged.
-    #[serde(default)]
     pub steady_from_s: Option<f64>,
     /// The limits.
     pub limits: Vec<LimitFigures>,
@@ -297,19 +270,17 @@ impl Capacity {
         let physical_cores = last.and_then(|trial| trial.physical_cores).filter(|cores| *cores > 0.0);
         let by = |cores: Option<f64>| outcome.kept.zip(cores).map(|(kept, cores)| f64::from(kept) / cores);
         let per_core = by(cores);
-        let machine = std::thread::available_parallelism().map_or(0, |cores| cores.get() as u32);
+        let machine = throng_machine::cores();
         let extrapolated = |per_core: f64| Extrapolation { cores: machine, amount: per_core * f64::from(machine) };
         Capacity {
-            format: FORMAT,
+            head: RunHead {
+                seconds: outcome.spent.as_secs_f64(),
+                partial: cut_off.is_some(),
+                ..RunHead::new(Kind::Capacity, &options.question(), started_at)
+            },
             load: options.load.name.clone(),
             unit: options.load.unit.clone(),
-            method: match options.method {
-                Method::Search(_) => "search",
-                Method::Steps(_) => "steps",
-                Method::Holds(_) => "holds",
-                Method::Soak(_) => "soak",
-            }
-            .to_owned(),
+            method: options.method.name().to_owned(),
             arguments: options.load.added.clone(),
             verdict: outcome.verdict.name().to_owned(),
             why: cut_off.unwrap_or(&outcome.why).to_owned(),
@@ -324,18 +295,11 @@ impl Capacity {
             threads_per_core: throng_machine::threads_per_core(),
             extrapolated_to_machine: per_core.filter(|_| machine > 0).map(extrapolated),
             memory_bytes_per_unit: last.and_then(|trial| trial.memory_bytes_per_unit),
-            held_s: outcome.spent.as_secs_f64(),
             wall_s: began.elapsed().as_secs_f64(),
-            partial: cut_off.is_some(),
             growth: growth.iter().map(|growth| GrowthFigures::of(&options.load, growth)).collect(),
             memory: Vec::new(),
-            missing: Vec::new(),
             trials,
-            started_at: throng_machine::Moment::of(started_at).long(),
-            revision: throng_machine::revision(),
-            cpu: throng_machine::processor(),
-            environment: Environment::capture(),
-            settings: Some(options.load.clone()),
+            settings: options.load.clone(),
         }
     }
 
@@ -347,7 +311,7 @@ impl Capacity {
             names.map(|figures| figures.name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let (growing, open) = (with("rejected"), with("undecided"));
-        if !growing.is_empty() && !self.partial {
+        if !growing.is_empty() && !self.head.partial {
             (self.verdict, self.why) = ("rejected".to_owned(), format!("the memory of {growing} grows"));
         } else if !open.is_empty() && self.verdict == "accepted" {
             let why = format!("it was held too short to be sure of the memory of {open}");
@@ -355,12 +319,11 @@ impl Capacity {
         }
     }
 
-    /// As `capacity.json` has it.
-    ///
-    /// # Errors
-    /// Never in practice: all values are finite.
-    pub fn to_json(&self) -> Result<String> {
-        serde_json::to_string_pretty(self).context("cannot write JSON")
+    /// Whether there is an answer. To be called last.
+    pub(super) fn conclude(&mut self) {
+        let (is_cut, is_open) = (self.head.partial, self.verdict == "undecided");
+        let open = (is_cut || is_open).then(|| format!("there is no answer: {}", self.why));
+        self.head.conclude(open.into_iter().chain(self.head.missing.clone()));
     }
 
     /// The trials as JUnit XML, a test case for each limit: a rejected limit is a failure, an invalid trial an error, and an
@@ -458,11 +421,11 @@ impl Capacity {
             line("memory", format!("{} for each of the {}", throng_report::bytes(bytes), self.unit));
         }
         self.memory.iter().for_each(|of| line("memory", of.words()));
-        let (held, wall) = (Duration::from_secs_f64(self.held_s), Duration::from_secs_f64(self.wall_s));
+        let (held, wall) = (Duration::from_secs_f64(self.head.seconds), Duration::from_secs_f64(self.wall_s));
         line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), duration(held), duration(wall)));
         let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
         faults.for_each(|fault| line("invalid", fault.clone()));
-        self.missing.iter().for_each(|missing| line("missing", missing.clone()));
+        self.head.missing.iter().for_each(|missing| line("missing", missing.clone()));
         lines
     }
 

@@ -21,9 +21,6 @@ const INVALID_RUN: i32 = 3;
 /// The exit code of a command that refuses its arguments. It would refuse them again.
 const USAGE: i32 = 2;
 
-/// The system may stop the processes for so large a share of the hold: the frames that this makes late are far below a limit of 1 %.
-const THROTTLED_SHARE_MAX: f64 = 0.001;
-
 /// How a trial ended.
 pub(super) enum Held {
     /// The load was held, or could not be.
@@ -111,12 +108,7 @@ fn stopped(options: &CapacityOptions, order: Order, printed: Result<Value, Failu
 /// The first reason for which the command itself calls its figures invalid, or that the system has stopped it for a share of the hold
 /// that tells in the figures.
 pub(super) fn fault(load: &Load, value: &Value, throttled: Throttled, hold: Duration) -> Option<String> {
-    let throttled = (throttled.time > hold.mul_f64(THROTTLED_SHARE_MAX)).then(|| {
-        let (times, seconds) = (throttled.periods, throttled.time.as_secs_f64());
-        format!(
-            "the system throttled the processes {times} times, {seconds:.2} s in all: raise the processor limit of their control group"
-        )
-    });
+    let throttled = throng_report::throttled(throttled, hold);
     let is_fault = |reason: &&str| !load.no_faults.iter().any(|part| reason.contains(part));
     reasons(value).chain(throttled.as_deref()).filter(is_fault).map(printable).next()
 }

@@ -8,7 +8,7 @@
 //!     ^                                           |              |
 //!     '-------------------------------------------'--------------'
 //!                                                 v
-//!             trials.jsonl and samples.jsonl, line by line; capacity.json at the end
+//!             trials.jsonl and samples.jsonl, line by line; summary.json at the end
 //! ```
 //!
 //! A load is any command that prints one JSON object, so one's own server is measured like those of this program: see
@@ -25,7 +25,6 @@
 
 #![forbid(unsafe_code)]
 
-mod environment;
 mod figures;
 mod hold;
 mod load;
@@ -48,11 +47,9 @@ use throng_judge::{
     load_at_limits,
 };
 use throng_live::{Feed, Hello};
-use throng_machine::Moment;
-use throng_report::duration;
+use throng_report::{RunFile, duration};
 
-pub use environment::Environment;
-pub use figures::{Capacity, FILE, LimitFigures, SAMPLES_FILE, TRIALS_FILE, TrialFigures};
+pub use figures::{Capacity, LimitFigures, SAMPLES_FILE, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
 pub use memory::{MEMORY_FILE, MemoryFigures};
 pub use page::page;
@@ -73,6 +70,26 @@ pub enum Method {
     Holds(HoldOptions),
     /// One load for long, while the memory of all processes is sampled.
     Soak(SoakOptions),
+}
+
+impl Method {
+    fn name(&self) -> &'static str {
+        match self {
+            Method::Search(_) => "search",
+            Method::Steps(_) => "steps",
+            Method::Holds(_) => "holds",
+            Method::Soak(_) => "soak",
+        }
+    }
+
+    /// The loads that are given; the other methods choose theirs by themselves.
+    fn given(&self) -> &[u32] {
+        match self {
+            Method::Holds(holds) => &holds.amounts,
+            Method::Soak(soak) => std::slice::from_ref(&soak.amount),
+            Method::Search(_) | Method::Steps(_) => &[],
+        }
+    }
 }
 
 /// A soak.
@@ -105,6 +122,21 @@ pub struct CapacityOptions {
     pub live: Option<SocketAddr>,
 }
 
+impl CapacityOptions {
+    /// The question: answers to different ones are no series.
+    fn question(&self) -> String {
+        let Load { name, limits, added, .. } = &self.load;
+        let mut given = self.method.given().to_vec();
+        given.sort_unstable();
+        given.dedup();
+        let given: Vec<String> = given.iter().map(u32::to_string).collect();
+        let of = if given.is_empty() { String::new() } else { format!(" of {}", given.join(" ")) };
+        let limits: Vec<String> = limits.iter().map(|limit| format!("{} {}", limit.name, limit.at_most)).collect();
+        let with = if added.is_empty() { String::new() } else { format!(", with {}", added.join(" ")) };
+        format!("{name} by {}{of}, {}{with}", self.method.name(), limits.join(", "))
+    }
+}
+
 /// Measures. Ends early, with what was measured until then, when `stop` is set.
 ///
 /// # Errors
@@ -113,7 +145,7 @@ pub struct CapacityOptions {
 /// answer says so.
 pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity, PathBuf)> {
     let began = (Instant::now(), SystemTime::now());
-    let folder = throng_report::new_folder(&options.runs, &format!("{}-capacity", Moment::of(began.1).short()))?;
+    let folder = throng_report::new_folder(&options.runs, began.1, "capacity")?;
     let mut trials = TrialLog::create(&folder)?;
     let mut search = Course::new(&options.method);
     let mut hold_all = || hold_all(options, stop, &mut search, &mut trials);
@@ -127,10 +159,11 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     let mut capacity =
         Capacity::new(options, (&outcome, search.estimate(), &search.growth()), trials.figures, began, cut_off);
     capacity.take_memory(watched.memory);
-    capacity.missing.extend([trials.lines.missing, trials.samples.missing, watched.missing].into_iter().flatten());
-    let path = folder.join(FILE);
-    if let Err(error) = std::fs::write(&path, capacity.to_json()?) {
-        capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
+    let missing = [trials.lines.missing, trials.samples.missing, watched.missing];
+    capacity.head.missing.extend(missing.into_iter().flatten());
+    capacity.conclude();
+    if let Err(error) = RunFile::write(&folder, &capacity) {
+        capacity.head.missing.push(error.to_string());
     }
     match refused {
         Some(words) => bail!("{words}; the trials before it are in {}", folder.display()),

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 use throng_report::{
-    Cell, Chart, Curve, Figures, Kind, Limit, Line, Page, Section, Table, Term, Validity, Verdict, bytes, figure,
-    optional,
+    Cell, Chart, Curve, Figures, Kind, Limit, Line, Page, Section, Table, Term, Verdict, bytes, figure, optional,
 };
 
 use crate::{Capacity, LimitFigures, Load, TrialFigures, names};
@@ -14,18 +13,9 @@ pub fn page(capacity: &Capacity) -> Page {
     let figures = &Figures::new(Kind::Capacity, &json);
     let unit = &capacity.unit;
     let answer = capacity.kept.map_or("no load was kept".to_owned(), |kept| format!("{kept} {unit}"));
-    let mut page = Page::new(Kind::Capacity, &format!("{}: {answer}", capacity.load));
+    let mut page = capacity.head.page(&format!("{}: {answer}", capacity.load), "All trials were played.");
     page.subtitle = format!("method {}, {} trials", capacity.method, capacity.trials.len());
     page.lead = format!("{}: {}.", capacity.verdict, capacity.why);
-    page.facts = vec![capacity.started_at.clone(), format!("revision {}", capacity.revision), capacity.cpu.clone()];
-    page.validity = Some(Validity {
-        is_valid: !capacity.partial && capacity.missing.is_empty(),
-        words: "All trials were played.".to_owned(),
-        reasons: std::iter::once("it was interrupted: these are the trials so far".to_owned())
-            .filter(|_| capacity.partial)
-            .chain(capacity.missing.iter().cloned())
-            .collect(),
-    });
     let answering = capacity.trials.iter().rfind(|trial| Some(trial.amount) == capacity.kept);
     if let Some(trial) = answering {
         page.limits = trial.limits.iter().map(|of| limit(capacity, of)).collect();
@@ -44,7 +34,7 @@ pub fn page(capacity: &Capacity) -> Page {
         in_units("per_core", machine),
         in_units("per_physical_core", String::new()),
         figures.tile("memory_bytes_per_unit", String::new()),
-        figures.tile("held_s", format!("{} s in all", figure(capacity.wall_s))),
+        figures.tile("seconds", format!("{} s in all", figure(capacity.wall_s))),
     ];
     page.sections = vec![levels(capacity), trials(capacity)];
     if !capacity.growth.is_empty() {
@@ -53,7 +43,7 @@ pub fn page(capacity: &Capacity) -> Page {
     if !capacity.memory.is_empty() {
         page.sections.push(memory(capacity));
     }
-    page.source = "capacity.json in the same folder has these figures; docs/capacity.md explains each.".to_owned();
+    page.sections.push(Section::new("Environment").with(capacity.head.machine()));
     page
 }
 

@@ -1,3 +1,5 @@
+use throng_report::{Environment, SUMMARY_FILE};
+
 use super::*;
 use crate::figures::Capacity;
 
@@ -57,15 +59,16 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert_eq!(capacity.per_core, Some(f64::from(kept) / 2.0));
     assert!(capacity.estimate.is_some_and(|load| (load - 400.5).abs() < 0.5), "{:?}", capacity.estimate);
     // The files hold the same.
-    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
+    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(SUMMARY_FILE)).unwrap()).unwrap();
     let amounts =
         |of: &Capacity| of.trials.iter().map(|trial| (trial.amount, trial.verdict.clone())).collect::<Vec<_>>();
     assert_eq!(amounts(&read), amounts(&capacity));
     assert!(capacity.trials.len() <= 8, "{:?}", amounts(&capacity));
     let lines = std::fs::read_to_string(folder.join(TRIALS_FILE)).unwrap();
     assert_eq!(lines.lines().count(), capacity.trials.len());
-    assert_eq!(read.environment, Environment::capture());
-    let settings = read.settings.unwrap();
+    assert_eq!((&read.head.environment, read.head.valid), (&Environment::capture(), !cfg!(debug_assertions)));
+    assert_eq!(read.head.workload, "shell by search, cpu 0.85");
+    let settings = read.settings;
     assert_eq!((settings.start, settings.command.len(), settings.limits[0].at_most), (50, 3, 0.85));
     let table = capacity.table();
     assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
@@ -108,7 +111,7 @@ fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
     let is_whole = |line: &serde_json::Value| line["limits"][0]["level"].as_array().is_some_and(|all| all.len() == 60);
     assert!(samples.len() == capacity.trials.len() && samples.iter().all(is_whole), "{lines}");
     assert_eq!((&samples[0]["trial"], &samples[0]["amount"]), (&1.into(), &50.into()));
-    let read = std::fs::read_to_string(folder.join(FILE)).unwrap();
+    let read = std::fs::read_to_string(folder.join(SUMMARY_FILE)).unwrap();
     assert!(read.contains("\"steady_from_s\"") && capacity.table().contains("steady"), "{read}");
     // The published method counts its newest 30 samples, and only says it.
     let runs = tempfile::tempdir().unwrap();
@@ -163,9 +166,9 @@ fn a_command_that_refuses_its_arguments_ends_the_measurement_at_once() {
     let error = measure(&options, &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(error.contains("no such amount") && error.contains("trials before it"), "{error}");
     let folder = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
-    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(FILE)).unwrap()).unwrap();
+    let read: Capacity = serde_json::from_str(&std::fs::read_to_string(folder.join(SUMMARY_FILE)).unwrap()).unwrap();
     assert_eq!(read.trials.iter().map(|trial| trial.amount).collect::<Vec<_>>(), [50]);
-    assert!(read.partial);
+    assert!(read.head.partial);
 }
 
 #[test]
@@ -330,8 +333,8 @@ fn a_stop_leaves_the_trials_so_far() {
     let runs = tempfile::tempdir().unwrap();
     let (capacity, folder) =
         measure(&options(Load::parse("shell.toml", SHELL).unwrap(), runs.path()), &AtomicBool::new(true)).unwrap();
-    assert!(capacity.partial && capacity.trials.is_empty() && capacity.verdict == "undecided");
-    assert!(folder.join(FILE).is_file() && capacity.why.contains("interrupted"));
+    assert!(capacity.head.partial && capacity.trials.is_empty() && capacity.verdict == "undecided");
+    assert!(folder.join(SUMMARY_FILE).is_file() && capacity.why.contains("interrupted"));
 }
 
 /// Whether programs that this one starts ignore SIGINT, and shells among them cannot trap it: so it is behind `&` in a script.
@@ -366,7 +369,7 @@ fn a_hold_that_is_interrupted_leaves_what_it_has_measured() {
             stop.store(true, Ordering::Relaxed);
         });
         let (capacity, _) = measure(&options(load, runs.path()), &stop).unwrap();
-        assert!(capacity.partial && capacity.kept.is_none(), "{capacity:?}");
+        assert!(capacity.head.partial && capacity.kept.is_none(), "{capacity:?}");
         assert_eq!(capacity.arguments, ["--cores", "2,3"]);
         let [trial] = &capacity.trials[..] else { panic!("{} trials", capacity.trials.len()) };
         assert!(trial.fault.as_deref().is_some_and(|fault| fault.starts_with("interrupted after")), "{trial:?}");
@@ -383,7 +386,7 @@ fn a_command_that_refuses_its_arguments_is_quoted_in_the_answer() {
     let error = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap_err().to_string();
     assert!(error.contains("no such scenario"), "{error}");
     let folder = std::fs::read_dir(runs.path()).unwrap().next().unwrap().unwrap().path();
-    let text = std::fs::read_to_string(folder.join(FILE)).unwrap();
+    let text = std::fs::read_to_string(folder.join(SUMMARY_FILE)).unwrap();
     assert!(text.contains("no such scenario") && !text.contains("interrupted"), "{text}");
 }
 

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use throng_agent::Rays;
 use throng_judge::{StepOptions, StepPressure};
+use throng_report::RunFile;
 use throng_sight::{Map, bake, town};
 use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
@@ -91,6 +92,12 @@ pub(crate) struct AiServerArguments {
     /// Seed of the town, the matches and the agents
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Parent folder of the run's folder
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Leave no folder with figures and page
+    #[arg(long)]
+    no_report: bool,
     /// Print the figures as JSON (docs/match-summary.md)
     #[arg(long)]
     json: bool,
@@ -141,11 +148,14 @@ impl AiServerArguments {
 }
 
 pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> Outcome {
+    let began = SystemTime::now();
     let timing = arguments.timing().map_err(Failure::Usage)?;
     let steps = arguments.steps(timing.hold).map_err(Failure::Usage)?;
     let cores = cores::choose(arguments.cores.as_ref()).map_err(Failure::Usage)?;
     let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
     let map = map(arguments)?;
+    let folder = (!arguments.no_report).then(|| throng_report::new_folder(&arguments.runs, began, "ai-server"));
+    let folder = folder.transpose().map_err(Error::from)?;
     let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
     let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
     let own = Work {
@@ -166,14 +176,20 @@ pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> 
     let mut courses = runs.into_iter().map(Run::course);
     let own = courses.next().context("there is no run")?;
     let (triangles, deadline_ms) = (map.triangle_count(), arguments.deadline_ms);
-    let workload = Workload { triangles, tick_hz: arguments.rate, deadline_ms, cores };
+    let load = if arguments.once { arguments.start.to_string() } else { "by steps".to_owned() };
+    let (tick_hz, fan_rays) = (arguments.rate, arguments.rays);
+    let workload = Workload { began, load, fan_rays, triangles, tick_hz, deadline_ms, cores };
     let figures = Figures::new(workload, own, courses.next(), is_partial);
     if arguments.json {
-        outln!("{}", serde_json::to_string_pretty(&figures.to_json()).context("cannot write JSON")?);
+        out!("{}", throng_report::to_json(&figures.to_json()));
     } else {
         out!("{}", figures.to_text());
     }
-    Ok(if figures.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+    if let Some(folder) = folder {
+        RunFile::write(&folder, &figures.to_json()).map_err(Error::from)?;
+        crate::pages::write(&folder, &arguments.runs, arguments.quiet);
+    }
+    Ok(if figures.head.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
 }
 
 fn map(arguments: &AiServerArguments) -> Result<Map, Failure> {

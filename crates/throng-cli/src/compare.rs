@@ -64,7 +64,7 @@ pub(crate) struct CompareArguments {
     /// Parent folder of the comparison's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Print compare.json instead of the table
+    /// Print the figures of all runs as JSON instead of the table
     #[arg(long)]
     json: bool,
     /// Show no progress
@@ -95,7 +95,6 @@ impl CompareArguments {
             repeat: self.repeat,
             overrides,
             growth: self.growth.clone(),
-            command_line: throng_machine::arguments(),
             runs: self.runs.clone(),
         })
     }
@@ -114,7 +113,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
         .map_err(|error| Failure::Usage(error.into()))?;
     if arguments.json {
-        out!("{}", result.comparison.to_json());
+        out!("{}", throng_report::to_json(&result.comparison));
     } else {
         out!("{}", compare::table(&result.comparison, result.written.is_ok().then_some(&*result.folder)));
     }
@@ -207,6 +206,8 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throng_lab::compare::{Figures, Run};
+    use throng_report::{Kind, RunHead};
 
     #[cfg(unix)]
     #[test]
@@ -220,25 +221,22 @@ mod tests {
 
     #[test]
     fn a_cell_in_which_everybody_failed_is_a_failure() {
-        let file = |valid: bool, figures: &str| {
-            let run = format!(
-                r#"{{"workload": "dense", "contestant": "throng", "players": 100, "round": 0, "tick_hz": 30, "seconds": 4.0,
-                    "started_at": "", "command_line": [], "valid": {valid}, "invalid_reasons": [], "figures": {figures}}}"#
-            );
-            format!(
-                r#"{{"format": 1, "started_at": "", "revision": "", "command_line": [], "machine": null,
-                    "contestants": ["throng"], "workloads": ["dense"], "runs": [{run}], "published": []}}"#
-            )
+        let code_of = |valid: bool, figures: Option<Figures>| {
+            let names = || vec!["throng".to_owned()];
+            let run =
+                Run { workload: "dense".to_owned(), contestant: names().remove(0), players: 100, ..Run::default() };
+            code(&Comparison {
+                head: RunHead::example(Kind::Models),
+                contestants: names(),
+                workloads: vec!["dense".to_owned()],
+                planned: Vec::new(),
+                runs: vec![Run { valid, figures, ..run }],
+                published: Vec::new(),
+            })
         };
-        let code_of = |text: String| {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::write(folder.path().join(compare::COMPARISON_FILE), text).unwrap();
-            code(&Comparison::load(folder.path()).unwrap())
-        };
-        let figures = serde_json::to_string(&compare::Figures::default()).unwrap();
-        assert_eq!(code_of(file(true, &figures)), 0);
-        assert_eq!(code_of(file(false, &figures)), exit::INVALID_RUN);
-        assert_eq!(code_of(file(false, "null")), exit::FAILED);
+        assert_eq!(code_of(true, Some(Figures::default())), 0);
+        assert_eq!(code_of(false, Some(Figures::default())), exit::INVALID_RUN);
+        assert_eq!(code_of(false, None), exit::FAILED);
     }
 
     #[test]

@@ -82,15 +82,15 @@ fn one_line(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_lab::report;
+    use throng_report::{RunFile, SUMMARY_FILE};
 
     #[test]
     fn each_cause_is_printed_once() {
         let folder = tempfile::tempdir().unwrap();
-        let read = one_line(&report::load(folder.path()).unwrap_err().into());
+        let read = one_line(&RunFile::open(folder.path()).unwrap_err().into());
         assert_eq!(read.matches("No such file").count(), 1, "{read}");
-        std::fs::write(folder.path().join(report::SUMMARY_FILE), "{").unwrap();
-        let parsed = one_line(&report::load(folder.path()).unwrap_err().into());
+        std::fs::write(folder.path().join(SUMMARY_FILE), "{").unwrap();
+        let parsed = one_line(&RunFile::open(folder.path()).unwrap_err().into());
         assert_eq!(parsed.matches("EOF while parsing").count(), 1, "{parsed}");
         let cause = anyhow::anyhow!("no space left").context("cannot write x");
         assert_eq!(one_line(&cause), "cannot write x: no space left");

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
-use throng_lab::report;
+use throng_lab::report::{self, ReportError};
 use throng_report::Kind;
 
 use crate::exit::{Failure, Outcome};
@@ -190,19 +190,17 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let gate = arguments.limits.open(Kind::Gateway, &[])?;
     let result = gateway::run(&options, &stop)?;
     if arguments.json {
-        out!("{}", result.summary.to_json());
+        out!("{}", throng_report::to_json(&result.summary));
     } else {
         out!("{}", gateway::table(&result.summary, result.written.is_ok().then_some(&*result.folder)));
     }
-    let page = result.written.and_then(|()| Ok(report::rebuild(&result.folder)?));
+    let page = result.written.map_err(ReportError::from).and_then(|()| report::rebuild(&result.folder));
     let page = page.context("the figures above are on no disk")?;
     if !arguments.quiet {
         errln!("report: {}", page.display());
     }
-    let (name, summary) = (result.summary.scene.name(), &result.summary);
-    let figures = serde_json::to_value(summary).context("cannot read the figures of the run")?;
-    let (invalid_reasons, seconds, folder) = (&summary.invalid_reasons, summary.seconds, Some(&*result.folder));
-    let code = gate.judge(&Played { name, invalid_reasons, figures, seconds, folder })?;
+    let (figures, folder) = (&result.summary, Some(&*result.folder));
+    let code = gate.judge(&Played { name: figures.scene.name(), head: &figures.head, figures, folder })?;
     crate::pages::list(&arguments.runs);
     if let Some(store) = store {
         store::upload(&store, &result.folder, arguments.quiet, &stop)?;

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Error, anyhow};
 use clap::Args;
-use serde::Deserialize;
-use serde_json::Value;
-use throng_report::{Kind, MetricLimit, Verdicts, check_limits};
+use serde::{Deserialize, Serialize};
+use throng_report::{Kind, MetricLimit, RunHead, Verdicts, check_limits};
 
 use crate::exit::{self, Failure};
 
@@ -49,15 +48,13 @@ pub(crate) struct Gate {
 }
 
 /// The run that was played.
-pub(crate) struct Played<'a> {
+pub(crate) struct Played<'a, T> {
     /// Its name.
     pub(crate) name: &'a str,
-    /// Why its figures are not valid; empty if they are.
-    pub(crate) invalid_reasons: &'a [String],
+    /// Its head.
+    pub(crate) head: &'a RunHead,
     /// Its figures.
-    pub(crate) figures: Value,
-    /// Length of its measured part.
-    pub(crate) seconds: f64,
+    pub(crate) figures: &'a T,
     /// Its folder, if it has one.
     pub(crate) folder: Option<&'a Path>,
 }
@@ -97,9 +94,10 @@ fn read(path: &Path) -> Result<Vec<MetricLimit>, Error> {
 
 impl Gate {
     /// Judges a run, writes the verdicts, and makes its page again with them. The exit code of the run.
-    pub(crate) fn judge(self, played: &Played<'_>) -> Result<ExitCode, Failure> {
-        let of = (played.name, played.invalid_reasons);
-        let verdicts = Verdicts::new(self.kind, of, &self.limits, &played.figures);
+    pub(crate) fn judge(self, played: &Played<'_, impl Serialize>) -> Result<ExitCode, Failure> {
+        let figures = serde_json::to_value(played.figures).context("cannot read the figures of the run")?;
+        let of = (played.name, &played.head.invalid_reasons[..]);
+        let verdicts = Verdicts::new(self.kind, of, &self.limits, &figures);
         if !verdicts.limits.is_empty() {
             if let Some(folder) = played.folder {
                 let written = verdicts.write(folder);
@@ -109,7 +107,7 @@ impl Gate {
             err!("{}", verdicts.table());
             errln!("limits: {}", verdicts.words());
         }
-        put(self.junit, &verdicts.to_junit(played.seconds))?;
+        put(self.junit, &verdicts.to_junit(played.head.seconds))?;
         put(self.markdown, &verdicts.to_markdown())?;
         Ok(ExitCode::from(code(&verdicts)))
     }

@@ -38,12 +38,10 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
-use throng_lab::report;
 use throng_lab::run::{self, RunOptions, ServeOptions};
 use throng_lab::scenario::Scenario;
 use throng_lab::terminal;
-use throng_report::Kind;
-use throng_summary::RunSummary;
+use throng_report::{Kind, RunFile, to_json};
 
 use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
@@ -119,20 +117,15 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
         live: arguments.live.address()?,
     };
-    let result = run::run(&options, &stop).map_err(|error| match error.is::<report::ReportError>() {
-        true => Failure::Usage(error),
-        false => Failure::Run(error),
-    })?;
+    let result = run::run(&options, &stop)?;
     if arguments.json {
-        out!("{}", result.summary.to_json());
+        out!("{}", to_json(&result.summary));
     } else {
         outln!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
     }
     result.report.context("the figures above are on no disk")?;
-    let RunSummary { scenario: name, invalid_reasons, seconds, .. } = &result.summary;
-    let figures = serde_json::to_value(&result.summary).context("cannot read the figures of the run")?;
-    let folder = Some(&*result.folder);
-    let code = gate.judge(&Played { name, invalid_reasons, figures, seconds: *seconds, folder })?;
+    let (figures, folder) = (&result.summary, Some(&*result.folder));
+    let code = gate.judge(&Played { name: &figures.scenario, head: &figures.head, figures, folder })?;
     pages::list(&arguments.runs);
     if let Some(store) = store {
         store::upload(&store, &result.folder, arguments.quiet, &stop)?;
@@ -210,7 +203,7 @@ fn rebuild(arguments: &ReportArguments) -> Outcome {
     let page = pages::page(&folder)?;
     outln!("{}", page.display());
     if arguments.table {
-        let summary = report::load(&folder).map_err(|error| Failure::Usage(error.into()))?;
+        let summary = RunFile::figures(&folder, Kind::Crowd).map_err(|error| Failure::Usage(error.into()))?;
         outln!("{}", terminal::table(&summary, Some(&folder)));
     }
     Ok(ExitCode::SUCCESS)

@@ -165,7 +165,7 @@ impl ReportArguments {
         if self.no_report {
             return Ok(None);
         }
-        let folder = throng_lab::report::new_folder(&self.runs, SystemTime::now(), name);
+        let folder = throng_report::new_folder(&self.runs, SystemTime::now(), name);
         let advice = "name another folder with --runs, or use --no-report";
         folder.map(Some).map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))
     }
@@ -244,7 +244,7 @@ impl MatchWorkload {
     /// Prints the figures first: a page that cannot be written takes none away.
     fn print(&self, Finished { summary, page }: Finished) -> Result<Summary> {
         match self.json {
-            true => outln!("{}", serde_json::to_string_pretty(&summary).context("cannot write the summary as JSON")?),
+            true => out!("{}", throng_report::to_json(&summary)),
             false => out!("{}", summary.table()),
         }
         let page = page.transpose().context("the figures above are on no disk")?;
@@ -282,10 +282,8 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
     }
     let finished = finished.map_err(failure)?;
     let summary = arguments.workload.print(finished)?;
-    let Summary { invalid_reasons, seconds, .. } = &summary;
-    let figures = serde_json::to_value(&summary).context("cannot read the figures of the run")?;
-    let folder = options.folder.as_deref();
-    let code = gate.judge(&Played { name: "match", invalid_reasons, figures, seconds: *seconds, folder })?;
+    let (figures, folder) = (&summary, options.folder.as_deref());
+    let code = gate.judge(&Played { name: "match", head: &summary.head, figures, folder })?;
     arguments.report.keep(options.folder.as_deref(), store, arguments.workload.quiet, stop)?;
     Ok(code)
 }
@@ -365,7 +363,7 @@ fn show(note: Note<'_>) {
 }
 
 fn code(summary: &Summary) -> ExitCode {
-    if summary.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) }
+    if summary.head.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) }
 }
 
 /// A map, log or option that cannot be used is a wrong argument.

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Error;
+use anyhow::{Context, Error};
 use clap::Args;
-use throng_lab::report::{self, RunFolders, figures_of, run_folders};
+use throng_lab::report;
+use throng_report::{Kind, RunFile, RunFolders, SUMMARY_FILE, run_folders};
 
 use crate::exit::{Failure, Outcome};
 use crate::store;
@@ -34,21 +35,22 @@ pub(crate) fn rebuild_all(
     stop: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>,
 ) -> Outcome {
     let runs = store::take(&arguments.folder, stop)?;
-    if figures_of(&runs).is_some() {
+    if runs.join(SUMMARY_FILE).is_file() {
         outln!("{}", page(&runs)?.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let RunFolders { folders, left_out } = run_folders(&runs).map_err(usage)?;
+    let found = run_folders(&runs).with_context(|| format!("cannot read {}", runs.display()));
+    let RunFolders { folders, left_out } = found.map_err(Failure::Usage)?;
     if left_out > 0 {
         errln!("note: {left_out} older runs are left out: at most {} get a page", folders.len());
     }
     for folder in folders {
         // A damaged run does not keep the others from their pages.
-        if let Some(error) = figures_of(&folder).and_then(|_| rebuild(&folder).err()) {
+        if let Err(error) = rebuild(&folder) {
             errln!("note: {error}");
         }
     }
-    outln!("{}", report::write_index(&runs).map_err(usage)?.display());
+    outln!("{}", report::write_index(&runs).map_err(|error| Failure::Usage(error.into()))?.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -58,9 +60,9 @@ pub(crate) fn page(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn rebuild(folder: &Path) -> Result<PathBuf, Error> {
-    match throng_range::is_match(folder) {
-        true => Ok(throng_range::rebuild(folder)?),
-        false => Ok(report::rebuild(folder)?),
+    match RunFile::open(folder)?.head.kind {
+        Kind::Match => Ok(throng_range::rebuild(folder)?),
+        _ => Ok(report::rebuild(folder)?),
     }
 }
 
@@ -80,8 +82,4 @@ pub(crate) fn list(runs: &Path) {
     if let Err(error) = report::write_index(runs) {
         errln!("note: {error}");
     }
-}
-
-fn usage(error: report::ReportError) -> Failure {
-    Failure::Usage(error.into())
 }

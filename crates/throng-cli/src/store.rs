@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use tempfile::TempDir;
 use throng_history::StoredRun;
+use throng_report::SUMMARY_FILE;
 use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;
@@ -112,7 +113,7 @@ pub(crate) fn local(place: &str, files: &[&str], stop: &AtomicBool) -> Result<Lo
 }
 
 /// The files of which pages are made.
-const SHOWN: [&str; 4] = ["summary.json", "capacity.json", "inside.json", "frames.parquet"];
+const SHOWN: [&str; 3] = [SUMMARY_FILE, "inside.json", "frames.parquet"];
 
 /// The folder of a run, or of runs. Those of a store are copied into `runs` for good.
 pub(crate) fn take(folder: &Path, stop: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>) -> Result<PathBuf, Failure> {
@@ -152,7 +153,7 @@ pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<List
             Err(_) => {
                 unknown += 1;
                 match read(&store, name, stop)? {
-                    Ok(run) => listed.runs.push(run),
+                    Ok(run) => listed.runs.extend(run),
                     Err(reason) => listed.notes.push(format!("{name} is left out: {reason}")),
                 }
             }
@@ -168,17 +169,15 @@ pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<List
     Ok(listed)
 }
 
-/// A run by its summary, or why it has none that can be read.
-fn read(store: &RunStore, name: &RunName, stop: &AtomicBool) -> Result<Result<StoredRun, String>, Failure> {
+/// A run by its summary, or why it has none that can be read; `None` of a comparison.
+fn read(store: &RunStore, name: &RunName, stop: &AtomicBool) -> Result<Result<Option<StoredRun>, String>, Failure> {
     let copies = tempfile::tempdir().context("there is no temporary folder")?;
-    let folder = match store.download(name, &throng_store::SUMMARY_FILES, copies.path(), stop) {
+    let folder = match store.download(name, &[SUMMARY_FILE], copies.path(), stop) {
         Ok(folder) => folder,
         Err(error) if ["remote", "stopped", "local"].contains(&error.tag()) => return Err(failure(error)),
         Err(error) => return Ok(Err(error.to_string())),
     };
     let run = StoredRun::read(&folder).map_err(|error| error.to_string());
     // A line of the index is the form in which it is known: its texts are fit for a terminal.
-    Ok(run.and_then(|run| {
-        run.and_then(|run| StoredRun::from_line(&run.to_line())).ok_or_else(|| "its summary makes no sense".to_owned())
-    }))
+    Ok(run.map(|run| run.and_then(|run| StoredRun::from_line(&run.to_line()))))
 }

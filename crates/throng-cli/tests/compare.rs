@@ -48,7 +48,7 @@ pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
 
 /// Both runs are in the file, and as folders beside it.
 fn check_file(comparison: &Path) {
-    let text = std::fs::read_to_string(comparison.join("compare.json")).unwrap();
+    let text = std::fs::read_to_string(comparison.join("summary.json")).unwrap();
     let file: Value = serde_json::from_str(&text).unwrap();
     crate::schema::check("models", &file);
     let names: Vec<_> =

@@ -244,7 +244,7 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
         note: |_| (),
     };
     let result = throng_gateway_lab::run(&options, &AtomicBool::new(false)).expect("a run with a summary");
-    assert!(result.folder.join("summary.json").is_file() && !result.summary.valid);
+    assert!(result.folder.join("summary.json").is_file() && !result.summary.head.valid);
     schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
     result.summary
 }
@@ -255,11 +255,11 @@ fn a_run_that_loses_a_process_leaves_what_was_measured_and_names_it() {
     let [world, clients, gateway] = thread::scope(|scope| {
         parts.map(|part| scope.spawn(move || bench_that_loses(part))).map(|run| run.join().expect("it ends"))
     });
-    let of = |run: &GatewaySummary| (run.invalid_reasons[0].clone(), run.missing.join(", "));
+    let of = |run: &GatewaySummary| (run.head.invalid_reasons[0].clone(), run.head.missing.join(", "));
     assert_eq!(of(&world), ("the world servers ended without a report".into(), "world servers".into()));
     assert_eq!(of(&clients), ("the clients ended without a report".into(), "clients".into()));
     let cause = of(&gateway).0;
-    assert!(cause.contains("the gateway has ended: see gateway.log"), "{:?}", gateway.invalid_reasons);
+    assert!(cause.contains("the gateway has ended: see gateway.log"), "{:?}", gateway.head.invalid_reasons);
     assert!(clients.client.is_none() && clients.world.frame_hz > 0.0, "{clients:?}");
     let of_clients = |run: &GatewaySummary| {
         let driver = &run.driver;
@@ -269,7 +269,7 @@ fn a_run_that_loses_a_process_leaves_what_was_measured_and_names_it() {
         |run: &GatewaySummary| [run.world.stalled_frames.is_some(), run.world.resubscriptions_per_s.is_some()];
     assert_eq!((of_clients(&clients), of_world(&clients)), ([false; 3], [true; 2]));
     assert_eq!((of_clients(&world), of_world(&world)), ([true; 3], [false; 2]));
-    assert!(clients.invalid_reasons.iter().any(|reason| reason.starts_with("not measured: ")), "{clients:?}");
+    assert!(clients.head.invalid_reasons.iter().any(|reason| reason.starts_with("not measured: ")), "{clients:?}");
     for run in [&world, &gateway] {
         let delivered = run.client.as_ref().map_or(0.0, |client| client.delivered_ratio);
         assert!((0.2..1.2).contains(&delivered), "{run:?}");

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use throng_capacity::Load;
+use throng_report::{RunFile, RunHead};
 
 /// The command of a built-in load has printed `figures`: all that the load file names is in it.
 pub(crate) fn has_samples_of(load: &str, figures: &Value) {
@@ -55,7 +56,7 @@ fn ones_own_server_is_searched_and_leaves_its_figures() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("(confirm beyond)"));
     let runs = folders(&folder.path().join("runs"));
     assert_eq!(runs.len(), 1);
-    for file in ["capacity.json", "trials.jsonl", "samples.jsonl", "report.html"] {
+    for file in ["summary.json", "trials.jsonl", "samples.jsonl", "report.html"] {
         assert!(runs[0].join(file).is_file(), "no {file}");
     }
     // A limit of the command line counts instead.
@@ -185,12 +186,13 @@ fn runs(folder: &Path, name: &str, send_us: f64) {
         let run = folder.join(name).join(format!("20260131-12000{index}-crowd"));
         fs::create_dir_all(&run).expect("it can be made");
         let wobble = 1.0 + 0.002 * f64::from(index);
-        let summary = serde_json::json!({
-            "scenario": "crowd", "players": 1000, "revision": format!("{name}{index}"), "valid": true,
-            "started_at": format!("2026-01-31T12:00:0{index}Z"), "environment": { "cpu": "a | cpu" },
+        let started_at = format!("2026-01-31T12:00:0{index}Z");
+        let mut head = RunHead { revision: format!("{name}{index}"), valid: true, started_at, ..RunHead::default() };
+        head.environment.cpu = "a | cpu".to_owned();
+        let figures = serde_json::json!({
             "server": { "us_per_connection": { "send": send_us * wobble, "encode": 0.8 * wobble } },
         });
-        fs::write(run.join("summary.json"), summary.to_string()).expect("it can be written");
+        RunFile::write(&run, &head.with(figures)).expect("it can be written");
     }
 }
 

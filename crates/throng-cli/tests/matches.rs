@@ -251,7 +251,7 @@ fn a_recorded_match_is_replayed_by_the_same_build_and_refused_where_it_is_damage
     let output = throng(&["--seconds", "3", "--no-report", "--json", "--record", path]).output().expect("it runs");
     let summary = summary(&output);
     assert_eq!(summary["replay"]["identical"], true, "{}", line(&output));
-    assert_eq!(summary["format"], 1);
+    assert_eq!(summary["format"], 2);
     crate::schema::check("match", &summary);
     let replay = |path: &Path| {
         let path = path.to_str().expect("a path of letters");

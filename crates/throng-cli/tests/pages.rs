@@ -4,27 +4,31 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::{Value, json};
+use throng_report::{Kind, RunFile, RunHead};
+
 fn throng(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
 }
 
 /// A folder of a run with these figures.
-fn stored(runs: &Path, name: &str, file: &str, json: &str) {
+fn stored(runs: &Path, name: &str, head: &RunHead, figures: Value) {
     let folder = runs.join(name);
     fs::create_dir(&folder).expect("a folder");
-    fs::write(folder.join(file), json).expect("a file");
+    RunFile::write(&folder, &head.with(figures)).expect("a file");
 }
-
-const SIDES: &str = r#"{ "workload": "crowd 20", "first": ["a"], "second": ["b"], "runs": [1, 1], "values": "seconds",
-    "least": 0.05, "moved_together": false, "parts": [], "notes": [] }"#;
 
 #[test]
 fn the_pages_of_a_folder_and_their_index_are_made_again_and_a_damaged_run_is_a_note() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path();
-    stored(runs, "20260131-120000-comparison", "comparison.json", SIDES);
-    stored(runs, "20260131-130000-crowd", "summary.json", "{}");
-    stored(runs, "20260131-140000-match", "summary.json", r#"{ "matches": 1, "commands": {} }"#);
+    let sides = json!({
+        "first": ["a"], "second": ["b"], "runs": [1, 1], "runs_missing": [4, 4], "values": "seconds", "least": 0.05, "moved_together": false,
+        "parts": [], "notes": [],
+    });
+    stored(runs, "20260131-120000-comparison", &RunHead::example(Kind::Comparison), sides);
+    stored(runs, "20260131-130000-crowd", &RunHead::example(Kind::Crowd), json!({}));
+    stored(runs, "20260131-140000-match", &RunHead::example(Kind::Match), json!({ "matches": 1 }));
     let output = throng(&["lab", "report", runs.to_str().expect("a path")]);
     let (told, notes) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && told.trim().ends_with("index.html"), "{told}{notes}");
@@ -50,14 +54,14 @@ fn two_sides_are_kept_with_a_page() {
     let run = |side: &str, number: u32, ms: f64| {
         let ms = ms + 0.01 * f64::from(number);
         let curve: Vec<f64> = (0..60).map(|frame| ms + f64::from(frame % 3) * 0.01).collect();
-        let json = serde_json::json!({
-            "scenario": "crowd", "players": 20, "valid": true, "revision": side, "environment": { "cpu": "c" },
+        let head = RunHead { valid: true, revision: side.to_owned(), ..RunHead::default() };
+        let figures = json!({
             "server": { "us_per_connection": { "send": ms, "total": ms }, "frame_ms": { "p50": ms } },
             "series": { "frames": { "time_s": curve, "total": curve, "send": curve } },
         });
         let sides = folder.path().join(side);
         fs::create_dir_all(&sides).expect("a folder");
-        stored(&sides, &number.to_string(), "summary.json", &json.to_string());
+        stored(&sides, &number.to_string(), &head, figures);
         sides.to_str().expect("a path").to_owned()
     };
     let side =
@@ -69,5 +73,5 @@ fn two_sides_are_kept_with_a_page() {
         fs::read_dir(&runs).expect("runs").flatten().find(|entry| entry.path().is_dir()).expect("a folder").path();
     let page = fs::read_to_string(kept.join("report.html")).expect("a page");
     assert!(page.contains("slower") && page.contains("✗ missed") && page.contains("<polyline"), "{page}");
-    assert!(kept.join("comparison.json").is_file() && runs.join("index.html").is_file());
+    assert!(kept.join("summary.json").is_file() && runs.join("index.html").is_file());
 }

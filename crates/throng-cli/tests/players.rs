@@ -40,7 +40,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         }
     });
     let summary = run::run(&options, &AtomicBool::new(false)).unwrap().summary;
-    assert_eq!((summary.bots.connected, summary.bots.disconnects), (30, 0), "{:?}", summary.invalid_reasons);
+    assert_eq!((summary.bots.connected, summary.bots.disconnects), (30, 0), "{:?}", summary.head.invalid_reasons);
     assert_eq!((summary.bots.state_mismatches, summary.bots.mismatches_in_play), (0, 0));
     assert!(summary.bots.objects_compared > 0);
     let seconds = &summary.series.seconds;
@@ -72,8 +72,12 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     };
     let result = run::run(&options, &AtomicBool::new(false)).unwrap();
     let summary = &result.summary;
-    assert!(summary.bots.missing && summary.server.ticks > 0 && !summary.valid, "{:?}", summary.invalid_reasons);
-    let reasons = summary.invalid_reasons.join("\n");
+    assert!(
+        summary.bots.missing && summary.server.ticks > 0 && !summary.head.valid,
+        "{:?}",
+        summary.head.invalid_reasons
+    );
+    let reasons = summary.head.invalid_reasons.join("\n");
     assert!(reasons.contains("all that bots measure is missing") && !reasons.contains("bots sent only"), "{reasons}");
     assert!(result.report.unwrap().is_file());
 }

@@ -10,6 +10,7 @@ use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use serde_json::Value;
+use throng_report::{RunFile, RunHead};
 
 const KEY: &str = "the-key";
 const SECRET: &str = "the-secret";
@@ -40,12 +41,14 @@ fn serve(root: &Path) -> SocketAddr {
 fn run(parent: &Path, name: &str, revision: &str, send_us: f64) -> PathBuf {
     let folder = parent.join(name);
     fs::create_dir_all(&folder).expect("it can be made");
-    let summary = serde_json::json!({
-        "scenario": "crowd", "players": 1000, "revision": revision, "valid": true,
-        "started_at": format!("2026-01-31T12:00:00Z {name}"), "environment": { "cpu": "a cpu" },
+    let started_at = format!("2026-01-31T12:00:00Z {name}");
+    let (workload, revision) = ("crowd 1000".to_owned(), revision.to_owned());
+    let mut head = RunHead { workload, revision, valid: true, started_at, ..RunHead::default() };
+    head.environment.cpu = "a cpu".to_owned();
+    let figures = serde_json::json!({
         "server": { "us_per_connection": { "send": send_us, "encode": 0.8 }, "frame_ms": { "p50": 5.25 } },
     });
-    fs::write(folder.join("summary.json"), summary.to_string()).expect("it can be written");
+    RunFile::write(&folder, &head.with(figures)).expect("it can be written");
     folder
 }
 

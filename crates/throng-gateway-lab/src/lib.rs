@@ -52,8 +52,8 @@ pub use load::{Scene, Victim};
 pub use page::page;
 pub use run::{BenchOptions, BenchResult, Target, run};
 pub use summary::{
-    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Machine, OutageFigures,
-    Reference, Second, TrafficFigures, WorldFigures,
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, OutageFigures, Reference,
+    Second, TrafficFigures, WorldFigures,
 };
 pub use table::table;
 

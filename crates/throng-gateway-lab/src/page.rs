@@ -1,7 +1,7 @@
 //! The page of a gateway under load.
 
 use serde_json::Value;
-use throng_report::{Cell, Figures, Kind, Page, Section, Table, Validity, figure, grouped, optional};
+use throng_report::{Cell, Figures, Kind, Page, Section, Table, figure, grouped, optional};
 
 use crate::summary::GatewaySummary;
 
@@ -9,22 +9,10 @@ use crate::summary::GatewaySummary;
 pub fn page(run: &GatewaySummary) -> Page {
     let json: Value = serde_json::to_value(run).unwrap_or_default();
     let figures = &Figures::new(Kind::Gateway, &json);
-    let mut page = Page::new(Kind::Gateway, run.scene.name());
-    page.subtitle = format!("{} clients for {} s", grouped(run.clients.into()), figure(run.seconds));
+    let checked = "Clients and world servers were quick enough to be witnesses.";
+    let mut page = run.head.page(run.scene.name(), checked);
+    page.subtitle = format!("{} clients for {} s", grouped(run.clients.into()), figure(run.head.seconds));
     page.lead = run.gateway.name.clone();
-    let machine = &run.machine;
-    page.facts = vec![
-        run.started_at.clone(),
-        format!("revision {}", run.revision),
-        format!("{}, {} cores", machine.cpu, machine.cores),
-        machine.kernel.clone(),
-        format!("{} build", machine.profile),
-    ];
-    page.validity = Some(Validity {
-        is_valid: run.valid,
-        words: "Clients and world servers were quick enough to be witnesses.".to_owned(),
-        reasons: run.invalid_reasons.clone(),
-    });
     let (gateway, client) = (&run.gateway, run.client.as_ref());
     page.tiles = vec![
         figures.tile(
@@ -43,10 +31,7 @@ pub fn page(run: &GatewaySummary) -> Page {
     }
     page.sections = vec![seconds(figures), counts(run, figures)];
     page.sections.extend(references(run));
-    let mut arguments = Table::new("", &[]).wide();
-    arguments.push([Cell::from("arguments"), Cell::from(machine.command_line.join(" "))]);
-    page.sections.push(Section::new("Environment").with(arguments));
-    page.source = "summary.json in the same folder has these figures and more.".to_owned();
+    page.sections.push(Section::new("Environment").with(run.head.machine()));
     page
 }
 
@@ -151,7 +136,7 @@ fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
                 "driver.late_p99_ms",
                 "driver.sent_ratio",
                 "driver.garbled",
-                "driver.others_cpu_cores",
+                "others_cpu_cores",
             ],
         ),
     ];

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use throng_machine::{Moment, clock};
+use throng_report::{Kind, Phases, ProgressLine, RunFile, RunFileError, RunHead};
 
 use crate::clients::{ClientsProgress, ClientsReport};
 use crate::control::Command;
@@ -18,13 +18,13 @@ use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
 use crate::outage::{self, Kill};
 use crate::partial::Partial;
 use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, free_addresses, usage};
-use crate::progress::{self, Display};
+use crate::progress;
 use crate::published::references;
 use crate::scrape::{Scraped, scrape};
 use crate::settings;
 use crate::summary::{
-    CallFigures, ClientFigures, DriverFigures, FORMAT, GatewayFigures, GatewaySummary, IdleFigures, Machine, Second,
-    TrafficFigures, WorldFigures,
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Second, TrafficFigures,
+    WorldFigures,
 };
 use crate::world::{WorldProgress, WorldReport};
 
@@ -86,7 +86,7 @@ pub struct BenchResult {
     /// The folder with `summary.json`, the gateway's settings and its output.
     pub folder: PathBuf,
     /// Why `summary.json` could not be written, if it could not.
-    pub written: Result<()>,
+    pub written: Result<(), RunFileError>,
 }
 
 /// The parts of the load, as messages and `missing` of a summary name them.
@@ -117,6 +117,14 @@ impl BenchOptions {
         }
         outage::check(self)
     }
+
+    /// The scene, its size, and the settings that change what is measured.
+    fn workload(&self) -> String {
+        let edges = if self.edges > 0 { format!(", {} edges", self.edges) } else { String::new() };
+        let idle = if self.connect_only { ", idle" } else { "" };
+        let kill = self.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
+        format!("{}, {} clients{edges}{idle}{kill}", self.scene.name(), self.clients)
+    }
 }
 
 /// Executes the run, and writes its folder. Ends early, but in order, when `stop` is set.
@@ -128,8 +136,7 @@ impl BenchOptions {
 pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     options.check()?;
     let started_at = SystemTime::now();
-    let name = format!("{}-gateway-{}", Moment::of(started_at).short(), options.scene.name());
-    let folder = throng_report::new_folder(&options.runs, &name)?;
+    let folder = throng_report::new_folder(&options.runs, started_at, &format!("gateway-{}", options.scene.name()))?;
     (options.note)(&progress::announcement(options));
     let mut play = Play::begin(options, stop, &folder)?;
     play.gather()?;
@@ -141,10 +148,9 @@ pub fn run(options: &BenchOptions, stop: &AtomicBool) -> Result<BenchResult> {
     play.measure();
     play.settle();
     let mut summary = play.finish();
-    summary.started_at = Moment::of(started_at).long();
+    summary.head.started_at = Moment::of(started_at).long();
     summary.conclude();
-    let path = folder.join("summary.json");
-    let written = fs::write(&path, summary.to_json()).with_context(|| format!("cannot write {}", path.display()));
+    let written = RunFile::write(&folder, &summary).map(drop);
     Ok(BenchResult { summary, folder, written })
 }
 
@@ -191,7 +197,7 @@ impl Edge {
 pub(super) struct Play<'a> {
     pub(super) options: &'a BenchOptions,
     stop: &'a AtomicBool,
-    display: Display,
+    display: ProgressLine,
     // The order in which they end: users of the gateway before the gateway.
     bots: Player<ClientsProgress, ClientsReport>,
     pub(super) world: Player<WorldProgress, WorldReport>,
@@ -224,7 +230,7 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     fn begin(options: &'a BenchOptions, stop: &'a AtomicBool, folder: &Path) -> Result<Play<'a>> {
-        let display = Display::new(options);
+        let display = ProgressLine::new(options.show_progress, progress::phases(options));
         let arguments = settings::write(folder, options.scene).context("cannot write the gateway's settings")?;
         let (mut gateway_line, mut edges) = (Vec::new(), Vec::new());
         let (gateway, addresses, metrics) = match &options.target {
@@ -345,7 +351,7 @@ impl<'a> Play<'a> {
             self.listen()?;
             let (bots, world) = (&self.bots.progress, &self.world.progress);
             let (joined, pending) = (bots.joined, world.pending);
-            self.display.joining(joined, clients, pending);
+            progress::joining(&self.display, joined, clients, pending);
             if let Some(end) = &bots.end {
                 bail!("the clients cannot log in: {end}");
             }
@@ -365,7 +371,7 @@ impl<'a> Play<'a> {
         while began.elapsed() < length && !self.stops() {
             std::thread::sleep(LOOK_INTERVAL);
             self.listen()?;
-            self.display.warming(began.elapsed(), length);
+            self.display.warm_up(began.elapsed());
         }
         Ok(())
     }
@@ -410,7 +416,7 @@ impl<'a> Play<'a> {
                 self.note_end();
                 self.sample(before, self.ended);
             }
-            self.display.measuring(self.began.0.elapsed(), SECOND * self.options.seconds, self.series.last());
+            progress::measuring(&self.display, self.began.0.elapsed(), self.series.last());
         }
     }
 
@@ -469,7 +475,8 @@ impl<'a> Play<'a> {
         while began.elapsed() < SETTLE_PATIENCE && self.fault.is_none() {
             std::thread::sleep(LOOK_INTERVAL);
             self.hear();
-            self.display.settling(began.elapsed());
+            let words = || "waiting until nothing more arrives".to_owned();
+            self.display.show(Phases::SETTLING, began.elapsed(), words);
             let calls = self.world.progress.calls;
             if calls != last.0 {
                 last = (calls, Instant::now());
@@ -522,17 +529,17 @@ impl<'a> Play<'a> {
         let is_heard = matches!(options.kill, None | Some(Victim::Edge)) && missing.is_empty();
         let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
         GatewaySummary {
-            format: FORMAT,
-            valid: false,
-            invalid_reasons,
-            missing,
+            head: RunHead {
+                invalid_reasons,
+                missing,
+                partial: self.is_interrupted() || self.fault.is_some(),
+                seconds: bots.seconds,
+                others_cpu_cores: self.others_cpu_cores(bots, world),
+                ..RunHead::new(Kind::Gateway, &options.workload(), SystemTime::now())
+            },
             scene: options.scene,
             clients: options.clients,
             edges: options.edges,
-            seconds: bots.seconds,
-            started_at: String::new(),
-            revision: throng_machine::revision(),
-            machine: Machine::capture(),
             gateway: self.gateway_figures(bots),
             world: WorldFigures {
                 servers: world.servers,
@@ -556,7 +563,6 @@ impl<'a> Play<'a> {
                 late_p99_ms: bots.late_p99_ms,
                 sent_ratio: has_clients.then(|| if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 }),
                 garbled: has_clients.then_some(bots.garbled),
-                others_cpu_cores: self.others_cpu_cores(bots, world),
             },
             references: references(options.scene),
             series: self.series.clone(),

@@ -1,37 +1,25 @@
 //! The figures of a run, as `summary.json` has them.
 
-use std::fs;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use throng_report::RunHead;
 
 use crate::load::{Scene, Victim};
-
-/// Version of the summary's layout.
-pub(super) const FORMAT: u32 = 1;
 
 /// Clients and world servers above this share of their one thread are not quick enough to be witnesses.
 const DRIVER_CORES_MAX: f64 = 0.85;
 /// Rounds of the clients that are later than this, at the 99th percentile, spoil latencies.
 const LATE_P99_MAX_MS: f64 = 25.0;
-/// More than this for other programs, and what the gateway could not do may be their fault.
-const OTHERS_CORES_MAX: f64 = 0.25;
 /// Share of the due calls that have to be sent for the load to be what it is said to be.
 const SENT_RATIO_MIN: f64 = 0.97;
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewaySummary {
-    /// Version of this layout.
-    pub format: u32,
-    /// Whether the figures may be quoted.
-    pub valid: bool,
-    /// Why not.
-    pub invalid_reasons: Vec<String>,
-    /// The parts of the load that died before they had reported: `clients`, `world servers`. Their figures are the means of
-    /// the seconds until then, and 0 or `null` where a second has none.
-    #[serde(default)]
-    pub missing: Vec<String>,
+    /// What every kind of run says of itself. The figures of parts of the load that are missing are the means of the seconds
+    /// until they died, and 0 or `null` where a second has none.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// The scene.
     pub scene: Scene,
     /// Clients that were to play.
@@ -39,14 +27,6 @@ pub struct GatewaySummary {
     /// Edges between the clients and the gateway; 0: none.
     #[serde(default)]
     pub edges: u32,
-    /// Length of the measured part.
-    pub seconds: f64,
-    /// When the run began, in UTC.
-    pub started_at: String,
-    /// Revision of the working tree.
-    pub revision: String,
-    /// Where it ran.
-    pub machine: Machine,
     /// The gateway.
     pub gateway: GatewayFigures,
     /// The world servers.
@@ -68,37 +48,6 @@ pub struct GatewaySummary {
     pub references: Vec<Reference>,
     /// One row for each second of the measured part.
     pub series: Vec<Second>,
-}
-
-/// A machine, and how it was called.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Machine {
-    /// Model of the processor.
-    pub cpu: String,
-    /// Cores that may be used.
-    pub cores: u32,
-    /// Name and release of the kernel.
-    pub kernel: String,
-    /// `release` or `debug`: how the load was built.
-    pub profile: String,
-    /// Arguments of the run.
-    pub command_line: Vec<String>,
-}
-
-impl Machine {
-    /// Asks the system; what it does not say stays empty.
-    pub(super) fn capture() -> Machine {
-        let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let info = line("/proc/cpuinfo");
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        Machine {
-            cpu: model.map(|(_, model)| model.trim().to_owned()).unwrap_or_default(),
-            cores: throng_machine::cores(),
-            kernel: format!("{} {}", line("/proc/sys/kernel/ostype"), line("/proc/sys/kernel/osrelease")),
-            profile: throng_machine::profile(),
-            command_line: throng_machine::arguments(),
-        }
-    }
 }
 
 /// A gateway under load.
@@ -253,8 +202,6 @@ pub struct DriverFigures {
     pub sent_ratio: Option<f64>,
     /// Malformed frames; `null` if the clients have not reported.
     pub garbled: Option<u64>,
-    /// Processor time of all other programs by wall time; `null` if it is not known.
-    pub others_cpu_cores: Option<f64>,
 }
 
 /// Figures from elsewhere, for orientation.
@@ -322,20 +269,11 @@ pub struct Second {
 }
 
 impl GatewaySummary {
-    /// As it is written to `summary.json`.
-    pub fn to_json(&self) -> String {
-        // Numbers, strings and lists: there is nothing in it that JSON does not have.
-        serde_json::to_string_pretty(self).map(|json| json + "\n").unwrap_or_default()
-    }
-
     /// Checks that the load was as planned. Bad results of the gateway do not make the run invalid: they are its
     /// result.
     pub(super) fn conclude(&mut self) {
         let driver = &self.driver;
         let mut reasons = Vec::new();
-        if self.machine.profile == "debug" {
-            reasons.push("this is a debug build: use cargo run --release".to_owned());
-        }
         for (name, cores) in [("clients", driver.clients_cpu_cores), ("world servers", driver.world_cpu_cores)] {
             if cores > DRIVER_CORES_MAX {
                 reasons.push(format!("the {name} were overloaded: {cores:.2} of one core"));
@@ -346,9 +284,6 @@ impl GatewaySummary {
         }
         if let Some(sent) = driver.sent_ratio.filter(|&sent| sent < SENT_RATIO_MIN) {
             reasons.push(format!("only {:.1} % of the clients' messages were sent", sent * 100.0));
-        }
-        if let Some(cores) = driver.others_cpu_cores.filter(|&cores| cores > OTHERS_CORES_MAX) {
-            reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
         }
         if let Some(garbled) = driver.garbled.filter(|&garbled| garbled > 0) {
             reasons.push(format!("the clients received {garbled} malformed frames"));
@@ -362,8 +297,7 @@ impl GatewaySummary {
         if !silent.is_empty() {
             reasons.push(format!("not measured: {}", silent.join(", ")));
         }
-        self.invalid_reasons.extend(reasons);
-        self.valid = self.invalid_reasons.is_empty();
+        self.head.conclude(reasons);
     }
 }
 
@@ -372,17 +306,10 @@ impl GatewaySummary {
     /// A run with nothing wrong.
     pub fn example(scene: Scene) -> GatewaySummary {
         GatewaySummary {
-            format: FORMAT,
-            valid: false,
-            invalid_reasons: Vec::new(),
-            missing: Vec::new(),
+            head: RunHead::example(throng_report::Kind::Gateway),
             scene,
             clients: 450,
             edges: 0,
-            seconds: 10.0,
-            started_at: "2026-01-31T12:00:00Z".to_owned(),
-            revision: "0123456789ab-dirty".to_owned(),
-            machine: Machine { cores: 2, profile: "release".to_owned(), ..Machine::default() },
             gateway: GatewayFigures {
                 name: "throng gateway".to_owned(),
                 cpu_cores: Some(0.75),
@@ -437,7 +364,7 @@ mod tests {
     #[test]
     fn it_comes_back_from_json_as_it_was() {
         let run = GatewaySummary::example(Scene::Spatial);
-        let back: GatewaySummary = serde_json::from_str(&run.to_json()).unwrap();
+        let back: GatewaySummary = serde_json::from_str(&throng_report::to_json(&run)).unwrap();
         assert_eq!(back, run);
     }
 
@@ -447,19 +374,19 @@ mod tests {
             let mut run = GatewaySummary::example(Scene::SingleUnreal);
             change(&mut run);
             run.conclude();
-            (run.valid, run.invalid_reasons)
+            (run.head.valid, run.head.invalid_reasons)
         };
         let slow_gateway = concluded(|run| run.client.as_mut().unwrap().delivered_ratio = 0.1);
         assert!(slow_gateway.0, "{:?}", slow_gateway.1);
         let changes: [fn(&mut GatewaySummary); 8] = [
-            |run| run.driver.others_cpu_cores = Some(0.5),
+            |run| run.head.others_cpu_cores = Some(0.5),
             |run| run.driver.clients_cpu_cores = 0.99,
             |run| run.driver.world_cpu_cores = 0.99,
             |run| run.driver.late_p99_ms = Some(60.0),
             |run| run.driver.sent_ratio = Some(0.5),
             |run| run.driver.garbled = Some(1),
             |run| (run.driver.late_p99_ms, run.driver.sent_ratio, run.driver.garbled) = (None, None, None),
-            |run| run.machine.profile = "debug".to_owned(),
+            |run| run.head.environment.profile = "debug".to_owned(),
         ];
         for change in changes {
             let (valid, reasons) = concluded(change);

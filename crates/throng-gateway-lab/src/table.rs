@@ -11,8 +11,8 @@ use crate::summary::{GatewaySummary, Reference};
 /// The run in one screen of text, with a line break at its end.
 pub fn table(run: &GatewaySummary, folder: Option<&Path>) -> String {
     let rule = "─".repeat(96);
-    let (name, clients, seconds) = (run.scene.name(), grouped(u64::from(run.clients)), figure(run.seconds));
-    let mut text = format!("\n{name}: {clients} clients for {seconds} s, revision {}\n{rule}\n", run.revision);
+    let (name, clients, seconds) = (run.scene.name(), grouped(u64::from(run.clients)), figure(run.head.seconds));
+    let mut text = format!("\n{name}: {clients} clients for {seconds} s, revision {}\n{rule}\n", run.head.revision);
     let mut table = plain_table();
     for (label, line) in lines(run) {
         table.add_row([label.to_owned(), line]);
@@ -73,7 +73,7 @@ fn lines(run: &GatewaySummary) -> Vec<(&'static str, String)> {
     }
     let driver = &run.driver;
     let [clients, servers] = [driver.clients_cpu_cores, driver.world_cpu_cores].map(figure);
-    let [late, others] = [driver.late_p99_ms, driver.others_cpu_cores].map(optional);
+    let [late, others] = [driver.late_p99_ms, run.head.others_cpu_cores].map(optional);
     lines.push((
         "load",
         format!(
@@ -133,11 +133,11 @@ fn add(table: &mut Table, name: &str, row: &Reference) {
 }
 
 fn verdict(run: &GatewaySummary) -> String {
-    if run.valid {
+    if run.head.valid {
         return "\nvalid run\n".to_owned();
     }
     let mut text = "\nNOT VALID: do not quote these figures\n".to_owned();
-    run.invalid_reasons.iter().for_each(|reason| text += &format!("  {reason}\n"));
+    run.head.invalid_reasons.iter().for_each(|reason| text += &format!("  {reason}\n"));
     text
 }
 

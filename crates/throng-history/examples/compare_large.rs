@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use throng_history::{compare, runs};
+use throng_report::{Kind, RunFile, RunHead};
 use throng_telemetry::{Clock, Phase, Subsystem, Telemetry, TelemetryOptions};
 
 /// Frames of a run: more than four hours at 128 Hz.
@@ -18,10 +19,13 @@ const TICK_NS: u64 = 7_812_500;
 
 fn write(folder: &Path, seed: u64, slower_ns: u64) -> Result<(), Box<dyn std::error::Error>> {
     fs::create_dir_all(folder)?;
-    let summary = r#"{"scenario": "large", "matches": 1, "valid": true, "subsystems": {
-        "network": {"mean_ms": 0.05}, "replication": {"mean_ms": 0.05}, "fog_of_war": {"mean_ms": 0.05},
-        "animation": {"mean_ms": 0.05}, "other": {"mean_ms": 0.001}}}"#;
-    fs::write(folder.join("summary.json"), summary)?;
+    let mean = |mean_ms: f64| serde_json::json!({ "mean_ms": mean_ms });
+    let figures = serde_json::json!({ "subsystems": {
+        "network": mean(0.05), "replication": mean(0.05), "fog_of_war": mean(0.05), "animation": mean(0.05),
+        "other": mean(0.001),
+    }});
+    let head = RunHead { valid: true, ..RunHead::example(Kind::Match) };
+    RunFile::write(folder, &head.with(figures))?;
     let (clock, hand) = Clock::manual();
     let options = TelemetryOptions { table: Some(folder.join("frames.parquet")), ..TelemetryOptions::default() };
     let telemetry = Telemetry::start_with_clock(options, clock)?;

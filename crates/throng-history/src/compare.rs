@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Change, ChangeKind, ChangeOptions, VALUES_MIN, have_moved_together, mean};
+use throng_report::{Kind, RunHead};
 
 use throng_telemetry::WHOLE_FRAME;
 
@@ -22,8 +24,9 @@ const SAME: &str = "both sides are the same runs, so nothing can have changed";
 /// A comparison of two sides.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The workload of all runs.
-    pub workload: String,
+    /// What every kind of run says of itself. The workload is that of all runs; it is valid if there are enough of them.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// The revisions of the first side.
     pub first: Vec<String>,
     /// The revisions of the second side.
@@ -35,8 +38,7 @@ pub struct Comparison {
     /// Smaller changes are called none, as a share.
     pub least: f64,
     /// So many more runs each side needs, before anything can be decided.
-    #[serde(default)]
-    pub missing: (usize, usize),
+    pub runs_missing: (usize, usize),
     /// Whether most parts changed alike: then the machine has changed, and not the code.
     pub moved_together: bool,
     /// The parts, the largest first.
@@ -73,7 +75,7 @@ pub struct PartChange {
 impl Comparison {
     /// Whether there are too few runs for any verdict.
     pub fn has_too_few_runs(&self) -> bool {
-        self.missing != (0, 0)
+        self.runs_missing != (0, 0)
     }
 
     /// The parts that became worse.
@@ -176,20 +178,27 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
         revisions.dedup();
         revisions
     };
+    let few = missing_words(missing);
+    let head = RunHead {
+        valid: few.is_none(),
+        invalid_reasons: few.iter().cloned().collect(),
+        ..RunHead::new(Kind::Comparison, &workload, SystemTime::now())
+    };
     Ok(Comparison {
-        workload,
+        head,
         first: revisions(&before),
         second: revisions(&after),
         runs: (before.len(), after.len()),
         values: if by_runs { "runs" } else { "seconds" }.to_owned(),
         least,
-        missing,
+        runs_missing: missing,
         moved_together,
         parts: parts.into_iter().map(|(part, _)| part).chain(only_once).collect(),
         notes: are_same
             .then(|| SAME.to_owned())
             .into_iter()
-            .chain(notes((&before, &after), missing, moved_together))
+            .chain(few)
+            .chain(notes((&before, &after), moved_together))
             .collect(),
     })
 }
@@ -256,19 +265,19 @@ fn verdict(kind: ChangeKind, is_more_better: bool, unit: &str) -> &'static str {
     }
 }
 
-fn notes(
-    (before, after): (&[&StoredRun], &[&StoredRun]),
-    missing: (usize, usize),
-    moved_together: bool,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    if missing != (0, 0) {
-        notes.push(format!(
+/// Why nothing is decided, if so many runs are missing.
+fn missing_words(missing: (usize, usize)) -> Option<String> {
+    (missing != (0, 0)).then(|| {
+        format!(
             "fewer than {VALUES_MIN} runs on a side do not show how much runs of one program differ, so nothing is decided: {} more \
              of A and {} more of B are needed. Intervals are those of the seconds of these runs alone",
             missing.0, missing.1
-        ));
-    }
+        )
+    })
+}
+
+fn notes((before, after): (&[&StoredRun], &[&StoredRun]), moved_together: bool) -> Vec<String> {
+    let mut notes = Vec::new();
     if moved_together {
         notes.push("most parts changed alike: the machine has probably changed, and not the program".to_owned());
     }

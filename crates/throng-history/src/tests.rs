@@ -1,3 +1,4 @@
+use std::fs;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -5,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use throng_judge::TrendOptions;
+use throng_report::RunHead;
 
 use super::*;
 
@@ -14,12 +16,12 @@ fn write(runs: &Path, name: &str, revision: &str, parts: &[(&str, f64)]) -> Path
     fs::create_dir_all(&folder).unwrap();
     let times: serde_json::Map<String, Value> = parts.iter().map(|(name, us)| ((*name).into(), json!(us))).collect();
     let sum: f64 = parts.iter().map(|(_, us)| us).sum();
-    let summary = json!({
-        "scenario": "crowd", "players": 1000, "revision": revision, "valid": true,
-        "started_at": format!("2026-01-01T{name}"), "environment": { "cpu": "a cpu" },
+    let started_at = format!("2026-01-01T{name}");
+    let head = RunHead { revision: revision.to_owned(), valid: true, started_at, ..RunHead::default() };
+    let figures = json!({
         "server": { "us_per_connection": times, "frame_ms": { "p50": sum, "p99": 1.5 * sum } },
     });
-    fs::write(folder.join("summary.json"), summary.to_string()).unwrap();
+    RunFile::write(&folder, &head.with(figures)).unwrap();
     folder
 }
 
@@ -76,18 +78,18 @@ fn few_runs_decide_nothing_and_their_seconds_show_how_much_they_differ() {
         let path = folder.path().join(name);
         fs::create_dir_all(&path).unwrap();
         let mut list = |ms: f64| (0..600).map(|_| ms * (0.9 + 0.2 * random.f64())).collect::<Vec<f64>>();
-        let summary = json!({
-            "scenario": "crowd", "players": 1000, "revision": name, "valid": true,
+        let head = RunHead { valid: true, ..RunHead::default() };
+        let figures = json!({
             "server": { "us_per_connection": { "send": send, "encode": 1.0 } },
             "series": { "frames": { "send": list(send), "encode": list(1.0), "total": list(send + 1.0), "time_s": list(1.0) } },
         });
-        fs::write(path.join("summary.json"), summary.to_string()).unwrap();
+        RunFile::write(&path, &head.with(figures)).unwrap();
         runs(&path).unwrap().runs
     };
     // Two runs of one program differ by 15 %: their seconds are certain of it, and it means nothing.
     let (first, slow) = (write_run("a", 2.0), write_run("c", 2.3));
     let few = compare(&first, &slow, 0.03).unwrap();
-    assert_eq!((few.values.as_str(), few.missing, few.worse().count()), ("seconds", (4, 4), 0));
+    assert_eq!((few.values.as_str(), few.runs_missing, few.worse().count()), ("seconds", (4, 4), 0));
     assert!(few.parts.iter().all(|part| part.verdict == "undecided" && part.more == Some(4)), "{few:?}");
     let send = few.parts.iter().find(|part| part.name == "send").unwrap();
     assert!(send.interval.is_some_and(|(low, high)| low < 1.15 && 1.15 < high && low > 1.1 && high < 1.2), "{send:?}");
@@ -95,7 +97,7 @@ fn few_runs_decide_nothing_and_their_seconds_show_how_much_they_differ() {
     assert!(few.notes.iter().any(|note| note.contains("4 more of A and 4 more of B")), "{:?}", few.notes);
     // Enough runs on one side do not make up for few on the other.
     let many: Vec<StoredRun> = (0..6).map(|index| write_run(&format!("m{index}"), 2.0).remove(0)).collect();
-    assert_eq!(compare(&many, &slow, 0.03).unwrap().missing, (0, 4));
+    assert_eq!(compare(&many, &slow, 0.03).unwrap().runs_missing, (0, 4));
     assert!(!compare(&many, &many, 0.03).unwrap().has_too_few_runs());
 }
 
@@ -162,12 +164,12 @@ fn runs_that_cannot_be_compared_are_refused_in_one_line() {
     fs::create_dir_all(&bad).unwrap();
     for text in ["{", "[1]"] {
         fs::write(bad.join("summary.json"), text).unwrap();
-        assert_eq!(error(runs(&bad)).0, "invalid");
+        assert_eq!(error(runs(&bad)).0, "malformed");
     }
-    fs::write(bad.join("summary.json"), "{}").unwrap();
+    RunFile::write(&bad, &RunHead::default()).unwrap();
     fs::write(bad.join(FRAMES_FILE), "PAR1").unwrap();
     let (tag, words) = error(runs(&bad));
-    assert!(tag == "invalid" && words.contains(FRAMES_FILE), "{words}");
+    assert!(tag == "frames" && words.contains(FRAMES_FILE), "{words}");
     let first = runs(&write(folder.path(), "1", "a", &[("send", 1.0)])).unwrap().runs;
     let mut other = first.clone();
     other[0].workload = "dense 100".to_owned();
@@ -303,27 +305,18 @@ fn parts_of_one_side_alone_are_named_and_growth_from_zero_is_growth() {
 }
 
 #[test]
-fn answers_to_different_questions_are_no_series() {
+fn a_run_is_what_its_head_says_and_a_comparison_is_no_run() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, method: &str, at_most: f64, verdict: &str, partial: bool| {
-        let path = folder.path().join(name);
-        fs::create_dir_all(&path).unwrap();
-        let trials = json!([{ "limits": [{ "name": "cpu", "at_most": at_most }] }]);
-        let capacity = json!({
-            "load": "ai", "method": method, "verdict": verdict, "kept": 100, "partial": partial, "trials": trials,
-        });
-        fs::write(path.join("capacity.json"), capacity.to_string()).unwrap();
+    let stored = |kind: Kind, figures: Value| {
+        let head = RunHead { workload: "ai by search".to_owned(), ..RunHead::example(kind) };
+        RunFile::write(folder.path(), &head.with(figures)).unwrap();
+        StoredRun::read(folder.path()).unwrap()
     };
-    write("1", "search", 0.85, "accepted", false);
-    write("2", "steps", 0.85, "accepted", false);
-    write("3", "search", 0.7, "accepted", false);
-    write("4", "search", 0.85, "undecided", false);
-    write("5", "search", 0.85, "accepted", true);
-    let mut runs = runs(folder.path()).unwrap().runs;
-    runs.sort_by(|a, b| a.folder.cmp(&b.folder));
-    assert_eq!(runs[0].workload, "ai by search, cpu 0.85");
-    assert!(runs[1].workload != runs[0].workload && runs[2].workload != runs[0].workload);
-    assert_eq!(runs.iter().map(|run| run.is_valid).collect::<Vec<_>>(), [true, true, true, false, false]);
+    let run = stored(Kind::Capacity, json!({ "kept": 100, "server": { "frame_ms": { "p50": 1.0 } } })).unwrap();
+    assert_eq!((&run.workload[..], &run.revision[..], run.is_valid), ("ai by search", "0123456789ab", false));
+    assert_eq!((&run.cpu[..], &run.started_at[..]), ("Example CPU @ 3.0 GHz", "2026-01-31T12:00:00Z"));
+    assert_eq!(run.parts.keys().collect::<Vec<_>>(), ["capacity"], "a crowd's figure is none of a capacity's");
+    assert!([Kind::Models, Kind::Comparison].into_iter().all(|kind| stored(kind, json!({})).is_none()));
 }
 
 #[test]
@@ -356,10 +349,11 @@ fn a_run_is_a_line_of_an_index_and_a_damaged_line_is_no_run() {
 #[test]
 fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
+    let head = throng_report::to_json(&RunHead::default());
     for index in 0..RUNS_MAX + 3 {
         let run = folder.path().join(format!("{index:05}"));
         fs::create_dir(&run).unwrap();
-        fs::write(run.join("summary.json"), if index == 7 { "{" } else { "{}" }).unwrap();
+        fs::write(run.join("summary.json"), if index == 7 { "{" } else { &head }).unwrap();
     }
     fs::create_dir(folder.path().join("99999-no-run")).unwrap();
     let found = runs(folder.path()).unwrap();
@@ -369,9 +363,6 @@ fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     assert_eq!(notes[0], "1 of 10003 runs are left out, because they are damaged");
     assert!(notes[1].contains("00007/summary.json"), "{notes:?}");
     assert_eq!(notes[2], "3 of 10003 runs are left out, the oldest by name: at most 10000 are read");
-    let pages = newest(folder.path(), &["summary.json"]).unwrap();
-    assert_eq!((pages.folders.len(), pages.left_out), (RUNS_MAX, 3));
-    assert!(pages.folders[0].ends_with("00003") && pages.folders[RUNS_MAX - 1].ends_with("10002"));
 }
 
 #[test]
@@ -393,48 +384,4 @@ fn a_command_that_prints_without_end_is_ended_and_the_end_of_its_words_is_told()
     }
     let words = of("seq 1000000 >&2; printf 'no \\033[2Jcompiler\\n\\n' >&2; false", "true");
     assert!(words.ends_with("no  [2Jcompiler"), "{words}");
-}
-
-#[test]
-fn crowds_with_another_network_rate_or_profile_are_no_series() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut summary = throng_summary::RunSummary::example();
-    let mut workload = |change: &dyn Fn(&mut throng_summary::RunSummary)| {
-        change(&mut summary);
-        fs::write(folder.path().join("summary.json"), summary.to_json()).unwrap();
-        runs(folder.path()).unwrap().runs[0].workload.clone()
-    };
-    let (players, clean) = (throng_summary::RunSummary::example().players, workload(&|_| ()));
-    let rings = ", rings 9/2 49/8 150/40";
-    assert_eq!(clean, format!("crowd {players} at 30 Hz{rings}"));
-    assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd {players} at 60 Hz{rings}"));
-    let mobile = throng_crowd::scenario::NetPreset::Mobile4g;
-    assert_eq!(
-        workload(&|of| of.environment.settings.net = mobile),
-        format!("crowd {players} at 60 Hz{rings}, net 4g")
-    );
-    let profile = "ramp:10..100:60s";
-    let with = workload(&|of| of.environment.settings.profile = profile.parse().unwrap());
-    assert_eq!(with, format!("crowd {players} at 60 Hz{rings}, net 4g, profile {profile}"));
-    let none = workload(&|of| of.environment.settings.rings.clear());
-    assert_eq!(none, format!("crowd {players} at 60 Hz, net 4g, profile {profile}"));
-}
-
-#[test]
-fn an_invalid_first_trial_and_given_loads_do_not_mix_questions() {
-    let folder = tempfile::tempdir().unwrap();
-    let of = |method: &str, trials: Value, arguments: &[&str]| {
-        let capacity = json!({
-            "load": "ai", "method": method, "verdict": "accepted", "kept": 50, "trials": trials, "arguments": arguments,
-        });
-        fs::write(folder.path().join("capacity.json"), capacity.to_string()).unwrap();
-        runs(folder.path()).unwrap().runs[0].workload.clone()
-    };
-    let trial = |amount: u32| json!({ "amount": amount, "limits": [{ "name": "cpu", "at_most": 0.85 }] });
-    let invalid = json!({ "amount": 50, "limits": [] });
-    let workload = |method: &str, trials: Value| of(method, trials, &[]);
-    assert_eq!(of("search", json!([trial(50)]), &["--net", "4g"]), "ai by search, cpu 0.85, with --net 4g");
-    assert_eq!(workload("search", json!([invalid, trial(50), trial(90)])), "ai by search, cpu 0.85");
-    assert_eq!(workload("holds", json!([trial(100), trial(50), trial(50)])), "ai by holds of 50 100, cpu 0.85");
-    assert_eq!(workload("soak", json!([trial(300)])), "ai by soak of 300, cpu 0.85");
 }

@@ -7,14 +7,14 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use throng_lab::report::{self, ReportError};
+use throng_lab::report;
 use throng_lab::terminal;
 use throng_summary::RunSummary;
 
-fn main() -> Result<(), ReportError> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("runs"), PathBuf::from);
     let summary = RunSummary::example();
-    let folder = report::new_folder(&runs, SystemTime::now(), &summary.scenario)?;
+    let folder = throng_report::new_folder(&runs, SystemTime::now(), &summary.scenario)?;
     let report = report::write(&folder, &summary)?;
     print!("{}", terminal::table(&summary, Some(&report)));
     Ok(())

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! runs/20260131-120000-compare/
-//!   compare.json                  every run's figures, written again after each run
+//!   summary.json                  every run's figures, written again after each run
 //!   20260131-120004-dense/        the first run, as `throng crowd` leaves it
 //!   ...
 //! ```
@@ -29,14 +29,14 @@ use std::time::SystemTime;
 
 use throng_crowd::scenario::Overrides;
 
-use crate::report::{self, ReportError};
+use throng_report::{FolderError, RunFile, RunFileError};
 use throng_summary::RunSummary;
 
 pub use contestant::{Check, Contestant};
 #[cfg(any(test, feature = "examples"))]
 pub use example::example;
 pub use figures::{Figures, OVERLOADED_SHARE};
-pub use file::{COMPARISON_FILE, Cell, Comparison, ComparisonError, FORMAT, Machine, PublishedTable, Run};
+pub use file::{Cell, Comparison, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
 pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, measures};
 pub use noise::{Difference, Outcome};
@@ -57,8 +57,6 @@ pub struct CompareOptions {
     pub overrides: Overrides,
     /// Further numbers of players for the first workload; may be empty.
     pub growth: Vec<u32>,
-    /// The program's arguments, to be kept with the figures.
-    pub command_line: Vec<String>,
     /// The folder in which the comparison's folder is made.
     pub runs: PathBuf,
 }
@@ -67,10 +65,10 @@ pub struct CompareOptions {
 pub struct CompareResult {
     /// Every run's figures.
     pub comparison: Comparison,
-    /// The folder with `compare.json` and the runs' own folders.
+    /// The folder with the figures of all runs, and the runs' own folders.
     pub folder: PathBuf,
-    /// Why `compare.json` could not be written, if it could not: then the comparison ended there.
-    pub written: Result<(), ReportError>,
+    /// Why the figures could not be written, if they could not: then the comparison ended there.
+    pub written: Result<(), RunFileError>,
 }
 
 /// Time of a run outside its measured part and warm-up: starting, connecting, the floor, and its report; in seconds.
@@ -88,10 +86,10 @@ pub fn compare(
     stop: &AtomicBool,
     mut play: impl FnMut(&Turn, &Path) -> Result<RunSummary, String>,
     mut note: impl FnMut(&str),
-) -> Result<CompareResult, ReportError> {
+) -> Result<CompareResult, FolderError> {
     let started_at = SystemTime::now();
-    let folder = report::new_folder(&options.runs, started_at, "compare")?;
-    let mut comparison = Comparison::new(options, report::started_at(started_at));
+    let folder = throng_report::new_folder(&options.runs, started_at, "compare")?;
+    let mut comparison = Comparison::new(options, started_at);
     let turns = turns(options);
     let seconds: u32 = turns.iter().map(|turn| turn.seconds() + OVERHEAD_S).sum();
     note(&format!("{} runs, about {} minutes", turns.len(), seconds.div_ceil(60)));
@@ -106,14 +104,18 @@ pub fn compare(
             note(&format!("  failed: {error}"));
         }
         comparison.add(turn, outcome);
-        written = comparison.write(&folder);
+        written = RunFile::write(&folder, &comparison).map(drop);
     }
+    comparison.head.partial = comparison.runs.len() < turns.len();
+    comparison.conclude();
+    written = written.and_then(|()| RunFile::write(&folder, &comparison).map(drop));
     Ok(CompareResult { comparison, folder, written })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throng_report::{SUMMARY_FILE, to_json};
 
     fn options(runs: &Path) -> CompareOptions {
         CompareOptions {
@@ -122,14 +124,14 @@ mod tests {
             repeat: 2,
             overrides: Overrides::default(),
             growth: Vec::new(),
-            command_line: vec!["compare".to_owned()],
             runs: runs.to_owned(),
         }
     }
 
     fn played(turn: &Turn) -> RunSummary {
         let model = turn.contestant.model.name().to_owned();
-        let run = RunSummary { scenario: turn.workload.clone(), model, valid: true, ..RunSummary::example() };
+        let mut run = RunSummary { scenario: turn.workload.clone(), model, ..RunSummary::example() };
+        run.head.valid = true;
         example::as_read(&run)
     }
 
@@ -148,7 +150,7 @@ mod tests {
         assert!(notes[0].starts_with("4 runs, about "), "{notes:?}");
         assert!(notes.contains(&"1 of 4: dense, legacy, round 1".to_owned()), "{notes:?}");
         assert!(notes.contains(&"  failed: no bot has connected".to_owned()), "{notes:?}");
-        assert_eq!(Comparison::load(&result.folder).unwrap().to_json(), result.comparison.to_json());
+        assert_eq!(to_json(&Comparison::load(&result.folder).unwrap()), to_json(&result.comparison));
     }
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
         };
         let result = compare(&options(runs.path()), &AtomicBool::new(false), play, |_| {}).unwrap();
         assert_eq!(result.comparison.runs.len(), 1);
-        assert!(result.written.unwrap_err().to_string().contains(COMPARISON_FILE));
+        assert!(result.written.unwrap_err().to_string().contains(SUMMARY_FILE));
     }
 
     #[test]

@@ -26,8 +26,9 @@ use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
-use throng_machine::clock;
+use throng_machine::{Moment, clock};
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
+use throng_report::{Phases, ProgressLine};
 
 use crate::bots::{BotsReport, EdgePoint};
 use crate::control::{Command, PlayerCount};
@@ -42,7 +43,6 @@ use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
 use parts::Parts;
-use progress::Display;
 use samples::Samples;
 pub use serve::{ServeOptions, serve};
 use show::Show;
@@ -122,7 +122,7 @@ fn run_with<R: Replication>(
     model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
-    let folder = report::new_folder(&options.runs, started_at, &options.scenario.name)?;
+    let folder = throng_report::new_folder(&options.runs, started_at, &options.scenario.name)?;
     let played = Samples::create(&folder, options.trace, options.metrics.is_some()).and_then(|samples| {
         (options.note)(&announcement(&options.scenario));
         play(Play::begin(options, stop, samples, model)?, started_at)
@@ -136,7 +136,7 @@ fn run_with<R: Replication>(
 }
 
 fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result<RunSummary> {
-    let display = Display::new(play.options.show_progress, &play.options.scenario);
+    let display = ProgressLine::new(play.options.show_progress, progress::phases(&play.options.scenario));
     play.connect(&display)?;
     play.warm_up(&display)?;
     play.measure(&display)?;
@@ -262,14 +262,14 @@ impl<'a, R: Replication> Play<'a, R> {
         })
     }
 
-    fn connect(&mut self, display: &Display) -> Result<()> {
+    fn connect(&mut self, display: &ProgressLine) -> Result<()> {
         let scenario = &self.options.scenario;
         let patience_s = CONNECT_PATIENCE_S + u64::from(scenario.players) / CONNECTS_PER_S;
         let until = clock::now().after(Duration::from_secs(patience_s));
         while self.players().connected + self.players().ended < self.wanted && clock::now() < until {
             self.follow();
             self.tick()?;
-            display.connecting(self.players().connected);
+            progress::connecting(display, self.players().connected, scenario.players);
             if self.stops() {
                 break;
             }
@@ -286,12 +286,12 @@ impl<'a, R: Replication> Play<'a, R> {
         PlayerCount { connected: self.host.connected() + others.connected, ended: self.host.ended() + others.ended }
     }
 
-    fn warm_up(&mut self, display: &Display) -> Result<()> {
+    fn warm_up(&mut self, display: &ProgressLine) -> Result<()> {
         let length = Duration::from_secs(u64::from(self.options.scenario.warmup_seconds));
-        self.for_a_while(length, |_, elapsed| display.warming(elapsed, length))
+        self.for_a_while(length, |_, elapsed| display.warm_up(elapsed))
     }
 
-    fn measure(&mut self, display: &Display) -> Result<()> {
+    fn measure(&mut self, display: &ProgressLine) -> Result<()> {
         let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
         self.mark("the measured part begins");
         self.bots.tell(Command::Measure);
@@ -315,7 +315,7 @@ impl<'a, R: Replication> Play<'a, R> {
                 play.samples.take_second(&second);
                 play.ledger.note_measuring(clock::now().since(began));
             }
-            display.measuring(elapsed, length, &play.ledger, bots);
+            progress::measuring(display, elapsed, &play.ledger, bots);
         })?;
         self.faults.end((&mut self.edges, &mut self.servers));
         self.ledger.end(&self.host);
@@ -366,7 +366,7 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 
     /// Waits until everything has arrived, lets the bots compare it with the server's state, and reads their report.
-    fn settle(&mut self, display: &Display) -> Result<BotsReport> {
+    fn settle(&mut self, display: &ProgressLine) -> Result<BotsReport> {
         if self.bots_fault.is_some() {
             return Ok(BotsReport::default());
         }
@@ -375,7 +375,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let (began, length) = (clock::now(), settling(&self.options.scenario));
         while clock::now().since(began) < length && self.bots_fault.is_none() {
             self.tick()?;
-            display.settling(clock::now().since(began), length);
+            let elapsed = clock::now().since(began);
+            display.show(Phases::SETTLING, elapsed, || "comparing the bots' state with the server's".to_owned());
         }
         let (tick, began) = timed(clock::now, || self.host.tick());
         let last = self.truth.write((tick, began), None, true, self.host.true_objects());
@@ -459,11 +460,11 @@ impl<'a, R: Replication> Play<'a, R> {
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
         let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
         let own_cpu_cores: f64 = own.sum();
-        summary.others_cpu_cores = summary.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
+        summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
         summary.edges = edges;
         summary.servers = self.first_server.into_iter().chain(servers).collect();
-        summary.invalid_reasons.extend(edge_faults);
-        summary.invalid_reasons.extend(server_faults);
+        summary.head.invalid_reasons.extend(edge_faults);
+        summary.head.invalid_reasons.extend(server_faults);
     }
 
     fn summary(&mut self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
@@ -542,21 +543,22 @@ enum End {
     Bots(String),
 }
 
-/// Adds moment, revision and verdict to a summary.
+/// Adds moment and verdict to a summary.
 fn conclude(summary: &mut RunSummary, bots: &BotsReport, (started_at, end): (SystemTime, Option<&End>)) {
-    summary.started_at = report::started_at(started_at);
-    summary.revision = throng_machine::revision();
+    summary.head.started_at = Moment::of(started_at).long();
+    summary.head.partial = end.is_some();
     match end {
-        Some(End::Interrupted) => summary.invalid_reasons.push("the run was stopped before its end".to_owned()),
+        Some(End::Interrupted) => summary.head.invalid_reasons.push("the run was stopped before its end".to_owned()),
         Some(End::Bots(fault)) => {
             summary.bots.missing = true;
-            summary.invalid_reasons.push(format!("{fault}: all that bots measure is missing"));
+            summary.head.missing.push("bots".to_owned());
+            summary.head.invalid_reasons.push(format!("{fault}: all that bots measure is missing"));
         }
         None => {}
     }
     summary.faults.clone_from(&bots.faults);
     for (reason, count) in bots.ends.iter().take(REASONS) {
-        summary.invalid_reasons.push(format!("{count} bots: {reason}"));
+        summary.head.invalid_reasons.push(format!("{count} bots: {reason}"));
     }
     summary.conclude();
 }

@@ -10,7 +10,7 @@ fn main() {
     }
     let runs = tempfile::tempdir().expect("there is a temporary folder");
     let summary = corner::play(runs.path()).expect("the run is played");
-    assert_eq!((summary.bots.connected, summary.bots.disconnects), (20, 0), "{:?}", summary.invalid_reasons);
+    assert_eq!((summary.bots.connected, summary.bots.disconnects), (20, 0), "{:?}", summary.head.invalid_reasons);
     assert_eq!((summary.bots.state_mismatches, summary.bots.bad_inputs), (0, 0));
     // Bots that wander in this area are 12 m apart on average; these are all in one corner.
     let neighbours = &summary.neighbours;

@@ -20,11 +20,10 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// neither read the stream nor set a load.
 const SANDBOX: &str = "sandbox allow-scripts";
 /// Files of a run that can be read, and what they are.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 3] = [
     ("report.html", "text/html; charset=utf-8"),
     ("index.html", "text/html; charset=utf-8"),
-    ("summary.json", "application/json"),
-    ("capacity.json", "application/json"),
+    (throng_report::SUMMARY_FILE, "application/json"),
 ];
 
 pub(crate) async fn page() -> Html<&'static str> {

@@ -272,7 +272,7 @@ fn a_viewer_that_does_not_read_loses_the_oldest_and_harms_nobody() {
 fn runs_are_listed_and_nothing_outside_of_their_folder_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("runs");
-    for (run, file) in [("20260101-000000-crowd", "report.html"), ("20260102-000000-capacity", "capacity.json")] {
+    for (run, file) in [("20260101-000000-crowd", "report.html"), ("20260102-000000-capacity", "summary.json")] {
         std::fs::create_dir_all(runs.join(run)).unwrap();
         std::fs::write(runs.join(run).join(file), format!("of {run}")).unwrap();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use throng_judge::{Block, CapacitySearch, Criterion, Order, Outcome, Samples, SearchOptions, Trial, Verdict};
 
 use crate::growth;
-use crate::summary::{Answer, FRAME_GOAL_MS, MISSED_SHARE_MAX, Step, Summary, digits};
+use crate::summary::{Answer, FRAME_GOAL_MS, MISSED_SHARE_MAX, Step, Summary};
 use crate::{Finished, Note, RangeError, RunOptions, play, report};
 
 /// So many of all frames may take longer than the goal: then the 99th percentile keeps it.
@@ -44,8 +44,11 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Finished, 
         let summary = play(&run, stop)?.summary;
         Ok(if run.processes.is_none() { without_growth(summary) } else { summary })
     };
-    let note = |step: &Step| (options.run.note)(Note::Line(&line(step)));
-    let summary = find(CapacitySearch::new(search), play, note, stop)?;
+    let note = |step: &Step| (options.run.note)(Note::Line(&step.words()));
+    let mut summary = find(CapacitySearch::new(search), play, note, stop)?;
+    // The answer is measured, and no part of the question.
+    summary.head.workload = options.run.workload("density");
+    summary.head.partial |= stop.load(Ordering::Relaxed);
     let page = options.run.folder.as_deref().map(|folder| report::write_figures(folder, &summary));
     Ok(Finished { summary, page })
 }
@@ -69,19 +72,17 @@ fn find(
     }
     let outcome = search.outcome();
     let first = summaries.first().cloned();
-    let is_answer = |summary: &Summary| summary.valid && Some(summary.matches) == outcome.kept;
+    let is_answer = |summary: &Summary| summary.head.valid && Some(summary.matches) == outcome.kept;
     let answer = summaries.into_iter().rfind(is_answer).or_else(|| first.clone());
     let mut summary = answer.ok_or_else(|| RangeError::Options("no step was played".to_owned()))?;
     summary = keep_checks(summary, first);
     let workers = summary.workers.max(1) as f64;
-    summary.matches_per_core = outcome.kept.map(|kept| digits(f64::from(kept) / workers));
+    summary.matches_per_core = outcome.kept.map(|kept| f64::from(kept) / workers);
     steps.sort_by_key(|step| step.matches);
     summary.density_growth = growth::of(&steps, Path::new("/"));
     summary.density = steps;
-    if outcome.verdict == Verdict::Undecided {
-        summary.valid = false;
-        summary.invalid_reasons.push(format!("the search is undecided: {}", outcome.why));
-    }
+    let undecided = outcome.verdict == Verdict::Undecided;
+    summary.head.conclude(undecided.then(|| format!("the search is undecided: {}", outcome.why)));
     summary.density_answer = Some(answer_of(&outcome));
     Ok(summary)
 }
@@ -98,8 +99,8 @@ fn answer_of(outcome: &Outcome) -> Answer {
 
 /// A run as the search judges it. Without the goal of its frames by second, all of it is one stretch of time.
 fn trial(summary: &Summary, order: Order) -> Trial {
-    if !summary.valid {
-        let why = summary.invalid_reasons.first().map_or("not said why", String::as_str);
+    if !summary.head.valid {
+        let why = summary.head.invalid_reasons.first().map_or("not said why", String::as_str);
         return Trial::invalid(order.amount, order.hold, why);
     }
     let frames = summary.goal.iter().map(|block| block.of).sum::<u64>();
@@ -143,22 +144,16 @@ fn step(summary: &Summary, order: Order, verdict: Verdict) -> Step {
         cpu_cores: summary.cpu_cores,
         bots_skipped: summary.bots.skipped,
         is_within: summary.frame_ms.p99 <= FRAME_GOAL_MS && missed <= MISSED_SHARE_MAX,
-        is_valid: summary.valid,
-        verdict: if summary.valid { verdict.name() } else { "invalid" }.to_owned(),
+        is_valid: summary.head.valid,
+        verdict: if summary.head.valid { verdict.name() } else { "invalid" }.to_owned(),
     }
-}
-
-fn line(step: &Step) -> String {
-    format!(
-        "{} matches: frames p50 {:.3} ms, p99 {:.3} ms; late p99 {:.0} µs; {} ticks missed; {}",
-        step.matches, step.frame_ms.p50, step.frame_ms.p99, step.lateness_p99_us, step.missed_ticks, step.verdict
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::summary::Percentiles;
+    use throng_report::RunHead;
 
     /// A host with room for `knee` matches: with one more, 3 % of its frames take too long.
     fn run(order: Order, knee: u32) -> Summary {
@@ -166,7 +161,7 @@ mod tests {
         let over = if order.amount > knee { of * 3 / 100 } else { 0 };
         let p99 = if order.amount > knee { 3.0 } else { 1.0 };
         Summary {
-            valid: true,
+            head: RunHead { valid: true, ..RunHead::default() },
             matches: order.amount,
             workers: 2,
             goal: vec![Block { over, of }; 20],
@@ -215,8 +210,10 @@ mod tests {
         let mut played = 0;
         let summary = of(4, 64, |order| {
             played += 1;
-            let summary = run(order, 20);
-            Ok(Summary { valid: played % 3 != 0, invalid_reasons: vec!["bots were late".to_owned()], ..summary })
+            let mut summary = run(order, 20);
+            let late = (played % 3 == 0).then(|| "bots were late".to_owned());
+            summary.head.conclude(late);
+            Ok(summary)
         });
         assert_eq!(summary.density_answer.and_then(|answer| answer.kept), Some(20));
         assert!(summary.density.iter().any(|step| step.verdict == "invalid" && step.matches <= 20));
@@ -230,7 +227,7 @@ mod tests {
             Ok(run(order, 20))
         };
         let summary = find(search(2, 64), play, |_| {}, &stop).expect("steps were played");
-        assert_eq!((summary.density.len(), summary.valid), (3, false));
-        assert!(summary.invalid_reasons[0].contains("not over"), "{:?}", summary.invalid_reasons);
+        assert_eq!((summary.density.len(), summary.head.valid), (3, false));
+        assert!(summary.head.invalid_reasons[0].contains("not over"), "{:?}", summary.head.invalid_reasons);
     }
 }

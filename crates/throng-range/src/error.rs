@@ -38,6 +38,9 @@ pub enum RangeError {
     /// Telemetry could not be started.
     #[error(transparent)]
     Telemetry(#[from] throng_telemetry::StartError),
+    /// The figures of a run could not be read or written.
+    #[error(transparent)]
+    Figures(#[from] throng_report::RunFileError),
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -93,7 +96,7 @@ impl RangeError {
             RangeError::Host(_) => "host",
             RangeError::Server(_) => "server",
             RangeError::Telemetry(_) => "telemetry",
-            RangeError::File { .. } => "file",
+            RangeError::Figures(_) | RangeError::File { .. } => "file",
             RangeError::Bots(_) => "bots",
             RangeError::Process(_) => "process",
             RangeError::Folder { .. } => "folder",

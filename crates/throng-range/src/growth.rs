@@ -14,8 +14,9 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Curve, Point, median};
+use throng_report::figure;
 
-use crate::summary::{Step, digits};
+use crate::summary::Step;
 
 /// The counters of the processor, if the kernel has them.
 const COUNTERS: &str = "/sys/bus/event_source/devices/cpu";
@@ -60,14 +61,14 @@ pub(crate) fn of(steps: &[Step], root: &Path) -> Option<Growth> {
     let waiting = (waits.last()? - waits.first()?).clamp(0.0, grown.max(0.0));
     let has_grown = grown > GROWTH_MIN * small;
     Some(Growth {
-        base_ms: digits(curve.base),
-        slope_ms: digits(curve.slope),
-        bend_ms: digits(curve.bend),
-        largest_error: digits(curve.largest_error),
-        forecast_ms: forecast.map(digits),
+        base_ms: curve.base,
+        slope_ms: curve.slope,
+        bend_ms: curve.bend,
+        largest_error: curve.largest_error,
+        forecast_ms: forecast,
         measured_ms: last.value,
-        scheduler_share: has_grown.then(|| digits(waiting / grown)),
-        running_share: has_grown.then(|| digits(1.0 - waiting / grown)),
+        scheduler_share: has_grown.then(|| waiting / grown),
+        running_share: has_grown.then(|| 1.0 - waiting / grown),
         counters: counters(root),
     })
 }
@@ -100,10 +101,13 @@ fn counters(root: &Path) -> String {
 impl Growth {
     /// Lines for a terminal.
     pub(crate) fn words(&self, largest: u32) -> Vec<String> {
-        let forecast = self.forecast_ms.map_or(String::new(), |ms| format!("; the smaller steps forecast {ms} ms"));
+        let forecast =
+            self.forecast_ms.map_or(String::new(), |ms| format!("; the smaller steps forecast {} ms", figure(ms)));
         let mut lines = vec![format!(
             "mean frame {} ms and {} ms for each match; with {largest} matches {} ms{forecast}",
-            self.base_ms, self.slope_ms, self.measured_ms
+            figure(self.base_ms),
+            figure(self.slope_ms),
+            figure(self.measured_ms)
         )];
         lines.push(match self.scheduler_share.zip(self.running_share) {
             Some((scheduler, running)) => format!(

@@ -37,7 +37,7 @@ mod watch;
 pub use density::{DensityOptions, density};
 pub use error::RangeError;
 pub use growth::Growth;
-pub use report::{is_match, rebuild};
+pub use report::rebuild;
 pub use run::{Finished, LiveMetrics, Note, Players, Playing, RunOptions, TellPlaying, play, replay_file};
 pub use stage::{MapSource, Stage};
 pub use summary::Summary;

@@ -13,10 +13,9 @@ mod shots;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
 use throng_match::Seat;
 use throng_report::{
-    Bars, Cell, Figures, Frames, Histogram, Kind, LIMITS_FILE, Limit, Line, Page, Section, Table, Term, Tile, Validity,
+    Bars, Cell, Figures, Frames, Histogram, Kind, LIMITS_FILE, Limit, Line, Page, RunFile, Section, Table, Term, Tile,
     Verdict, Verdicts, figure, metric,
 };
 use throng_tactical::Event;
@@ -30,8 +29,6 @@ use crate::{RangeError, Stage};
 
 /// The page.
 const PAGE: &str = "report.html";
-/// The figures.
-const FIGURES: &str = "summary.json";
 /// The sections about the first match from its inside.
 const INSIDE: &str = "inside.json";
 /// Each frame by subsystem.
@@ -57,7 +54,7 @@ pub(crate) fn write(
     inside: &Inside<'_>,
     stage: &Stage,
 ) -> Result<PathBuf, RangeError> {
-    put_figures(folder, summary)?;
+    RunFile::write(folder, summary)?;
     if let Some(watched) = inside.watched {
         let sections = [
             plan::section(watched, stage),
@@ -73,19 +70,8 @@ pub(crate) fn write(
 
 /// Writes the figures of several runs into a folder, with their page. Returns the page's path.
 pub(crate) fn write_figures(folder: &Path, summary: &Summary) -> Result<PathBuf, RangeError> {
-    put_figures(folder, summary)?;
+    RunFile::write(folder, summary)?;
     rebuild(folder)
-}
-
-fn put_figures(folder: &Path, summary: &Summary) -> Result<(), RangeError> {
-    let json = serde_json::to_string_pretty(summary).map_err(|error| file_error(folder, error.into()))?;
-    put(&folder.join(FIGURES), &(json + "\n"))
-}
-
-/// Whether a folder has a run of matches.
-pub fn is_match(folder: &Path) -> bool {
-    let json = read(&folder.join(FIGURES)).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    json.is_some_and(|json| json.get("matches").is_some() && json.get("commands").is_some())
 }
 
 /// Makes the page of a run again from its files. Returns its path.
@@ -93,8 +79,7 @@ pub fn is_match(folder: &Path) -> bool {
 /// # Errors
 /// A file cannot be read or written, or is none of a run of matches.
 pub fn rebuild(folder: &Path) -> Result<PathBuf, RangeError> {
-    let path = folder.join(FIGURES);
-    let summary: Summary = serde_json::from_str(&read(&path)?).map_err(|error| file_error(&path, error.into()))?;
+    let summary: Summary = RunFile::figures(folder, Kind::Match)?;
     let path = folder.join(INSIDE);
     let inside: Vec<Section> = match path.is_file() {
         true => serde_json::from_str(&read(&path)?).map_err(|error| file_error(&path, error.into()))?,
@@ -162,26 +147,16 @@ fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
     let ended = "The match was ended without a result";
     let of_search = summary.density_answer.as_ref().map(|answer| format!("Density: {}", answer.why));
     let title = of_search.as_deref().or(summary.result.as_deref()).unwrap_or(ended);
-    let mut page = Page::new(Kind::Match, title);
+    let checked = "All bots joined and kept up, and no frame of telemetry was lost.";
+    let mut page = summary.head.page(title, checked);
     page.subtitle = format!(
         "{} of {} players at {} Hz for {} s",
         if summary.matches == 1 { "a match".to_owned() } else { format!("{} matches", summary.matches) },
         summary.players,
         summary.tick_hz,
-        figure(summary.seconds)
+        figure(summary.head.seconds)
     );
-    let environment = &summary.environment;
-    page.facts = vec![
-        format!("{}, {} cores", environment.cpu, environment.cores),
-        environment.kernel.clone(),
-        format!("{} build {}", environment.profile, environment.build),
-        format!("workers: {}, as {}", summary.workers, summary.mode),
-    ];
-    page.validity = Some(Validity {
-        is_valid: summary.valid,
-        words: "All bots joined and kept up, and no frame of telemetry was lost.".to_owned(),
-        reasons: summary.invalid_reasons.clone(),
-    });
+    page.facts.push(format!("workers: {}, as {}", summary.workers, summary.mode));
     page.limits = limits(summary);
     page.tiles = tiles(summary, &figures);
     page.sections.push(frame(summary, &figures, frames));
@@ -194,9 +169,8 @@ fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
     page.sections.extend(inside);
     page.sections.push(checks(&figures));
     page.sections.push(ends(summary));
+    page.sections.push(Section::new("Environment").with(summary.head.machine()));
     page.index = Some("../index.html".to_owned());
-    page.source =
-        "summary.json in the same folder has these figures and more; docs/match-summary.md explains each.".to_owned();
     page
 }
 

@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use throng_machine::clock;
 use throng_match::{InputLog, Replayed, build_id};
+use throng_report::{Kind, RunHead};
 use throng_tactical::{Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
@@ -23,7 +24,7 @@ use crate::show::Show;
 use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game, process_cpu_s};
 use crate::sites::Sites;
 use crate::stage::file_error;
-use crate::summary::{Found, Samples, Summary, digits, summarise};
+use crate::summary::{Found, Samples, Summary, summarise};
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -201,6 +202,22 @@ impl RunOptions {
         self.seconds.map_or(longest_s, |seconds| longest_s.min(seconds as f32))
     }
 
+    /// The load, and the settings that change what is measured.
+    pub(crate) fn workload(&self, load: &str) -> String {
+        let RunOptions { rules, agents, workers, processes, map, .. } = self;
+        let agents = if *agents > 0 { format!(", {agents} of them agents,") } else { String::new() };
+        let processes = if processes.is_some() { ", each match in a process" } else { "" };
+        let map = match map {
+            MapSource::Town { triangles, .. } => format!("a town of {triangles} triangles"),
+            MapSource::File(path) => path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
+        };
+        format!(
+            "{load}, {} players each{agents} at {} Hz, {workers} workers{processes}, {map}",
+            rules.seats(),
+            rules.tick_hz
+        )
+    }
+
     fn line(&self, line: &str) {
         (self.note)(Note::Line(line));
     }
@@ -235,6 +252,7 @@ pub struct Finished {
 /// be written.
 pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeError> {
     options.check()?;
+    let started_at = SystemTime::now();
     options.line("reading the map");
     let stage = Stage::open(&options.map)?;
     let scratch = tempfile::tempdir().map_err(|error| file_error(&std::env::temp_dir(), error))?;
@@ -286,11 +304,14 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         bots,
         faults,
         samples: sampler.samples,
-        others_cpu_cores,
         checks: &checks,
         rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
-        build: build_id().map_err(|error| file_error(Path::new("this program"), error))?,
+        head: RunHead {
+            others_cpu_cores,
+            partial: stop.load(Ordering::Relaxed),
+            ..RunHead::new(Kind::Match, &options.workload(&format!("match {}", options.matches)), started_at)
+        },
     });
     let watched = watched.first().or(checks.watched.as_ref());
     let inside = report::Inside { watched, fog: &checks.moments };
@@ -445,7 +466,7 @@ impl Sampler {
         if let Some(before) = &self.before {
             let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-9);
             let samples = &mut self.samples;
-            samples.cpu_share.push(digits((now.cpu_s - before.cpu_s) / seconds / workers.max(1) as f64));
+            samples.cpu_share.push((now.cpu_s - before.cpu_s) / seconds / workers.max(1) as f64);
             samples.frames.push(now.frames.saturating_sub(before.frames));
             samples.frames_over.push(now.frames_over.saturating_sub(before.frames_over));
         }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::{Histogram, bytes};
+use throng_report::{Figures, Histogram, Kind, RunHead, figure, optional};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -18,28 +18,21 @@ use crate::site::{LIVE, SiteReport, Times};
 pub(crate) const FRAME_GOAL_MS: f64 = 2.34;
 /// More missed ticks than this share are too many for a density.
 pub(crate) const MISSED_SHARE_MAX: f64 = 0.001;
-/// If other programs use more cores than this, they may be the cause of bad results.
-const OTHERS_CORES_MAX: f64 = 0.25;
 /// Later commands of bots than this share make a run invalid.
 const BOTS_LATE_SHARE_MAX: f64 = 0.05;
 
 /// Everything that a run found. Figures that it could not measure are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// Number of this layout.
-    pub format: u32,
-    /// Whether the figures are valid.
-    pub valid: bool,
-    /// Why not.
-    pub invalid_reasons: Vec<String>,
+    /// What every kind of run says of itself.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// Matches.
     pub matches: u32,
     /// Players of all matches.
     pub players: u32,
     /// Ticks per second.
     pub tick_hz: u32,
-    /// Length of the measured part.
-    pub seconds: f64,
     /// The result of the first match.
     pub result: Option<String>,
     /// `threads`, or `processes`.
@@ -76,9 +69,6 @@ pub struct Summary {
     /// The same for each player.
     #[serde(default)]
     pub memory_bytes_per_player: Option<f64>,
-    /// Processor use of other programs meanwhile.
-    #[serde(default)]
-    pub others_cpu_cores: Option<f64>,
     /// Exclusive time of each subsystem.
     pub subsystems: BTreeMap<String, Subsystem>,
     /// Frames of each phase.
@@ -109,8 +99,8 @@ pub struct Summary {
     pub slow_files: usize,
     /// A value for about each second of the measured part; empty for matches in processes of their own.
     pub samples: Samples,
-    /// The machine and the program.
-    pub environment: Environment,
+    /// Triangles of the map.
+    pub triangles: u32,
     /// The steps of `throng density`; else absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub density: Vec<Step>,
@@ -170,7 +160,7 @@ pub struct Percentiles {
 impl Percentiles {
     /// From nanoseconds, divided by `unit_ns`.
     pub(crate) fn of(times: &Times, unit_ns: f64) -> Percentiles {
-        let of = |ns: f64| digits(ns / unit_ns);
+        let of = |ns: f64| ns / unit_ns;
         Percentiles { mean: of(times.mean), p50: of(times.p50), p99: of(times.p99), max: of(times.max) }
     }
 }
@@ -305,23 +295,6 @@ pub struct Replay {
     pub difference: Option<String>,
 }
 
-/// The machine and the program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Environment {
-    /// Cores that the process may use.
-    pub cores: usize,
-    /// Model of the processor.
-    pub cpu: String,
-    /// Release of the kernel.
-    pub kernel: String,
-    /// `release` or `debug`.
-    pub profile: String,
-    /// The program.
-    pub build: String,
-    /// Triangles of the map.
-    pub triangles: u32,
-}
-
 /// The answer of a density search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
@@ -384,11 +357,10 @@ pub(crate) struct Found<'a> {
     pub(crate) faults: Vec<String>,
     /// The samples of each second.
     pub(crate) samples: Samples,
-    pub(crate) others_cpu_cores: Option<f64>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
-    pub(crate) build: String,
+    pub(crate) head: RunHead,
 }
 
 /// Adds up.
@@ -401,44 +373,41 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
     let rss_bytes: Option<[u64; 2]> =
         sites.iter().try_fold([0, 0], |sum, site| site.rss_bytes.map(|of| [sum[0] + of[0], sum[1] + of[1]]));
-    let grown_by = |parts: u32| {
-        rss_bytes.map(|[before, after]| digits(after.saturating_sub(before) as f64 / f64::from(parts.max(1))))
-    };
+    let grown_by =
+        |parts: u32| rss_bytes.map(|[before, after]| after.saturating_sub(before) as f64 / f64::from(parts.max(1)));
     let missed_ticks = total(|site| site.missed_ticks);
     let measuring_ns: Option<u64> = sites.iter().map(|site| site.measuring_ns).sum();
     let measuring_ns = measuring_ns.filter(|_| frame.count > 0).map(|ns| ns as f64 / frame.count as f64);
-    let share = |part: u64, of: u64| (of > 0).then(|| digits(part as f64 / of as f64));
+    let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
     let checks = found.checks;
     let mut summary = Summary {
-        format: 1,
+        head: RunHead { seconds, ..found.head.clone() },
         matches: found.matches,
         players: found.players,
         tick_hz: found.tick_hz,
-        seconds: digits(seconds),
         result: ends().next().and_then(|end| end.outcome.clone()),
         mode: if found.is_by_processes { "processes" } else { "threads" }.to_owned(),
         workers: found.workers,
         frame_ms: Percentiles::of(&frame, 1e6),
-        not_running_ms: digits(total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64),
+        not_running_ms: total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64,
         missed_ticks,
         histogram: FrameHistogram::of(&frame),
-        measuring_us_per_frame: measuring_ns.map(|ns| digits(ns / 1e3)),
-        measuring_share: measuring_ns.filter(|_| frame.mean > 0.0).map(|ns| digits(ns / frame.mean)),
+        measuring_us_per_frame: measuring_ns.map(|ns| ns / 1e3),
+        measuring_share: measuring_ns.filter(|_| frame.mean > 0.0).map(|ns| ns / frame.mean),
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
-        cpu_cores: cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+        cpu_cores: cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         rss_bytes: rss_bytes.map(|[_, after]| after),
         memory_bytes_per_match: grown_by(found.matches),
         memory_bytes_per_player: grown_by(found.players),
-        others_cpu_cores: found.others_cpu_cores.map(digits),
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
-            us_per_shot: checks.us_per_shot.map(digits),
+            us_per_shot: checks.us_per_shot,
             history_bytes_per_player: sites.iter().map(|site| site.history_bytes).max().unwrap_or(0),
             verdicts_equal_share: share(checks.equal_verdicts, checks.compared_shots),
             compared_shots: checks.compared_shots,
-            largest_bone_error_m: (checks.compared_shots > 0).then(|| digits(checks.largest_bone_error_m)),
+            largest_bone_error_m: (checks.compared_shots > 0).then(|| checks.largest_bone_error_m),
             shots: total(|site| site.shots),
             hits: total(|site| site.hits),
             clamped: total(|site| site.clamped),
@@ -452,8 +421,8 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             rays: total(|site| site.fog_rays),
         },
         sight: Sight {
-            rays_per_s: found.rays.map(|rays| digits(rays.rays_per_s)),
-            ratio_to_embree: found.rays.and_then(|rays| rays.ratio_to_embree).map(digits),
+            rays_per_s: found.rays.map(|rays| rays.rays_per_s),
+            ratio_to_embree: found.rays.and_then(|rays| rays.ratio_to_embree),
         },
         ai: Ai { decisions: found.bots.decisions, late_share: share(found.bots.late_decisions, found.bots.decisions) },
         commands: Commands {
@@ -466,7 +435,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             lost: found.bots.lost,
             skipped: found.bots.skipped,
             late_p99_us: found.bots.late_p99_us,
-            cpu_cores: found.bots.cpu_s.map(|cpu_s| digits(cpu_s / seconds.max(1e-9))),
+            cpu_cores: found.bots.cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         },
         animation: animation(sites),
         replay: replay(checks.replay.as_ref()),
@@ -475,17 +444,17 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         slow_files: sites.iter().map(|site| site.slow_files).sum(),
         goal: goal(found),
         samples: found.samples.clone(),
-        environment: environment(found),
+        triangles: found.triangles,
         ..Summary::default()
     };
     let fog_ms = summary.subsystems.get("fog_of_war").map_or(0.0, |fog| fog.mean_ms);
-    summary.fog.cpu_share = digits(fog_ms / 1e3 * f64::from(found.tick_hz));
-    summary.invalid_reasons = reasons(found, &summary, frame.count);
-    summary.valid = summary.invalid_reasons.is_empty();
+    summary.fog.cpu_share = fog_ms / 1e3 * f64::from(found.tick_hz);
+    let reasons = reasons(found, &summary, frame.count);
+    summary.head.conclude(reasons);
     let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
         && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
-    let matches_per_core = digits(f64::from(found.matches) / found.workers.max(1) as f64);
-    summary.matches_per_core = (summary.valid && is_within).then_some(matches_per_core);
+    let matches_per_core = f64::from(found.matches) / found.workers.max(1) as f64;
+    summary.matches_per_core = (summary.head.valid && is_within).then_some(matches_per_core);
     summary
 }
 
@@ -506,50 +475,33 @@ fn goal(found: &Found<'_>) -> Vec<Block> {
 impl Summary {
     /// The most important figures, for a terminal.
     pub fn table(&self) -> String {
-        let or_none =
-            |value: Option<f64>, unit: &str| value.map_or("none".to_owned(), |value| format!("{value}{unit}"));
+        let json = serde_json::to_value(self).unwrap_or_default();
+        let figures = Figures::new(Kind::Match, &json);
+        let of = |path: &str| figures.fact(path).1;
         let replay = match self.replay.identical {
             Some(true) => format!("identical, {} ticks", self.replay.ticks),
             Some(false) => "differs".to_owned(),
             None => "not checked".to_owned(),
         };
-        let (frame, late) = (self.frame_ms, self.lateness_us);
+        let (mean, p50, p99, max) = (of("frame_ms.mean"), of("frame_ms.p50"), of("frame_ms.p99"), of("frame_ms.max"));
+        let (late_p50, late_p99, missed) = (of("lateness_us.p50"), of("lateness_us.p99"), of("missed_ticks"));
+        let Rewind { shots, hits, .. } = self.rewind;
+        let seconds = figure(self.head.seconds);
         let mut rows = vec![
             ("result", self.result.clone().unwrap_or_else(|| "none".to_owned())),
             (
                 "matches",
-                format!("{} with {} players at {} Hz for {} s", self.matches, self.players, self.tick_hz, self.seconds),
+                format!("{} with {} players at {} Hz for {seconds} s", self.matches, self.players, self.tick_hz),
             ),
-            (
-                "frame",
-                format!("mean {} ms, p50 {} ms, p99 {} ms, longest {} ms", frame.mean, frame.p50, frame.p99, frame.max),
-            ),
-            ("lateness", format!("p50 {} µs, p99 {} µs; {} ticks missed", late.p50, late.p99, self.missed_ticks)),
-            (
-                "shots",
-                format!(
-                    "{} judged, {} hits, {} each",
-                    self.rewind.shots,
-                    self.rewind.hits,
-                    or_none(self.rewind.us_per_shot, " µs")
-                ),
-            ),
+            ("frame", format!("mean {mean}, p50 {p50}, p99 {p99}, longest {max}")),
+            ("lateness", format!("p50 {late_p50}, p99 {late_p99}; {missed} missed")),
+            ("shots", format!("{shots} judged, {hits} hits, {} each", of("rewind.us_per_shot"))),
             ("replay", replay),
-            ("matches per core", or_none(self.matches_per_core, " (shown by this run)")),
-            (
-                "memory",
-                self.memory_bytes_per_match.map_or("none".to_owned(), |of| format!("{} for each match", bytes(of))),
-            ),
+            ("matches per core", format!("{} (shown by this run)", of("matches_per_core"))),
+            ("memory", format!("{} for each match", of("memory_bytes_per_match"))),
         ];
         for step in &self.density {
-            let (frame, lateness) = (step.frame_ms, step.lateness_p99_us);
-            rows.push((
-                "step",
-                format!(
-                    "{} matches: p50 {} ms, p99 {} ms, late p99 {lateness} µs, {} missed; {}: {}",
-                    step.matches, frame.p50, frame.p99, step.missed_ticks, step.purpose, step.verdict
-                ),
-            ));
+            rows.push(("step", step.words()));
         }
         if let Some(answer) = &self.density_answer {
             rows.push(("answer", format!("{}: {}", answer.verdict, answer.why)));
@@ -557,19 +509,33 @@ impl Summary {
         if let (Some(growth), Some(largest)) = (&self.density_growth, self.density.last()) {
             rows.extend(growth.words(largest.matches).into_iter().map(|line| ("growth", line)));
         }
-        rows.extend(self.invalid_reasons.iter().map(|reason| ("not valid", reason.clone())));
+        rows.extend(self.head.invalid_reasons.iter().map(|reason| ("not valid", reason.clone())));
         let mut text: String = rows.iter().map(|(name, value)| format!("{name:<18}{value}\n")).collect();
         text += "subsystem          mean ms    p99 ms    budget ms  breaches\n";
         let mut subsystems: Vec<_> = self.subsystems.iter().collect();
         subsystems.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
         for (name, subsystem) in subsystems {
-            let budget = subsystem.budget_ms.map_or("-".to_owned(), |budget| budget.to_string());
-            text += &format!(
-                "  {name:<15}{:>9}{:>10}{budget:>13}{:>10}\n",
-                subsystem.mean_ms, subsystem.p99_ms, subsystem.breaches
-            );
+            let [mean, p99] = [subsystem.mean_ms, subsystem.p99_ms].map(figure);
+            let budget = optional(subsystem.budget_ms);
+            text += &format!("  {name:<15}{mean:>9}{p99:>10}{budget:>13}{:>10}\n", subsystem.breaches);
         }
         text
+    }
+}
+
+impl Step {
+    /// The step in a line.
+    pub(crate) fn words(&self) -> String {
+        format!(
+            "{} matches: p50 {:.3} ms, p99 {:.3} ms, late p99 {:.0} µs, {} ticks missed; {}: {}",
+            self.matches,
+            self.frame_ms.p50,
+            self.frame_ms.p99,
+            self.lateness_p99_us,
+            self.missed_ticks,
+            self.purpose,
+            self.verdict
+        )
     }
 }
 
@@ -601,9 +567,6 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
     if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
         reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
     }
-    if let Some(cores) = summary.others_cpu_cores.filter(|cores| *cores > OTHERS_CORES_MAX) {
-        reasons.push(format!("other programs used {cores:.2} cores of this machine: stop them and run again"));
-    }
     if let Some(difference) = &summary.replay.difference {
         reasons.push(difference.clone());
     }
@@ -617,7 +580,7 @@ fn fog_share_live(sites: &[SiteReport], tick_hz: u32) -> Option<f64> {
     let phases = || sites.iter().flat_map(|site| &site.phases);
     let frames: u64 = phases().filter(|(name, _)| name == LIVE).map(|(_, times)| times.count).sum();
     let ns: f64 = sites.iter().map(|site| site.fog_live_ns).sum();
-    (frames > 0).then(|| digits(ns / frames as f64 / 1e9 * f64::from(tick_hz)))
+    (frames > 0).then(|| ns / frames as f64 / 1e9 * f64::from(tick_hz))
 }
 
 fn subsystems(sites: &[SiteReport]) -> BTreeMap<String, Subsystem> {
@@ -661,23 +624,4 @@ fn replay(result: Option<&Result<Replayed, ReplayError>>) -> Replay {
         }
         Some(Err(error)) => Replay { identical: Some(false), difference: Some(error.to_string()), ..Replay::default() },
     }
-}
-
-fn environment(found: &Found<'_>) -> Environment {
-    let line = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = line("/proc/cpuinfo");
-    let model = cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
-    Environment {
-        cores: std::thread::available_parallelism().map_or(0, usize::from),
-        cpu: model.map_or("unknown", |(_, model)| model).to_owned(),
-        kernel: line("/proc/sys/kernel/osrelease").trim().to_owned(),
-        profile: throng_machine::profile(),
-        build: found.build.clone(),
-        triangles: found.triangles,
-    }
-}
-
-/// Six significant digits.
-pub(crate) fn digits(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() { 0.0 } else { format!("{value:.5e}").parse().unwrap_or(value) }
 }

@@ -3,9 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use throng_range::site::RulesText;
-use throng_range::{
-    DensityOptions, Finished, MapSource, RangeError, RunOptions, density, is_match, play, rebuild, replay_file,
-};
+use throng_range::{DensityOptions, Finished, MapSource, RangeError, RunOptions, density, play, rebuild, replay_file};
 use throng_tactical::Rules;
 
 fn options() -> RunOptions {
@@ -42,7 +40,8 @@ fn ten_bots_play_a_match_to_its_result_and_it_replays_identically() {
     assert!(page.contains("<polyline") && page.contains("By subsystem") && page.contains("verdict"));
     // The files of the folder are enough for the same page.
     std::fs::remove_file(&path).expect("it is there");
-    assert!(is_match(folder.path()));
+    let workload = "match 1, 10 players each at 32 Hz, 1 workers, a town of 5000 triangles";
+    assert_eq!(summary.head.workload, workload);
     assert_eq!(rebuild(folder.path()).expect("its files are there"), path);
     assert!(std::fs::read_to_string(&path).expect("it is there") == page, "the page made again differs");
     // The log in the folder is replayed by itself, and on another map it is refused.
@@ -121,9 +120,9 @@ fn a_run_beside_a_busy_program_is_not_valid() {
     let busy = Busy::start();
     let summary = played(&RunOptions { seconds: Some(2), is_checked: false, ..options() }).summary;
     drop(busy);
-    assert!(summary.others_cpu_cores.is_some_and(|cores| cores > 0.25), "{:?}", summary.others_cpu_cores);
-    let reasons = summary.invalid_reasons.join("; ");
-    assert!(!summary.valid && reasons.contains("other programs used"), "{reasons}");
+    assert!(summary.head.others_cpu_cores.is_some_and(|cores| cores > 0.25), "{:?}", summary.head.others_cpu_cores);
+    let reasons = summary.head.invalid_reasons.join("; ");
+    assert!(!summary.head.valid && reasons.contains("other programs used"), "{reasons}");
 }
 
 #[test]

@@ -6,12 +6,15 @@ use serde_json::Value;
 use throng_range::Summary;
 
 const PAGE: &str = include_str!("../../../docs/match-summary.md");
+/// Has the keys of the head, which every kind of run has.
+const HEAD: &str = include_str!("../../../docs/run-summary.md");
 
 /// The keys in tables: the first cell, as `` `frame_ms.p99` ``.
 fn documented() -> BTreeSet<String> {
     let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
     // The AI server's keys are another object's.
-    PAGE.lines().take_while(|line| *line != "## AI server").filter_map(cell).collect()
+    let head = HEAD.lines().take_while(|line| *line != "## Run");
+    PAGE.lines().take_while(|line| *line != "## AI server").chain(head).filter_map(cell).collect()
 }
 
 fn keys(value: &Value, name: &str, found: &mut BTreeSet<String>) {

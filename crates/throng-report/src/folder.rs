@@ -1,11 +1,19 @@
-//! The folder of a run: a new one for each.
+//! The folder of a run: a new one for each, and those of a folder of runs.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use thiserror::Error;
+use std::time::SystemTime;
 
+use thiserror::Error;
+use throng_machine::Moment;
+
+use crate::run::SUMMARY_FILE;
+
+/// A folder has at most so many runs that are read.
+pub const RUNS_MAX: usize = 10_000;
 /// How many runs may have one name, so those of one scenario that begin in one second.
 const MAX_RUNS_OF_A_NAME: u32 = 100;
 
@@ -19,14 +27,16 @@ pub struct FolderError {
     pub source: io::Error,
 }
 
-/// `<runs>/<name>`, made new. Two runs of one name do not share a folder: the second gets `<name>-2`.
+/// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-crowd`. Two runs of one second do not share a folder: the second
+/// gets `20260131-120000-crowd-2`.
 ///
 /// # Errors
 /// The folder cannot be made.
-pub fn new_folder(runs: &Path, name: &str) -> Result<PathBuf, FolderError> {
+pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, FolderError> {
     let error = |path: &Path, source| FolderError { path: path.to_owned(), source };
+    let name = format!("{}-{name}", Moment::of(now).short());
     fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
-    let mut dir = runs.join(name);
+    let mut dir = runs.join(&name);
     for number in 2..=MAX_RUNS_OF_A_NAME {
         match fs::create_dir(&dir) {
             Ok(()) => return Ok(dir),
@@ -35,4 +45,32 @@ pub fn new_folder(runs: &Path, name: &str) -> Result<PathBuf, FolderError> {
         }
     }
     Err(error(&dir, io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Folders of runs.
+#[derive(Debug)]
+pub struct RunFolders {
+    /// Those with the last names, in the order of names: a name begins with the moment of the run.
+    pub folders: Vec<PathBuf>,
+    /// So many earlier ones are left out.
+    pub left_out: usize,
+}
+
+/// The newest [`RUNS_MAX`] folders in `runs` that have figures of a run.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn run_folders(runs: &Path) -> io::Result<RunFolders> {
+    let (mut folders, mut left_out) = (BTreeSet::new(), 0);
+    for entry in fs::read_dir(runs)? {
+        let folder = entry?.path();
+        if folder.join(SUMMARY_FILE).is_file() {
+            folders.insert(folder);
+        }
+        if folders.len() > RUNS_MAX {
+            folders.pop_first();
+            left_out += 1;
+        }
+    }
+    Ok(RunFolders { folders: folders.into_iter().collect(), left_out })
 }

@@ -1,9 +1,10 @@
-//! The page of a run: one HTML file that opens without a network, and the table of all metrics that pages, terminals,
-//! comparisons and documents share.
+//! The page of a run: one HTML file that opens without a network; the head that the figures of every kind of run begin with; and
+//! the table of all metrics that pages, terminals, comparisons and documents share.
 //!
 //! ```text
-//!  summary.json --> Figures --.                                   .--> text and tables: readable without scripts
-//!                             +--> Page { tiles, sections, .. } --+
+//!  summary.json --> RunHead ---.
+//!               --> Figures --.|                                   .--> text and tables: readable without scripts
+//!                             ++-> Page { tiles, sections, .. } --+
 //!  Metric table  -------------'     (no HTML in it)        render '--> charts: numbers for page.js, drawn by uPlot
 //! ```
 //!
@@ -24,6 +25,7 @@
 
 mod figures;
 mod folder;
+mod json;
 mod junit;
 mod limits;
 mod metric;
@@ -33,10 +35,12 @@ mod parts;
 mod picture;
 mod progress;
 mod render;
+mod run;
 mod words;
 
 pub use figures::Figures;
-pub use folder::{FolderError, new_folder};
+pub use folder::{FolderError, RUNS_MAX, RunFolders, new_folder, run_folders};
+pub use json::to_json;
 pub use junit::{Case, Outcome, Suite};
 pub use limits::{JudgedLimit, LIMITS_FILE, LIMITS_MAX, LimitError, MetricLimit, Verdicts, check_limits};
 pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};
@@ -46,4 +50,5 @@ pub use parts::{explanation as explanation_of_part, ink};
 pub use picture::{Mark, Picture, Shape};
 pub use progress::{Phases, ProgressLine};
 pub use render::{RenderError, UPLOT_SCRIPT, UPLOT_STYLE, escaped};
+pub use run::{Environment, RunFile, RunFileError, RunHead, SUMMARY_BYTES_MAX, SUMMARY_FILE, throttled};
 pub use words::{bytes, duration, figure, grouped, measuring, optional};

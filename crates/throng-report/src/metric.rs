@@ -1,5 +1,6 @@
 //! A figure of a run: where it stands, its unit, and whether more of it is better.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{self, ANY_NAME};
@@ -7,13 +8,15 @@ use crate::page::Term;
 use crate::words::{bytes, figure, optional};
 
 /// Kinds of runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// `throng crowd`: a server and bots.
     Crowd,
     /// `throng match`, `throng density`: matches of the tactical game.
     Match,
+    /// `throng ai-server`: matches of agents without players.
+    Ai,
     /// `throng lab search`, `step` and `run`: how many fit.
     Capacity,
     /// `throng gateway-bench`.
@@ -32,11 +35,22 @@ impl Kind {
         match self {
             Kind::Crowd => "crowd",
             Kind::Match => "match",
+            Kind::Ai => "ai",
             Kind::Capacity => "capacity",
             Kind::Gateway => "gateway",
             Kind::Models => "models",
             Kind::Comparison => "comparison",
             Kind::Index => "index",
+        }
+    }
+
+    /// Number of the layout of its figures. Rises when a key changes its meaning or goes away, not when one is added.
+    pub fn format(self) -> u32 {
+        match self {
+            Kind::Crowd => 4,
+            Kind::Models => 3,
+            Kind::Match | Kind::Capacity | Kind::Gateway => 2,
+            Kind::Ai | Kind::Comparison | Kind::Index => 1,
         }
     }
 }

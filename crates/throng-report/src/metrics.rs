@@ -18,7 +18,7 @@ macro_rules! rows {
 }
 
 /// The few figures that comparisons and the index of runs look at.
-const KEYS: [(Kind, &str); 14] = [
+const KEYS: [(Kind, &str); 17] = [
     (Kind::Crowd, "server.frame_ms.p50"),
     (Kind::Crowd, "server.frame_ms.p99"),
     (Kind::Crowd, "server.rss_bytes_per_connection"),
@@ -28,11 +28,22 @@ const KEYS: [(Kind, &str); 14] = [
     (Kind::Match, "frame_ms.p99"),
     (Kind::Match, "lateness_us.p99"),
     (Kind::Match, "rewind.us_per_shot"),
+    (Kind::Ai, "frame_ms.p99"),
+    (Kind::Ai, "matches_per_core"),
+    (Kind::Ai, "memory_bytes_per_match"),
     (Kind::Gateway, "gateway.cpu_s_per_million_updates"),
     (Kind::Gateway, "gateway.rss_bytes_per_connection"),
     (Kind::Gateway, "client.latency_p99_ms"),
     (Kind::Capacity, "kept"),
     (Kind::Capacity, "memory_bytes_per_unit"),
+];
+
+/// Figures in the head of every run.
+const HEAD: &[Metric] = rows![Crowd:
+    Neither "seconds", "measured", "s",
+        "length of the measured part";
+    Less "others_cpu_cores", "other programs", "cores",
+        "processor use of other programs during the measured part; `null` if unknown; above 0.25 the run is not valid";
 ];
 
 const CROWD: &[Metric] = rows![Crowd:
@@ -174,8 +185,6 @@ const CROWD: &[Metric] = rows![Crowd:
         "inputs sent, divided by inputs due";
     Less "bots.input_delay_p99_ms", "inputs late, p99", "ms",
         "how late an input was sent, 99th percentile; `null` if not measured";
-    Less "others_cpu_cores", "other programs", "cores",
-        "processor use of other programs during the measured part; `null` if unknown; above 0.25 the run is not valid";
     Neither "network.sent_packets", "datagrams sent", "",
         "datagrams to clients";
     Neither "network.received_packets", "datagrams received", "",
@@ -259,8 +268,6 @@ const MATCH: &[Metric] = rows![Match:
         "resident memory of the processes with matches at the end; pages that processes share count in each";
     Less "memory_bytes_per_match", "memory per match", "B",
         "growth of that memory since before the matches were made, for each of them: with the telemetry of the run, with pages of the map that are read for the first time, and with bots in a thread of the same process. `null` in `throng density` without `--processes`: its steps share a process, whose heap keeps memory of the steps before";
-    Less "others_cpu_cores", "other programs", "cores",
-        "processor use of other programs during the measured part; `null` if unknown; above 0.25 the run is not valid";
     Less "measuring_us_per_frame", "measuring", "µs",
         "time per frame that the run spends on measuring itself: scopes, the collector with its files, and what the report wants to know of each match. The time of a scope is its price, measured at the start, times their number";
     Less "measuring_share", "measuring by frame", "share",
@@ -331,6 +338,25 @@ const MATCH: &[Metric] = rows![Match:
         "of these, the frames over the budget of a whole frame";
 ];
 
+const AI: &[Metric] = rows![Ai:
+    Less "frame_ms.p50", "tick of a match, median", "ms",
+        "wall time of one tick of one match: half of them take less";
+    Less "frame_ms.p99", "tick of a match, p99", "ms",
+        "wall time of one tick of one match: one of a hundred takes longer";
+    Less "lateness_us.p99", "lateness, p99", "µs",
+        "how long after its planned moment a tick began, 99th percentile";
+    More "matches_per_core", "matches per core", "",
+        "the largest number of matches that kept both bounds, divided by the cores";
+    Less "memory_bytes_per_match", "memory per match", "B",
+        "resident memory that each match added";
+    Less "cpu_share", "processor", "share",
+        "processor time of all threads by all of their time";
+    Less "ai.late_share", "decisions late", "share",
+        "share of the decisions that came after their deadline";
+    More "sight.rays_per_s", "rays", "1/s",
+        "rays of the agents and of the fog per second";
+];
+
 const CAPACITY: &[Metric] = rows![Capacity:
     More "kept", "capacity", "units",
         "the largest load that keeps all limits";
@@ -346,8 +372,6 @@ const CAPACITY: &[Metric] = rows![Capacity:
         "hardware threads of a physical core: 1 means that a core here is a physical core";
     Less "memory_bytes_per_unit", "memory per unit", "B",
         "memory that each unit added: growth of the server's resident memory since before its matches, players or clients, by their number";
-    Neither "held_s", "time of holds", "s",
-        "time of all holds";
     Less "wall_s", "time of everything", "s",
         "time of everything";
 ];
@@ -445,8 +469,6 @@ const GATEWAY: &[Metric] = rows![Gateway:
         "calls or updates that clients sent, by those that were due";
     Less "driver.garbled", "malformed frames", "",
         "frames that clients could not read";
-    Less "driver.others_cpu_cores", "other programs", "cores",
-        "processor time of all other programs by wall time; `null` if it is not known";
     Less "series.*.channel_tick_ms", "channel tick", "ms",
         "the longest of the gateway's last channel ticks";
     Less "series.*.latency_p50_ms", "latency, median", "ms",
@@ -485,8 +507,15 @@ const GATEWAY: &[Metric] = rows![Gateway:
 
 /// All metrics of all kinds of runs.
 pub(crate) fn all() -> impl Iterator<Item = Metric> {
-    let rows = [CROWD, MATCH, CAPACITY, GATEWAY].into_iter().flatten();
-    rows.map(|metric| Metric { is_key: KEYS.contains(&(metric.kind, metric.path)), ..*metric })
+    let kinds = [
+        (Kind::Crowd, CROWD),
+        (Kind::Match, MATCH),
+        (Kind::Ai, AI),
+        (Kind::Capacity, CAPACITY),
+        (Kind::Gateway, GATEWAY),
+    ];
+    let rows = kinds.into_iter().flat_map(|(kind, own)| own.iter().chain(HEAD).map(move |row| Metric { kind, ..*row }));
+    rows.map(|metric| Metric { is_key: KEYS.contains(&(metric.kind, metric.path)), ..metric })
 }
 
 #[cfg(test)]
@@ -508,7 +537,8 @@ mod tests {
     fn the_documents_have_the_same_rows() {
         let documented = |metric: &Metric| {
             let row = format!("| `{}` | {} | {} |", metric.path, metric.unit, metric.explanation);
-            page(metric.kind).lines().any(|line| line == row)
+            // Those of the head are documented once.
+            page(metric.kind).lines().chain(page(Kind::Crowd).lines()).any(|line| line == row)
         };
         let is_documented = |metric: &Metric| [Kind::Crowd, Kind::Match, Kind::Capacity].contains(&metric.kind);
         let gone: Vec<&str> =

@@ -9,6 +9,8 @@ use crate::words::duration;
 
 /// Time between two drawings of the bar.
 const REDRAW: Duration = Duration::from_millis(200);
+/// Without a terminal, a line tells this often, where lines are wanted.
+const LINES: Duration = Duration::from_secs(300);
 
 /// The phases of a run in their order, with the time that each is expected to take.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ impl Phases {
     pub const WARM_UP: &str = "warm-up";
     /// The measured part.
     pub const MEASURING: &str = "measuring";
+    /// After the measured part, until nothing moves any more.
+    pub const SETTLING: &str = "settling";
 
     /// The first line of a run: `what` is played, and how long it takes.
     pub fn announcement(&self, what: &str) -> String {
@@ -26,6 +30,10 @@ impl Phases {
         let (warmup_s, measured_s) = (of(Phases::WARM_UP), of(Phases::MEASURING));
         let total_s = self.0.iter().map(|phase| phase.1.as_secs_f64()).sum::<f64>().ceil();
         format!("{what}; {warmup_s} s of warm-up, {measured_s} s measured, about {total_s} s in all")
+    }
+
+    fn length(&self, phase: &str) -> Duration {
+        self.0.iter().find(|(name, _)| *name == phase).map_or(Duration::ZERO, |(_, length)| *length)
     }
 
     /// The time until the end of the run, when `share` of this phase is over.
@@ -40,8 +48,11 @@ impl Phases {
 pub struct ProgressLine {
     bar: ProgressBar,
     phases: Phases,
-    /// The phase that was drawn last, and when.
-    drawn: Cell<Option<(&'static str, Instant)>>,
+    began: Instant,
+    /// Gets lines where there is no terminal.
+    note: Option<fn(&str)>,
+    /// The phase that was shown last, and which of its intervals.
+    shown: Cell<(&'static str, u128)>,
 }
 
 impl ProgressLine {
@@ -51,21 +62,50 @@ impl ProgressLine {
         let bar = ProgressBar::with_draw_target(Some(100), target);
         let style = ProgressStyle::with_template("{prefix:>10} {bar:24} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ "));
-        ProgressLine { bar, phases, drawn: Cell::new(None) }
+        ProgressLine { bar, phases, began: Instant::now(), note: None, shown: Cell::new(("", 0)) }
     }
 
-    /// `share` of this phase is over, 0 to 1. Draws at most five times a second, and asks for the figures only then.
-    pub fn show(&self, phase: &'static str, share: f64, figures: impl FnOnce() -> String) {
-        let is_early = |(name, at): (&str, Instant)| name == phase && at.elapsed() < REDRAW;
-        if self.bar.is_hidden() || self.drawn.get().is_some_and(is_early) {
+    /// Where nothing is drawn, `note` gets a line every five minutes.
+    pub fn or_lines(mut self, note: fn(&str)) -> ProgressLine {
+        self.note = Some(note);
+        self
+    }
+
+    /// This phase goes on for so long. Asks for the figures only if they are shown: five times a second at most.
+    pub fn show(&self, phase: &'static str, elapsed: Duration, figures: impl FnOnce() -> String) {
+        let length = self.phases.length(phase);
+        self.draw((phase, elapsed.div_duration_f64(length)), elapsed, figures);
+    }
+
+    /// `share` of a phase is over, 0 to 1, whose end is no matter of time.
+    pub fn show_share(&self, phase: &'static str, share: f64, figures: impl FnOnce() -> String) {
+        self.draw((phase, share), self.began.elapsed(), figures);
+    }
+
+    /// The warm-up goes on for so long.
+    pub fn warm_up(&self, elapsed: Duration) {
+        self.show(Phases::WARM_UP, elapsed, || "warming up, not measuring yet".to_owned());
+    }
+
+    fn draw(&self, (phase, share): (&'static str, f64), elapsed: Duration, figures: impl FnOnce() -> String) {
+        let is_hidden = self.bar.is_hidden();
+        let due = elapsed.as_millis() / if is_hidden { LINES } else { REDRAW }.as_millis();
+        let first = if is_hidden { (phase, 0) } else { ("", 0) };
+        if self.shown.replace((phase, due)) == (phase, due) || (phase, due) == first {
             return;
         }
-        self.drawn.set(Some((phase, Instant::now())));
         // NaN is the share of a phase without length.
         let share = if share >= 0.0 { share.min(1.0) } else { 0.0 };
-        self.bar.set_prefix(phase);
-        self.bar.set_position((share * 100.0) as u64);
-        self.bar.set_message(format!("{} left  {}", duration(self.phases.left(phase, share)), figures()));
+        let left = duration(self.phases.left(phase, share));
+        match self.note.filter(|_| is_hidden) {
+            Some(note) => note(&format!("  {}; about {left} left", figures())),
+            None if is_hidden => {}
+            None => {
+                self.bar.set_prefix(phase);
+                self.bar.set_position((share * 100.0) as u64);
+                self.bar.set_message(format!("{left} left  {}", figures()));
+            }
+        }
     }
 }
 
@@ -77,7 +117,20 @@ impl Drop for ProgressLine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    #[test]
+    fn without_a_terminal_a_long_phase_tells_every_five_minutes_how_much_is_left() {
+        static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let line = ProgressLine::new(false, Phases(vec![("trial", minutes(60)), ("later", minutes(63))]));
+        let line = line.or_lines(|line| TOLD.lock().unwrap().push(line.to_owned()));
+        (0..=1_000).for_each(|second| line.show("trial", Duration::from_secs(second), || "of a hold".to_owned()));
+        let told = TOLD.lock().unwrap().clone();
+        assert_eq!((told.len(), &*told[0]), (3, "  of a hold; about 118 min left"), "{told:?}");
+    }
 
     #[test]
     fn the_time_that_is_left_is_that_of_the_phases_to_come() {

@@ -43,5 +43,5 @@ mod upload;
 pub use error::StoreError;
 pub use index::INDEX_FILE;
 pub use place::is_address;
-pub use store::{FILES, FILES_MAX, OBJECTS_MAX, RunName, RunStore, SUMMARY_FILES};
+pub use store::{FILES, FILES_MAX, OBJECTS_MAX, RunName, RunStore};
 pub use upload::Progress;

@@ -13,17 +13,15 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
+use throng_report::{SUMMARY_BYTES_MAX, SUMMARY_FILE};
 use tokio::runtime::Runtime;
 
 use crate::StoreError;
 use crate::place::{self, Place};
 
-/// The files that make a folder a run, the first that is there counts.
-pub const SUMMARY_FILES: [&str; 2] = ["summary.json", "capacity.json"];
-
-/// The files of a run that are ever read from a store, with their largest sizes in bytes. Summaries are the last: a copy that
+/// The files of a run that are ever read from a store, with their largest sizes in bytes. The summary is the last: a copy that
 /// was stopped is no run either.
-pub const FILES: [(&str, u64); 9] = [
+pub const FILES: [(&str, u64); 8] = [
     ("trials.jsonl", 256 << 20),
     ("samples.jsonl", 256 << 20),
     ("memory.jsonl", 256 << 20),
@@ -31,8 +29,7 @@ pub const FILES: [(&str, u64); 9] = [
     ("trace.json", 512 << 20),
     ("inside.json", 64 << 20),
     ("report.html", 128 << 20),
-    ("capacity.json", 64 << 20),
-    ("summary.json", 64 << 20),
+    (SUMMARY_FILE, SUMMARY_BYTES_MAX),
 ];
 
 /// The most files of a run.
@@ -156,7 +153,7 @@ impl RunStore {
                 }
                 let Some(mut parts) = object.location.prefix_match(&self.prefix) else { continue };
                 if let (Some(run), Some(file), None) = (parts.next(), parts.next(), parts.next())
-                    && SUMMARY_FILES.contains(&file.as_ref())
+                    && file.as_ref() == SUMMARY_FILE
                 {
                     names.extend(RunName::new(run.as_ref()));
                 }
@@ -217,7 +214,7 @@ impl RunStore {
         stop: &AtomicBool,
     ) -> Result<(), StoreError> {
         if !self.is_run(from, stop).await? {
-            let reason = "it has neither summary.json nor capacity.json; `throng lab runs` lists the runs of a store";
+            let reason = "it has no summary.json; `throng lab runs` lists the runs of a store";
             return Err(StoreError::NotARun {
                 place: format!("{}/{}", self.place, from.filename().unwrap_or("")),
                 reason,
@@ -264,12 +261,7 @@ impl RunStore {
 
     /// Whether there is a summary below `path`.
     pub(crate) async fn is_run(&self, path: &ObjectPath, stop: &AtomicBool) -> Result<bool, StoreError> {
-        for name in SUMMARY_FILES {
-            if self.size(&path.clone().join(name), stop).await?.is_some() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.size(&path.clone().join(SUMMARY_FILE), stop).await?.is_some())
     }
 
     /// The size of a file, if it is there.
@@ -327,7 +319,7 @@ impl RunStore {
 
 /// Whether a folder of this machine is that of a run.
 fn has_summary(folder: &Path) -> bool {
-    SUMMARY_FILES.iter().any(|file| folder.join(file).exists())
+    folder.join(SUMMARY_FILE).exists()
 }
 
 impl fmt::Debug for RunStore {

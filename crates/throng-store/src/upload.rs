@@ -9,8 +9,10 @@ use futures_util::StreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{Error, MultipartUpload, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
+use throng_report::SUMMARY_FILE;
+
 use crate::StoreError;
-use crate::store::{FILES_MAX, RunName, RunStore, SUMMARY_FILES};
+use crate::store::{FILES_MAX, RunName, RunStore};
 
 /// Files beyond this size are sent in parts of it.
 const PART_BYTES: usize = 8 << 20;
@@ -54,7 +56,7 @@ impl RunStore {
         let name = name.ok_or_else(|| not_a_run("its name has more than letters, digits, `.`, `_` and `-`"))?;
         let items = items(&full)?;
         if items.is_empty() {
-            return Err(not_a_run("it has neither summary.json nor capacity.json"));
+            return Err(not_a_run("it has no summary.json"));
         }
         let to = self.prefix.clone().join(name.as_str());
         self.wait(self.send_all(&items, &to, stop, shown))?;
@@ -203,7 +205,7 @@ fn part_of(file: &mut File) -> std::io::Result<Vec<u8>> {
     Ok(part)
 }
 
-/// The files of a run, summaries last; none if it has no summary. Folders and links in it stay here.
+/// The files of a run, the summary last; none if it has no summary. Folders and links in it stay here.
 fn items(folder: &Path) -> Result<Vec<Item>, StoreError> {
     let mut items = Vec::new();
     for entry in fs::read_dir(folder).map_err(StoreError::local(folder))? {
@@ -222,7 +224,7 @@ fn items(folder: &Path) -> Result<Vec<Item>, StoreError> {
         }
         items.push(Item { name, path, bytes: meta.len() });
     }
-    let is_summary = |item: &Item| SUMMARY_FILES.contains(&item.name.as_str());
+    let is_summary = |item: &Item| item.name == SUMMARY_FILE;
     items.sort_by_cached_key(|item| (is_summary(item), item.name.clone()));
     if !items.last().is_some_and(is_summary) {
         items.clear();

@@ -168,17 +168,17 @@ fn a_run_itself_is_a_place_too_and_a_place_has_all_its_runs() {
     let place = folder.path().join("store");
     for run in ["first", "second"] {
         fs::create_dir_all(place.join(run)).unwrap();
-        fs::write(place.join(run).join("capacity.json"), "{}").unwrap();
+        fs::write(place.join(run).join("summary.json"), "{}").unwrap();
     }
     let all = |address: String, into: &str| {
         let store = RunStore::open(&address).unwrap();
-        store.download_all(&["capacity.json"], &folder.path().join(into), &GO_ON).unwrap()
+        store.download_all(&["summary.json"], &folder.path().join(into), &GO_ON).unwrap()
     };
     let one = all(format!("file://{}/first/", place.display()), "one");
-    assert!(one.ends_with("one/first") && one.join("capacity.json").is_file(), "{one:?}");
+    assert!(one.ends_with("one/first") && one.join("summary.json").is_file(), "{one:?}");
     assert_eq!(all(format!("file://{}/first/", place.display()), "one"), one, "it is there already");
     let both = all(format!("file://{}", place.display()), "both");
-    assert!(both.join("first/capacity.json").is_file() && both.join("second/capacity.json").is_file());
+    assert!(both.join("first/summary.json").is_file() && both.join("second/summary.json").is_file());
 }
 
 #[test]

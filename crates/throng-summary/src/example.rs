@@ -7,29 +7,6 @@ const TICKS: usize = 600;
 const CONNECTIONS: f64 = 1000.0;
 
 impl RunSummary {
-    /// The text of a made-up run as the program wrote it before `encode` and `receive` were divided: for tests.
-    ///
-    /// # Panics
-    /// Never: the example is a summary.
-    pub fn example_of_format_2() -> String {
-        fn forget(value: &mut serde_json::Value) {
-            match value {
-                serde_json::Value::Object(map) => {
-                    for key in ["plan", "open", "settle"] {
-                        map.remove(key);
-                    }
-                    map.values_mut().for_each(forget);
-                }
-                serde_json::Value::Array(items) => items.iter_mut().for_each(forget),
-                _ => {}
-            }
-        }
-        let mut value = serde_json::to_value(RunSummary::example()).expect("it is a summary");
-        forget(&mut value);
-        value["format"] = serde_json::Value::from(2);
-        value.to_string()
-    }
-
     /// A made-up run of `crowd`, marked as such: for previews of the report and for tests.
     ///
     /// # Panics
@@ -39,19 +16,13 @@ impl RunSummary {
         let profile = frames.profile(1000.0 / 30.0);
         let settings = Scenario::resolve("crowd", &Overrides::default()).expect("crowd is part of the program");
         let mut run = RunSummary {
-            format: FORMAT,
-            valid: false,
-            invalid_reasons: Vec::new(),
+            head: RunHead { others_cpu_cores: Some(0.02), ..RunHead::example(Kind::Crowd) },
             scenario: settings.name.clone(),
             cipher: "aes-256-gcm".to_owned(),
             model: settings.model.name().to_owned(),
             players: settings.players,
             tick_hz: settings.tick_hz,
-            seconds: 20.0,
-            others_cpu_cores: Some(0.02),
-            started_at: "2026-01-31T12:00:00Z".to_owned(),
-            revision: "0123456789ab".to_owned(),
-            environment: Environment::example(settings),
+            settings,
             server: Server {
                 connections: CONNECTIONS,
                 ticks: TICKS as u64,
@@ -187,8 +158,8 @@ impl RunSummary {
             series: Series { frames: frames.series(), histogram: frames.histogram(), seconds: seconds() },
         };
         run.conclude();
-        run.valid = false;
-        run.invalid_reasons = vec!["these figures are made up, to show what a report looks like".to_owned()];
+        run.head.valid = false;
+        run.head.invalid_reasons = vec!["these figures are made up, to show what a report looks like".to_owned()];
         run
     }
 }

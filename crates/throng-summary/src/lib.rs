@@ -4,43 +4,32 @@
 //! could not measure are `null`, never made up. All numbers are finite.
 #![forbid(unsafe_code)]
 
-pub mod environment;
 mod example;
 pub mod frames;
-mod json;
 pub mod neighbours;
 mod published;
 mod series;
 mod targets;
 
+use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use throng::meter::Subsystem;
-use throng_crowd::scenario::Model;
-
-use crate::environment::Environment;
+use throng_crowd::scenario::{Model, NetPreset, Profile, Scenario};
+use throng_report::{Kind, RunFile, RunFileError, RunHead, SUMMARY_FILE};
 
 pub use published::Published;
 pub use series::{FrameHistogram, FrameSeries, Samples, Second, SecondSeries, Series};
 pub use targets::{Bound, Target};
 
-/// Number of this layout of the summary. Rises when a key changes its meaning or goes away, not when one is added.
-pub const FORMAT: u32 = 3;
-/// The oldest layout that is still read. Before 3, `encode` included `plan`, and `receive` included `open` and `settle`.
-const OLDEST_FORMAT: u32 = 2;
-
 /// Everything that a run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// Whether the figures are valid.
-    pub valid: bool,
-    /// The reasons, if they are not valid.
-    pub invalid_reasons: Vec<String>,
+    /// What every kind of run says of itself.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// Name of the scenario.
     pub scenario: String,
     /// Cipher of the packets; empty in summaries of older revisions.
@@ -53,17 +42,9 @@ pub struct RunSummary {
     pub players: u32,
     /// Ticks per second.
     pub tick_hz: u32,
-    /// Length of the measured part.
-    pub seconds: f64,
-    /// Cores that other programs of the machine took during the measured part; `null` if it is not known.
-    #[serde(default)]
-    pub others_cpu_cores: Option<f64>,
-    /// Start of the run, in UTC, as `2026-01-31T12:00:00Z`.
-    pub started_at: String,
-    /// Revision of the program, as git names it, `-dirty` if the tree was changed; or `unknown`.
-    pub revision: String,
-    /// The machine and the effective settings.
-    pub environment: Environment,
+    /// The scenario with everything that the command line changed in it: keys of a scenario file.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub settings: Scenario,
     /// The server's work.
     pub server: Server,
     /// The cost of only encrypting and sending the same packets.
@@ -103,7 +84,8 @@ pub struct RunSummary {
     /// Ticks by second; empty in older summaries.
     #[serde(default)]
     pub samples: Samples,
-    /// Curves for plots.
+    /// Curves for plots; the published summaries have none.
+    #[serde(default)]
     pub series: Series,
 }
 
@@ -179,8 +161,8 @@ pub struct Split {
     pub interest: f64,
     /// Quantising and comparing touched objects.
     pub quantise: f64,
-    /// Deciding which updates are due; `null` in summaries of format 2, where `encode` includes it.
-    pub plan: Option<f64>,
+    /// Deciding which updates are due.
+    pub plan: f64,
     /// Encoding frames of channels.
     pub encode: f64,
     /// Putting segments into connections' packets.
@@ -191,11 +173,10 @@ pub struct Split {
     pub send: f64,
     /// Taking packets from the kernel.
     pub receive: f64,
-    /// Finding the packets' connections, and decrypting them; `null` in summaries of format 2, where `receive` includes it.
-    pub open: Option<f64>,
-    /// Acknowledgements, delivery records, inputs and messages; `null` in summaries of format 2, where `receive` includes
-    /// it.
-    pub settle: Option<f64>,
+    /// Finding the packets' connections, and decrypting them.
+    pub open: f64,
+    /// Acknowledgements, delivery records, inputs and messages.
+    pub settle: f64,
     /// The rest of the frame.
     pub other: f64,
     /// The whole.
@@ -232,7 +213,6 @@ pub struct Server {
     /// Mean per connection and tick, in microseconds.
     pub us_per_connection: Split,
     /// The halves of `send` on loopback, where the sender's core does the receiver's work too.
-    #[serde(default = "SendOnLoopback::of_format_2")]
     pub send_on_loopback: SendOnLoopback,
     /// Processor time by wall time, 1 is one core.
     pub cpu_cores: f64,
@@ -544,61 +524,18 @@ pub struct Replication {
     pub budget_overruns: u64,
 }
 
-/// Why a summary could not be read.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SummaryError {
-    /// The text is not a summary.
-    #[error("this is not a run summary: {0}; give the directory of a run")]
-    Malformed(#[from] serde_json::Error),
-    /// Another version of the program wrote it.
-    #[error(
-        "the summary has format {found}, this program reads formats {OLDEST_FORMAT} to {FORMAT}: use the program that wrote it"
-    )]
-    Format {
-        /// The format found.
-        found: u64,
-    },
-}
-
-impl SummaryError {
-    /// A stable short name.
-    pub fn tag(&self) -> &'static str {
-        match self {
-            SummaryError::Malformed(_) => "malformed",
-            SummaryError::Format { .. } => "format",
-        }
-    }
-}
-
 /// The model of summaries that do not name one.
 fn our_model() -> String {
     Model::Throng.name().to_owned()
 }
 
 impl RunSummary {
-    /// The summary as JSON: a key per line, six significant digits, a final line break.
-    ///
-    /// # Panics
-    /// Never: every part of a summary has a form in JSON.
-    pub fn to_json(&self) -> String {
-        json::to_text(self).expect("a summary holds nothing that JSON cannot")
-    }
-
     /// A summary from JSON. Keys that this version does not know are ignored.
     ///
     /// # Errors
     /// If the text is not a summary, or one of a format that this program does not read.
-    pub fn from_json(text: &str) -> Result<RunSummary, SummaryError> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u64,
-        }
-        let head: Head = serde_json::from_str(text)?;
-        if !(u64::from(OLDEST_FORMAT)..=u64::from(FORMAT)).contains(&head.format) {
-            return Err(SummaryError::Format { found: head.format });
-        }
-        Ok(serde_json::from_str(text)?)
+    pub fn from_json(text: &str) -> Result<RunSummary, RunFileError> {
+        RunFile::parse(text, Path::new(SUMMARY_FILE))?.into_figures(Kind::Crowd)
     }
 
     /// Fills in the targets and the published figures that belong to the scenario, and marks the run invalid for
@@ -606,12 +543,32 @@ impl RunSummary {
     pub fn conclude(&mut self) {
         self.published = published::for_run(self);
         self.targets = targets::for_run(self);
-        for reason in reasons_against(self) {
-            if !self.invalid_reasons.contains(&reason) {
-                self.invalid_reasons.push(reason);
-            }
-        }
-        self.valid = self.invalid_reasons.is_empty();
+        self.head.workload = self.workload();
+        let reasons = reasons_against(self);
+        self.head.conclude(reasons);
+    }
+
+    /// Scenario, size, and the settings that change what is measured: a run on a simulated network is no run on a clean one, and
+    /// a scenario file may change and keep its name.
+    fn workload(&self) -> String {
+        let of = &self.settings;
+        let mut words = format!("{} {} at {} Hz", self.scenario, self.players, self.tick_hz);
+        let rings = of.rings.iter().chain(of.far.iter().flat_map(|far| &far.rings));
+        let rings: Vec<String> = rings.map(|ring| format!("{}/{}", ring.radius_m, ring.interval_ticks)).collect();
+        let settings = [
+            (!rings.is_empty(), format!("rings {}", rings.join(" "))),
+            (of.net != NetPreset::None, format!("net {}", of.net.name())),
+            (of.profile != Profile::Constant, format!("profile {}", of.profile)),
+            (self.model != Model::Throng.name(), format!("model {}", self.model)),
+            (of.servers > 1, format!("{} servers", of.servers)),
+            (of.edges > 0, format!("{} edges", of.edges)),
+            (!of.faults.is_empty(), format!("{} faults", of.faults.len())),
+        ];
+        settings
+            .into_iter()
+            .filter(|(is_told, _)| *is_told)
+            .for_each(|(_, words_of)| words += &format!(", {words_of}"));
+        words
     }
 }
 
@@ -635,7 +592,7 @@ impl Split {
     /// A split of `total`. A subsystem that is not among the parts has 0, and what is missing from `total` is `other`. If
     /// the parts are longer than `total`, their sum is the total.
     pub fn new(parts: impl IntoIterator<Item = (Subsystem, f64)>, total: f64) -> Split {
-        let mut split = Split { plan: Some(0.0), open: Some(0.0), settle: Some(0.0), ..Split::default() };
+        let mut split = Split::default();
         let mut sum = 0.0;
         for (subsystem, value) in parts {
             if let Some(part) = split.part_mut(subsystem) {
@@ -647,21 +604,20 @@ impl Split {
         split
     }
 
-    /// One part; `None` for a subsystem that is no stage of the server, and if an older program did not measure it by
-    /// itself.
+    /// One part; `None` for a subsystem that is no stage of the server.
     pub fn part(&self, subsystem: Subsystem) -> Option<f64> {
         match subsystem {
             Subsystem::SIMULATE => Some(self.simulate),
             Subsystem::INTEREST => Some(self.interest),
             Subsystem::QUANTISE => Some(self.quantise),
-            Subsystem::PLAN => self.plan,
+            Subsystem::PLAN => Some(self.plan),
             Subsystem::ENCODE => Some(self.encode),
             Subsystem::WRITE => Some(self.write),
             Subsystem::SEAL => Some(self.seal),
             Subsystem::SEND => Some(self.send),
             Subsystem::RECEIVE => Some(self.receive),
-            Subsystem::OPEN => self.open,
-            Subsystem::SETTLE => self.settle,
+            Subsystem::OPEN => Some(self.open),
+            Subsystem::SETTLE => Some(self.settle),
             Subsystem::OTHER => Some(self.other),
             _ => None,
         }
@@ -673,20 +629,20 @@ impl Split {
             Subsystem::SIMULATE => &mut self.simulate,
             Subsystem::INTEREST => &mut self.interest,
             Subsystem::QUANTISE => &mut self.quantise,
-            Subsystem::PLAN => self.plan.get_or_insert(0.0),
+            Subsystem::PLAN => &mut self.plan,
             Subsystem::ENCODE => &mut self.encode,
             Subsystem::WRITE => &mut self.write,
             Subsystem::SEAL => &mut self.seal,
             Subsystem::SEND => &mut self.send,
             Subsystem::RECEIVE => &mut self.receive,
-            Subsystem::OPEN => self.open.get_or_insert(0.0),
-            Subsystem::SETTLE => self.settle.get_or_insert(0.0),
+            Subsystem::OPEN => &mut self.open,
+            Subsystem::SETTLE => &mut self.settle,
             _ => return None,
         };
         Some(part)
     }
 
-    /// The parts that were measured, in the order of [`Split::ORDER`].
+    /// The parts, in the order of [`Split::ORDER`].
     pub fn parts(&self) -> impl Iterator<Item = (Subsystem, f64)> + '_ {
         Split::ORDER.into_iter().filter_map(|subsystem| Some((subsystem, self.part(subsystem)?)))
     }
@@ -703,12 +659,12 @@ impl Split {
 
     /// The work of replication itself: quantise, plan, encode and write.
     pub fn replicating(&self) -> f64 {
-        self.quantise + self.plan.unwrap_or(0.0) + self.encode + self.write
+        self.quantise + self.plan + self.encode + self.write
     }
 
     /// The work of receiving: receive, open and settle.
     pub fn incoming(&self) -> f64 {
-        self.receive + self.open.unwrap_or(0.0) + self.settle.unwrap_or(0.0)
+        self.receive + self.open + self.settle
     }
 }
 
@@ -728,10 +684,6 @@ impl RunSummary {
 }
 
 impl SendOnLoopback {
-    fn of_format_2() -> SendOnLoopback {
-        SendOnLoopback::unknown("an older program did not measure it")
-    }
-
     /// The halves cannot be told apart, for this reason.
     pub fn unknown(why: &str) -> SendOnLoopback {
         SendOnLoopback { unknown_because: Some(why.to_owned()), ..SendOnLoopback::default() }
@@ -745,8 +697,6 @@ impl Bytes {
     }
 }
 
-/// If other programs use more cores than this, they may be the cause of bad results.
-const OTHERS_CORES_MAX: f64 = 0.25;
 /// A bot that is later than this with an input was stalled: its samples say nothing about the server.
 pub const STALL: Duration = Duration::from_millis(250);
 /// Loopback loses no packets while the receiver keeps up, but a very late acknowledgement may still count as a loss.
@@ -770,11 +720,6 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         unless(*unserved == 0, format!("{unserved} bots were not served again after {fault}"));
     }
     unless(run.server.ticks > 0, "the run ended during the warm-up, before the measured part".to_owned());
-    let others = run.others_cpu_cores.unwrap_or(0.0);
-    unless(
-        others <= OTHERS_CORES_MAX,
-        format!("other programs used {others:.2} cores of this machine: stop them and run again"),
-    );
     let lost = run.network.loss_ratio;
     unless(
         !is_clean || lost <= CLEAN_LOSS_MAX,
@@ -791,10 +736,6 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     let dropped = run.server.events_dropped;
     unless(dropped == 0, format!("the server dropped {dropped} events and inputs because its queues were full"));
     unless(run.bots.bad_inputs == 0, format!("the server could not read {} inputs", run.bots.bad_inputs));
-    unless(
-        run.environment.profile == "release",
-        format!("this is a {} build: use cargo run --release", run.environment.profile),
-    );
     reasons
 }
 

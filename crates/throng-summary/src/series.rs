@@ -28,7 +28,7 @@ impl Series {
     pub const MAX_POINTS: usize = 2000;
 }
 
-/// Frame times by subsystem, in milliseconds. `plan`, `open` and `settle` are empty in summaries of format 2.
+/// Frame times by subsystem, in milliseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the subsystems are described at Split")]
 pub struct FrameSeries {
@@ -37,16 +37,13 @@ pub struct FrameSeries {
     pub simulate: Vec<f64>,
     pub interest: Vec<f64>,
     pub quantise: Vec<f64>,
-    #[serde(default)]
     pub plan: Vec<f64>,
     pub encode: Vec<f64>,
     pub write: Vec<f64>,
     pub seal: Vec<f64>,
     pub send: Vec<f64>,
     pub receive: Vec<f64>,
-    #[serde(default)]
     pub open: Vec<f64>,
-    #[serde(default)]
     pub settle: Vec<f64>,
     pub other: Vec<f64>,
     pub total: Vec<f64>,

@@ -49,7 +49,7 @@ impl Bound {
 
 /// The targets of the run's scenario; none if it was played with other settings than its own.
 pub(crate) fn for_run(run: &RunSummary) -> Vec<Target> {
-    if !has_own_settings(&run.environment.settings) {
+    if !has_own_settings(&run.settings) {
         return Vec::new();
     }
     match run.scenario.as_str() {

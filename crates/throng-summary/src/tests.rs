@@ -1,14 +1,15 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use throng_crowd::scenario::{NetPreset, Overrides, Scenario};
+use throng_crowd::scenario::Overrides;
+use throng_report::to_json;
 
 use super::*;
 
 /// Paths of all leaves; lists of objects are `name[]`, the effective settings and plain lists are leaves.
 fn leaves(value: &Value, path: &str, into: &mut BTreeSet<String>) {
     match value {
-        Value::Object(map) if path != "environment.settings" => {
+        Value::Object(map) if path != "settings" => {
             for (key, value) in map {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 leaves(value, &path, into);
@@ -42,40 +43,61 @@ fn every_key_is_documented_and_every_documented_key_exists() {
 
 #[test]
 fn every_setting_is_documented() {
-    let settings = serde_json::to_value(RunSummary::example().environment.settings).unwrap();
+    let settings = serde_json::to_value(RunSummary::example().settings).unwrap();
     let written: BTreeSet<String> = settings.as_object().unwrap().keys().cloned().collect();
     let text = include_str!("../../../scenarios/README.md");
     assert_eq!(documented(text.split("## Keys").nth(1).unwrap()), written);
 }
 
 #[test]
-fn a_summary_survives_json() {
-    let text = RunSummary::example().to_json();
+fn a_summary_survives_json_and_a_newer_key_is_ignored() {
+    let text = to_json(&RunSummary::example());
     let read = RunSummary::from_json(&text).unwrap();
-    assert!(text == read.to_json(), "the second writing differs from the first");
-    assert_eq!(read.environment, RunSummary::example().environment);
-}
-
-#[test]
-fn a_summary_of_the_format_before_is_read_and_what_it_did_not_measure_is_unknown() {
-    let run = RunSummary::from_json(&RunSummary::example_of_format_2()).unwrap();
-    let us = &run.server.us_per_connection;
-    assert_eq!((us.plan, us.open, us.settle), (None, None, None));
-    assert_eq!((us.incoming(), us.part(Subsystem::ENCODE)), (us.receive, Some(us.encode)));
-    assert_eq!(us.parts().count(), 9);
-    let again: Value = serde_json::from_str(&run.to_json()).unwrap();
-    assert_eq!(again["server"]["us_per_connection"]["plan"], Value::Null);
-}
-
-#[test]
-fn a_summary_of_another_format_is_refused_and_a_newer_key_ignored() {
-    let mut value = serde_json::to_value(RunSummary::example()).unwrap();
+    assert!(text == to_json(&read), "the second writing differs from the first");
+    assert_eq!((&read.head, &read.settings), (&RunSummary::example().head, &RunSummary::example().settings));
+    let mut value: Value = serde_json::from_str(&text).unwrap();
     value["a_key_of_tomorrow"] = Value::Bool(true);
     assert!(RunSummary::from_json(&value.to_string()).is_ok());
-    value["format"] = Value::from(FORMAT + 1);
+    value["format"] = Value::from(read.head.format + 1);
     assert_eq!(RunSummary::from_json(&value.to_string()).unwrap_err().tag(), "format");
-    assert_eq!(RunSummary::from_json("{}").unwrap_err().tag(), "malformed");
-    assert_eq!(RunSummary::from_json("not json").unwrap_err().tag(), "malformed");
+}
+
+#[test]
+fn the_published_summaries_are_still_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks/runs");
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let run = RunSummary::from_json(&text).unwrap();
+        assert_eq!(
+            (run.head.workload, run.settings.players),
+            (format!("{} {}", run.scenario, run.players), run.players)
+        );
+        count += 1;
+    }
+    assert!(count > 20, "{count} summaries");
+}
+
+#[test]
+fn crowds_with_another_network_rate_or_profile_are_another_workload() {
+    let mut run = RunSummary::example();
+    let mut workload = |change: &dyn Fn(&mut RunSummary)| {
+        change(&mut run);
+        run.conclude();
+        run.head.workload.clone()
+    };
+    let rings = ", rings 9/2 49/8 150/40";
+    assert_eq!(workload(&|_| ()), format!("crowd 1000 at 30 Hz{rings}"));
+    assert_eq!(workload(&|of| of.tick_hz = 60), format!("crowd 1000 at 60 Hz{rings}"));
+    assert_eq!(workload(&|of| of.settings.net = NetPreset::Mobile4g), format!("crowd 1000 at 60 Hz{rings}, net 4g"));
+    let profile = "ramp:10..100:60s";
+    let with = workload(&|of| of.settings.profile = profile.parse().unwrap());
+    assert_eq!(with, format!("crowd 1000 at 60 Hz{rings}, net 4g, profile {profile}"));
+    let few = workload(&|of| {
+        of.settings.rings.clear();
+        (of.settings.edges, of.model) = (2, "legacy".to_owned());
+    });
+    assert_eq!(few, format!("crowd 1000 at 60 Hz, net 4g, profile {profile}, model legacy, 2 edges"));
 }
 
 #[test]
@@ -96,13 +118,13 @@ fn the_parts_of_a_split_add_up() {
 fn whatever_spoils_a_run_is_named() {
     let spoilt = |change: fn(&mut RunSummary)| {
         let mut run = RunSummary::example();
-        run.invalid_reasons.clear();
+        run.head.invalid_reasons.clear();
         run.network.refused.clear();
         run.faults.clear();
         change(&mut run);
         run.conclude();
-        assert_eq!(run.valid, run.invalid_reasons.is_empty());
-        run.invalid_reasons.join("; ")
+        assert_eq!(run.head.valid, run.head.invalid_reasons.is_empty());
+        run.head.invalid_reasons.join("; ")
     };
     assert_eq!(spoilt(|_| {}), "");
     assert!(spoilt(|run| run.bots.saturated = true).contains("overloaded"));
@@ -113,8 +135,8 @@ fn whatever_spoils_a_run_is_named() {
     assert!(spoilt(|run| run.bots.compared_in_play = 0).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.stalled = 1).contains("were stalled"));
-    assert!(spoilt(|run| run.others_cpu_cores = Some(0.3)).contains("other programs used 0.30 cores"));
-    assert_eq!(spoilt(|run| run.others_cpu_cores = Some(0.2)), "");
+    assert!(spoilt(|run| run.head.others_cpu_cores = Some(0.3)).contains("other programs used 0.30 cores"));
+    assert_eq!(spoilt(|run| run.head.others_cpu_cores = Some(0.2)), "");
     assert!(spoilt(|run| run.network.loss_ratio = 0.01).contains("1.00 % of the packets were lost"));
     assert_eq!(spoilt(|run| (run.network.loss_ratio, run.network.preset) = (0.01, "4g".into())), "");
     fn fault(unserved: u32) -> Vec<FaultFigures> {
@@ -130,7 +152,7 @@ fn whatever_spoils_a_run_is_named() {
     assert!(spoilt(|run| run.network.send_errors = 7).contains("did not accept 7 datagrams"));
     assert!(spoilt(|run| run.server.events_dropped = 4).contains("dropped 4 events"));
     assert!(spoilt(|run| run.bots.bad_inputs = 5).contains("could not read 5 inputs"));
-    assert!(spoilt(|run| run.environment.profile = "debug".into()).contains("--release"));
+    assert!(spoilt(|run| run.head.environment.profile = "debug".into()).contains("--release"));
     assert!(spoilt(|run| run.server.ticks = 0).contains("before the measured part"));
 }
 
@@ -139,7 +161,7 @@ fn targets_and_published_figures_follow_the_scenario() {
     let of = |scenario: &str| {
         let mut run = RunSummary { scenario: scenario.to_owned(), ..RunSummary::example() };
         if let Ok(settings) = Scenario::resolve(scenario, &Overrides::default()) {
-            run.environment.settings = settings;
+            run.settings = settings;
         }
         run.conclude();
         (run.targets.len(), run.published.len())
@@ -156,20 +178,20 @@ fn targets_and_published_figures_follow_the_scenario() {
 #[test]
 fn a_run_without_neighbours_has_nothing_to_compare_while_it_moves() {
     let mut run = RunSummary::example();
-    run.invalid_reasons.clear();
+    run.head.invalid_reasons.clear();
     run.network.refused.clear();
     run.bots.compared_in_play = 0;
     run.neighbours = Neighbours::default();
     run.conclude();
-    assert!(run.valid, "{:?}", run.invalid_reasons);
+    assert!(run.head.valid, "{:?}", run.head.invalid_reasons);
 }
 
 #[test]
 fn targets_belong_to_the_scenario_with_its_own_settings() {
     let with = |change: fn(&mut Scenario)| {
         let mut run = RunSummary::example();
-        run.environment.settings = Scenario::resolve("crowd", &Overrides::default()).unwrap();
-        change(&mut run.environment.settings);
+        run.settings = Scenario::resolve("crowd", &Overrides::default()).unwrap();
+        change(&mut run.settings);
         run.conclude();
         run.targets.len()
     };

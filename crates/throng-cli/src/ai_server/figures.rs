@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::fmt::Write;
+use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 use throng_judge::{Block, Criterion, Order, Samples, StepPressure, Trial};
+use throng_report::{Kind, RunHead};
 use throng_telemetry::{Percentiles, Snapshot, Subsystem};
 
 use super::AGENTS;
@@ -15,8 +17,6 @@ const CPU_SHARE_MAX: f64 = 0.85;
 const LATE_SHARE_MAX: f64 = 0.02;
 /// The name of the end of the search that no bound made: `--most` was reached.
 const MOST: &str = "matches";
-/// Other programs may use so many cores.
-const OTHERS_CORES_MAX: f64 = 0.1;
 /// Beyond this share a core has no time left, and its processor time says nothing about the work.
 const SATURATED: f64 = 0.95;
 
@@ -170,56 +170,69 @@ fn ms(ns: f64) -> f64 {
 
 /// The workload of a run.
 pub(super) struct Workload {
+    /// When it began.
+    pub(super) began: SystemTime,
+    /// The load in words: one number of matches, or steps.
+    pub(super) load: String,
+    pub(super) fan_rays: u32,
     pub(super) triangles: u32,
     pub(super) tick_hz: u32,
     pub(super) deadline_ms: f64,
     pub(super) cores: Vec<usize>,
 }
 
+impl Workload {
+    /// The load, and the settings that change what is measured.
+    fn words(&self) -> String {
+        let Workload { load, fan_rays, triangles, tick_hz, deadline_ms, cores, .. } = self;
+        format!(
+            "ai-server {load}, {AGENTS} agents each at {tick_hz} Hz with {fan_rays} rays and {deadline_ms} ms, {} cores, \
+             {triangles} triangles",
+            cores.len()
+        )
+    }
+}
+
 /// All figures of a run.
 pub(super) struct Figures {
+    pub(super) head: RunHead,
     workload: Workload,
     own: Course,
     embree: Option<Course>,
-    is_partial: bool,
-    invalid_reasons: Vec<String>,
 }
 
 impl Figures {
     pub(super) fn new(workload: Workload, own: Course, embree: Option<Course>, is_partial: bool) -> Figures {
-        let mut figures = Figures { workload, own, embree, is_partial, invalid_reasons: Vec::new() };
-        figures.invalid_reasons = figures.reasons();
+        let head = RunHead { partial: is_partial, ..RunHead::new(Kind::Ai, &workload.words(), workload.began) };
+        let mut figures = Figures { head, workload, own, embree };
+        let counted = |(_, course): (_, &Course)| course.kept().or(course.steps.last()).cloned();
+        let counted: Vec<Step> = figures.courses().filter_map(counted).collect();
+        figures.head.seconds = figures.own.kept().map_or(0.0, |step| step.seconds);
+        figures.head.others_cpu_cores = counted.iter().filter_map(|step| step.others_cores).reduce(f64::max);
+        let reasons = figures.reasons();
+        figures.head.conclude(reasons);
         figures
     }
 
     fn reasons(&self) -> Vec<String> {
         let mut reasons = Vec::new();
-        if self.is_partial {
+        if self.head.partial {
             reasons.push("interrupted: these are the figures so far".to_owned());
         }
         for (name, course) in self.courses() {
             match course.kept() {
-                None if self.is_partial => {}
+                None if self.head.partial => {}
                 None => reasons.push(format!("{name}: no number of matches kept both bounds")),
                 Some(step) if step.allocations > 0 => {
                     reasons.push(format!("{name}: {} allocations while the load was held", step.allocations));
                 }
                 Some(_) => {}
             }
-            // They may also be why no load kept the bounds.
-            let step = course.kept().or(course.steps.last());
-            if let Some(cores) = step.and_then(|step| step.others_cores).filter(|cores| *cores > OTHERS_CORES_MAX) {
-                reasons.push(format!("{name}: other programs used {cores:.2} cores: measure on a quiet machine"));
-            }
             if course.has_reached_most() {
                 reasons.push(format!("{name}: the bounds were not reached: raise --most"));
             }
         }
         reasons
-    }
-
-    pub(super) fn is_valid(&self) -> bool {
-        self.invalid_reasons.is_empty()
     }
 
     fn courses(&self) -> impl Iterator<Item = (&'static str, &Course)> {
@@ -252,14 +265,10 @@ impl Figures {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let Workload { triangles, tick_hz, deadline_ms, cores } = &self.workload;
+        let Workload { triangles, tick_hz, deadline_ms, cores, .. } = &self.workload;
         let kept = self.own.kept();
         let of = |part: fn(&Step) -> f64| kept.map(part);
-        json!({
-            "valid": self.is_valid(),
-            "invalid_reasons": self.invalid_reasons,
-            "partial": self.is_partial,
-            "command": "ai-server",
+        self.head.with(json!({
             "matches": kept.map(|step| step.matches),
             "players": kept.map(|step| step.matches * AGENTS),
             "result": null,
@@ -281,10 +290,8 @@ impl Figures {
             "triangles": triangles,
             "tick_hz": tick_hz,
             "cores": cores,
-            "seconds": of(|step| step.seconds),
             "samples": SAMPLES,
             "cpu_share": of(|step| step.cpu_share),
-            "others_cores": kept.and_then(|step| step.others_cores),
             "ai": {
                 "decisions": kept.map(|step| step.decisions),
                 "decided": kept.map(|step| step.decided),
@@ -303,7 +310,7 @@ impl Figures {
                 "memory_bytes_per_match": course.bytes_per_match,
                 "steps": course.steps_json(),
             })),
-        })
+        }))
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -330,7 +337,7 @@ impl Figures {
                 "processor time with Embree to that with own rays: {ratio:.3}, median of {loads} equal loads"
             ));
         }
-        for reason in &self.invalid_reasons {
+        for reason in &self.head.invalid_reasons {
             line(format!("not valid: {reason}"));
         }
         text
@@ -354,11 +361,15 @@ mod tests {
             let step = Step { matches: 1, others_cores: Some(others_cores), samples, ..Step::default() };
             search.handle_trial(step.trial(search.poll_trial().expect("the first load")));
             let own = Course { search, steps: vec![step], bytes_per_match: None };
-            let workload = Workload { triangles: 1, tick_hz: 20, deadline_ms: 25.0, cores: vec![0] };
-            Figures::new(workload, own, None, false).invalid_reasons
+            let (began, load) = (SystemTime::now(), "1".to_owned());
+            let workload =
+                Workload { began, load, fan_rays: 32, triangles: 1, tick_hz: 20, deadline_ms: 25.0, cores: vec![0] };
+            let mut reasons = Figures::new(workload, own, None, false).head.invalid_reasons;
+            reasons.retain(|reason| !reason.contains("debug build"));
+            reasons
         };
         let failed = "own rays: no number of matches kept both bounds";
         assert_eq!(reasons(0.05), [failed]);
-        assert_eq!(reasons(0.5), [failed, "own rays: other programs used 0.50 cores: measure on a quiet machine"]);
+        assert_eq!(reasons(0.5), [failed, "other programs used 0.50 cores of this machine: stop them and run again"]);
     }
 }

@@ -83,7 +83,7 @@ struct LoadArguments {
     live: LiveArgument,
     #[command(flatten)]
     store: StoreArgument,
-    /// Print capacity.json instead of the table
+    /// Print the figures as JSON instead of the table (docs/capacity.md)
     #[arg(long)]
     json: bool,
     /// Also write the trials as JUnit XML, for a build server; a file that exists is overwritten
@@ -236,11 +236,11 @@ impl LoadArguments {
             if let Some((path, mut file)) = file
                 && let Err(error) = file.write_all(text.as_bytes())
             {
-                capacity.missing.push(format!("{} cannot be written: {error}", path.display()));
+                capacity.head.missing.push(format!("{} cannot be written: {error}", path.display()));
             }
         }
         if self.json {
-            outln!("{}", capacity.to_json()?);
+            out!("{}", throng_report::to_json(&capacity));
         } else {
             outln!("{}\nfiles: {}", capacity.table(), folder.display());
         }
@@ -248,7 +248,7 @@ impl LoadArguments {
         if let Some(store) = store {
             store::upload(&store, &folder, self.quiet, stop)?;
         }
-        if let Some(missing) = capacity.missing.first() {
+        if let Some(missing) = capacity.head.missing.first() {
             return Err(Failure::Run(anyhow!("{missing}")));
         }
         Ok(match capacity.verdict.as_str() {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, Error, anyhow};
 use clap::Args;
 use throng_history::{BisectOptions, Comparison, HistoryError, PartChange, Trend};
 use throng_judge::TrendOptions;
-use throng_lab::report;
+use throng_report::{RunFile, SUMMARY_FILE};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::{pages, store};
@@ -55,7 +55,7 @@ pub(super) struct CompareArguments {
     /// End with exit code 4 if a part became worse, or 3 if there are too few runs to tell
     #[arg(long)]
     gate: bool,
-    /// Also write a page and comparison.json to a new folder below this one
+    /// Also write the comparison and its page to a new folder below this one
     #[arg(long, value_name = "DIR")]
     runs: Option<PathBuf>,
     /// Print a table in Markdown
@@ -132,7 +132,7 @@ fn code(is_worse: bool) -> ExitCode {
 }
 
 /// The files of a run that a comparison reads.
-const COMPARED: [&str; 3] = ["summary.json", "capacity.json", "frames.parquet"];
+const COMPARED: [&str; 2] = [SUMMARY_FILE, "frames.parquet"];
 
 pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcome {
     let least = share("least", arguments.least)?;
@@ -161,10 +161,8 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
 
 /// Writes the comparison and its page.
 fn keep(comparison: &Comparison, runs: &Path) -> Result<(), Failure> {
-    let folder =
-        report::new_folder(runs, SystemTime::now(), "comparison").map_err(|error| Failure::Usage(error.into()))?;
-    let path = folder.join(report::SIDES_FILE);
-    std::fs::write(&path, json(comparison)?).with_context(|| format!("cannot write {}", path.display()))?;
+    let folder = throng_report::new_folder(runs, SystemTime::now(), "comparison").map_err(Error::from)?;
+    RunFile::write(&folder, comparison).map_err(Error::from)?;
     pages::write(&folder, runs, false);
     Ok(())
 }
@@ -180,9 +178,9 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 fn heading(comparison: &Comparison) -> String {
-    let Comparison { workload, first, second, runs: (before, after), .. } = comparison;
+    let Comparison { head, first, second, runs: (before, after), .. } = comparison;
     let list = |revisions: &[String]| revisions.join(", ");
-    format!("{workload}: A {} ({before} runs), B {} ({after} runs)", list(first), list(second))
+    format!("{}: A {} ({before} runs), B {} ({after} runs)", head.workload, list(first), list(second))
 }
 
 fn verdict(comparison: &Comparison) -> String {

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use throng_report::{Better, of_kind};
+use anyhow::Context;
+use clap::Args;
+use throng_report::{Better, Kind, of_kind};
 
 use crate::exit::Outcome;
 
@@ -19,25 +20,12 @@ Limits name figures by these paths (throng crowd --limit).
 #[derive(Debug, Args)]
 pub(super) struct MetricsArguments {
     /// The kind of runs
-    #[arg(default_value = "crowd")]
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Kind {
-    Crowd,
-    Match,
-    Gateway,
-    Capacity,
+    #[arg(default_value = "crowd", value_parser = ["crowd", "match", "ai", "gateway", "capacity"])]
+    kind: String,
 }
 
 pub(super) fn print(arguments: &MetricsArguments) -> Outcome {
-    let kind = match arguments.kind {
-        Kind::Crowd => throng_report::Kind::Crowd,
-        Kind::Match => throng_report::Kind::Match,
-        Kind::Gateway => throng_report::Kind::Gateway,
-        Kind::Capacity => throng_report::Kind::Capacity,
-    };
+    let kind: Kind = serde_json::from_value(arguments.kind[..].into()).context("there is no such kind")?;
     let longest = of_kind(kind).map(|metric| metric.path.len()).max().unwrap_or(0);
     for metric in of_kind(kind) {
         let better = match metric.better {

@@ -1,6 +1,7 @@
 use throng::meter::Subsystem;
 
-use super::{Comparison, FORMAT, Figures, Machine, Run};
+use super::{Comparison, Figures, Run};
+use throng_report::{Kind, RunHead, to_json};
 use throng_summary::{RunSummary, Split};
 
 /// Two contestants, `dense` at three sizes, two rounds: `legacy` 50 times as dear as `throng` outside the kernel.
@@ -42,12 +43,12 @@ pub fn example() -> Comparison {
     }
     let mut dense = RunSummary { scenario: "dense".to_owned(), ..RunSummary::example() };
     dense.conclude();
+    let mut head = RunHead::example(Kind::Models);
+    head.environment.version = "1.0.0".to_owned();
+    head.environment.command_line =
+        ["compare", "--workload", "dense", "--growth", "25,100,400"].map(str::to_owned).to_vec();
     let mut comparison = Comparison {
-        format: FORMAT,
-        started_at: "2026-01-31T12:00:00Z".to_owned(),
-        revision: "0123456789ab".to_owned(),
-        command_line: ["compare", "--workload", "dense", "--growth", "25,100,400"].map(str::to_owned).to_vec(),
-        machine: Some(Machine { version: "1.0.0".to_owned(), ..Machine::of(&dense.environment) }),
+        head,
         contestants: ["legacy", "throng"].map(str::to_owned).to_vec(),
         workloads: vec!["dense".to_owned()],
         planned: Vec::new(),
@@ -60,5 +61,5 @@ pub fn example() -> Comparison {
 
 /// The summary as a comparison gets it: through JSON, with its six digits.
 pub(crate) fn as_read(summary: &RunSummary) -> RunSummary {
-    RunSummary::from_json(&summary.to_json()).expect("a summary can be read again")
+    RunSummary::from_json(&to_json(summary)).expect("a summary can be read again")
 }

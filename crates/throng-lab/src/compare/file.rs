@@ -1,53 +1,33 @@
-//! `compare.json`: every run of a comparison.
+//! The file of a comparison: every run of it.
 //!
 //! ```text
-//! { "format": 2, "started_at", "revision", "command_line", "machine", "contestants", "workloads",
+//! { head of a run, "contestants", "workloads",
 //!   "planned": [ { "workload", "players" }, .. ],
 //!   "runs": [ { "workload", "contestant", "players", "round", "valid", "figures": { .. } | null, .. }, .. ],
 //!   "published": [ { "workload", "rows": [ .. ] }, .. ] }
 //! ```
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use throng_report::{Kind, RunFile, RunFileError, RunHead};
 
 use super::{CompareOptions, Figures, Turn, turns};
-use crate::report::ReportError;
-use throng_summary::environment::Environment;
 use throng_summary::{Published, RunSummary};
-
-/// Name of the file.
-pub const COMPARISON_FILE: &str = "compare.json";
-/// Number of this layout. Rises when a key changes its meaning or goes away, not when one is added.
-pub const FORMAT: u32 = 2;
-/// The oldest layout that is still read. Before 2, `encode` included `plan`, and `receive` included `open` and `settle`.
-const OLDEST_FORMAT: u32 = 1;
-/// The largest file that is read, in bytes.
-const MAX_BYTES: u64 = 64 << 20;
 
 /// Every run of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// [`FORMAT`].
-    pub format: u32,
-    /// Start of the first run, in UTC, as `2026-01-31T12:00:00Z`.
-    pub started_at: String,
-    /// Revision of the program's tree, with `-dirty` if it was changed; or `unknown`.
-    pub revision: String,
-    /// The program's arguments.
-    pub command_line: Vec<String>,
-    /// The machine; `None` before the first run.
-    pub machine: Option<Machine>,
+    /// What every kind of run says of itself.
+    #[serde(flatten)]
+    pub head: RunHead,
     /// The contestants, as named on the command line.
     pub contestants: Vec<String>,
     /// The workloads.
     pub workloads: Vec<String>,
-    /// Every planned workload and size, in this order; empty in files of versions that did not record it.
-    #[serde(default)]
+    /// Every planned workload and size, in this order.
     pub planned: Vec<Cell>,
     /// Every run, in the order in which they were played.
     pub runs: Vec<Run>,
@@ -62,23 +42,6 @@ pub struct Cell {
     pub workload: String,
     /// How many play.
     pub players: u32,
-}
-
-/// The machine and the program: everything that affects the figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Machine {
-    /// Model of the processor.
-    pub cpu: String,
-    /// Cores.
-    pub cores: u32,
-    /// Whether the processor is a hypervisor's.
-    pub virtual_machine: bool,
-    /// Memory in bytes; 0 if unknown.
-    pub memory_bytes: u64,
-    /// Name and release of the kernel.
-    pub kernel: String,
-    /// Version of the program.
-    pub version: String,
 }
 
 /// One run.
@@ -117,55 +80,10 @@ pub struct PublishedTable {
     pub rows: Vec<Published>,
 }
 
-/// Why a comparison could not be read. Each text is one line that says what to do.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ComparisonError {
-    /// The file could not be read.
-    #[error("cannot read {}: {source}; give the folder of a comparison, such as runs/20260131-120000-compare", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file is not a comparison.
-    #[error("{} is not a comparison: {source}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: serde_json::Error,
-    },
-    /// Another version of the program wrote it.
-    #[error("{} has format {found}, this program reads formats {OLDEST_FORMAT} to {FORMAT}: use the program that wrote it", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// The format found.
-        found: u32,
-    },
-}
-
-impl ComparisonError {
-    /// A stable short name.
-    pub fn tag(&self) -> &'static str {
-        match self {
-            ComparisonError::Read { .. } => "read",
-            ComparisonError::Malformed { .. } => "malformed",
-            ComparisonError::Format { .. } => "format",
-        }
-    }
-}
-
 impl Comparison {
-    pub(super) fn new(options: &CompareOptions, started_at: String) -> Comparison {
+    pub(super) fn new(options: &CompareOptions, began: SystemTime) -> Comparison {
         Comparison {
-            format: FORMAT,
-            started_at,
-            revision: throng_machine::revision(),
-            command_line: options.command_line.clone(),
-            machine: None,
+            head: RunHead { partial: true, ..RunHead::new(Kind::Models, &options.workloads.join(", "), began) },
             contestants: options.contestants.iter().map(ToString::to_string).collect(),
             workloads: options.workloads.clone(),
             planned: planned(options),
@@ -178,23 +96,30 @@ impl Comparison {
         let (workload, contestant) = (turn.workload.clone(), turn.contestant.to_string());
         let run = match &outcome {
             Ok(summary) => {
-                self.machine.get_or_insert_with(|| Machine::of(&summary.environment));
                 self.note_published(&workload, summary);
                 Run {
                     players: summary.players,
                     tick_hz: summary.tick_hz,
-                    seconds: summary.seconds,
-                    started_at: summary.started_at.clone(),
-                    command_line: summary.environment.command_line.clone(),
-                    valid: summary.valid,
-                    invalid_reasons: summary.invalid_reasons.clone(),
+                    seconds: summary.head.seconds,
+                    started_at: summary.head.started_at.clone(),
+                    command_line: summary.head.environment.command_line.clone(),
+                    valid: summary.head.valid,
+                    invalid_reasons: summary.head.invalid_reasons.clone(),
                     figures: Some(Figures::of(summary)),
                     ..Run::default()
                 }
             }
             Err(error) => Run { players: turn.players(), invalid_reasons: vec![error.clone()], ..Run::default() },
         };
+        self.head.seconds += run.seconds;
         self.runs.push(Run { workload, contestant, round: turn.round, ..run });
+    }
+
+    /// Says what is not valid. To be called after the last run.
+    pub(super) fn conclude(&mut self) {
+        let missing =
+            (!self.is_complete()).then(|| "a model has no valid run of a workload that was planned".to_owned());
+        self.head.conclude(self.complaints().into_iter().chain(missing));
     }
 
     pub(super) fn note_published(&mut self, workload: &str, summary: &RunSummary) {
@@ -205,48 +130,12 @@ impl Comparison {
         self.published.push(PublishedTable { workload: workload.to_owned(), rows });
     }
 
-    /// The comparison as JSON, with a final line break.
-    ///
-    /// # Panics
-    /// Never: every part of it has a form in JSON.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a comparison holds nothing that JSON cannot") + "\n"
-    }
-
     /// The comparison in a folder.
     ///
     /// # Errors
     /// If there is none, or it is none of this program's.
-    pub fn load(folder: &Path) -> Result<Comparison, ComparisonError> {
-        let path = folder.join(COMPARISON_FILE);
-        let read = || {
-            if fs::metadata(&path)?.len() > MAX_BYTES {
-                return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 64 MiB"));
-            }
-            fs::read_to_string(&path)
-        };
-        match read() {
-            Ok(text) => Comparison::from_json(&text, &path),
-            Err(source) => Err(ComparisonError::Read { path, source }),
-        }
-    }
-
-    fn from_json(text: &str, path: &Path) -> Result<Comparison, ComparisonError> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
-        }
-        let malformed = |source| ComparisonError::Malformed { path: path.to_owned(), source };
-        let head: Head = serde_json::from_str(text).map_err(malformed)?;
-        if !(OLDEST_FORMAT..=FORMAT).contains(&head.format) {
-            return Err(ComparisonError::Format { path: path.to_owned(), found: head.format });
-        }
-        serde_json::from_str(text).map_err(malformed)
-    }
-
-    pub(super) fn write(&self, folder: &Path) -> Result<(), ReportError> {
-        let path = folder.join(COMPARISON_FILE);
-        fs::write(&path, self.to_json()).map_err(|source| ReportError::Write { path, source })
+    pub fn load(folder: &Path) -> Result<Comparison, RunFileError> {
+        RunFile::figures(folder, Kind::Models)
     }
 
     /// Every workload and size that was to be played or was, in the order of the plan.
@@ -370,19 +259,6 @@ fn planned(options: &CompareOptions) -> Vec<Cell> {
     cells
 }
 
-impl Machine {
-    pub(super) fn of(environment: &Environment) -> Machine {
-        Machine {
-            cpu: environment.cpu.clone(),
-            cores: environment.cores,
-            virtual_machine: environment.virtual_machine,
-            memory_bytes: environment.memory_bytes,
-            kernel: environment.kernel.clone(),
-            version: environment.version.clone(),
-        }
-    }
-}
-
 impl PublishedTable {
     /// The systems, in the order of the file.
     pub fn systems(&self) -> Vec<&str> {
@@ -423,27 +299,13 @@ impl PublishedTable {
 mod tests {
     use super::*;
     use crate::compare::example;
+    use throng_report::to_json;
 
     #[test]
     fn a_comparison_survives_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        example().write(folder.path()).unwrap();
-        assert_eq!(Comparison::load(folder.path()).unwrap().to_json(), example().to_json());
-    }
-
-    #[test]
-    fn what_is_no_comparison_is_refused_in_one_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let refused = || {
-            let error = Comparison::load(folder.path()).unwrap_err();
-            assert!(!error.to_string().contains('\n'));
-            error.tag()
-        };
-        assert_eq!(refused(), "read");
-        fs::write(folder.path().join(COMPARISON_FILE), "{}").unwrap();
-        assert_eq!(refused(), "malformed");
-        fs::write(folder.path().join(COMPARISON_FILE), "{\"format\": 99}").unwrap();
-        assert_eq!(refused(), "format");
+        RunFile::write(folder.path(), &example()).unwrap();
+        assert_eq!(to_json(&Comparison::load(folder.path()).unwrap()), to_json(&example()));
     }
 
     #[test]

@@ -107,7 +107,6 @@ mod tests {
             repeat,
             overrides: Overrides { seconds: Some(4), ..Overrides::default() },
             growth: growth.to_vec(),
-            command_line: Vec::new(),
             runs: PathBuf::from("runs"),
         }
     }

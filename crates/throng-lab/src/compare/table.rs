@@ -70,7 +70,7 @@ fn headline(comparison: &Comparison, workload: &str, players: u32, columns: &[Ve
         "\n{workload}: {} players at {tick_hz} Hz for {} s, median (lowest–highest) of the rounds, revision {}\n{}\n",
         grouped(u64::from(players)),
         figure(seconds.round()),
-        comparison.revision,
+        comparison.head.revision,
         "─".repeat(110)
     )
 }
@@ -247,7 +247,7 @@ fn verdict(comparison: &Comparison) -> String {
     text += &format!("\n{} of {} runs are not valid:\n", complaints.len(), comparison.runs.len());
     complaints.iter().take(COMPLAINTS).for_each(|line| text += &format!("  {line}\n"));
     if complaints.len() > COMPLAINTS {
-        text += &format!("  and {} more, see {}\n", complaints.len() - COMPLAINTS, super::COMPARISON_FILE);
+        text += &format!("  and {} more, see {}\n", complaints.len() - COMPLAINTS, throng_report::SUMMARY_FILE);
     }
     text + "! marks figures without a valid run: do not quote them\n"
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 use throng_crowd::scenario::{Overrides, Scenario};
 use throng_report::{
-    Bars, Cell, Figures, Frames, Histogram, Kind, Limit, Line, Page, RenderError, Section, Table, Term, Validity,
-    Verdict, bytes, figure, optional,
+    Bars, Cell, Figures, Frames, Histogram, Kind, Limit, Line, Page, RenderError, Section, Table, Term, Verdict, bytes,
+    figure, optional,
 };
 
 use throng_summary::{Band, Bytes, RunSummary, Spread};
@@ -23,16 +23,11 @@ pub fn render(run: &RunSummary) -> Result<String, RenderError> {
 pub(super) fn page(run: &RunSummary) -> Page {
     let json: Value = serde_json::to_value(run).unwrap_or_default();
     let figures = &Figures::new(Kind::Crowd, &json);
-    let mut page = Page::new(Kind::Crowd, &run.scenario);
-    let (players, seconds) = (crate::terminal::grouped(run.players.into()), figure(run.seconds));
+    let checked = "Every bot connected and kept up, and every decoded object matched the server's state.";
+    let mut page = run.head.page(&run.scenario, checked);
+    let (players, seconds) = (crate::terminal::grouped(run.players.into()), figure(run.head.seconds));
     page.subtitle = format!("model {} · {players} players at {} Hz for {seconds} s", run.model, run.tick_hz);
-    page.lead = lead(&run.environment.settings);
-    page.facts = facts(run);
-    page.validity = Some(Validity {
-        is_valid: run.valid,
-        words: "Every bot connected and kept up, and every decoded object matched the server's state.".to_owned(),
-        reasons: run.invalid_reasons.clone(),
-    });
+    page.lead = lead(&run.settings);
     page.limits = run.targets.iter().map(limit).collect();
     if !page.limits.is_empty() {
         let note =
@@ -48,8 +43,6 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.extend(faults(run));
     page.sections.extend(published(run));
     page.sections.push(environment(run));
-    page.source =
-        "summary.json in the same folder has these figures and more; docs/run-summary.md explains each.".to_owned();
     page
 }
 
@@ -59,17 +52,6 @@ fn lead(played: &Scenario) -> String {
         true => format!("{}.", played.description),
         false => format!("{}. This run plays it with other settings: {}.", played.description, changes.join(", ")),
     }
-}
-
-fn facts(run: &RunSummary) -> Vec<String> {
-    let environment = &run.environment;
-    vec![
-        run.started_at.clone(),
-        format!("revision {}", run.revision),
-        format!("{}, {} cores", environment.cpu, environment.cores),
-        environment.kernel.clone(),
-        format!("{} build", environment.profile),
-    ]
 }
 
 fn limit(target: &throng_summary::Target) -> Limit {
@@ -559,28 +541,11 @@ fn published(run: &RunSummary) -> Option<Section> {
 }
 
 fn environment(run: &RunSummary) -> Section {
-    let environment = &run.environment;
-    let machine = if environment.virtual_machine { ", in a virtual machine" } else { "" };
-    let rows = [
-        ("processor", environment.cpu.clone()),
-        ("cores", format!("{}{machine}", environment.cores)),
-        ("memory", bytes(environment.memory_bytes as f64)),
-        ("kernel", environment.kernel.clone()),
-        ("governor", environment.governor.clone()),
-        ("clock source", environment.clocksource.clone()),
-        ("program", format!("throng {}, {}, {}", environment.version, environment.profile, environment.target)),
-        ("revision", run.revision.clone()),
-        ("arguments", environment.command_line.join(" ")),
-    ];
-    let mut program = Table::new("Machine and program", &[]);
-    rows.into_iter().for_each(|(name, value)| program.push([Cell::from(name), Cell::from(value)]));
     let mut table = Table::new("Settings", &[]);
-    for (key, value) in
-        settings(&environment.settings).into_iter().filter(|(key, _)| key != "name" && key != "description")
-    {
+    for (key, value) in settings(&run.settings).into_iter().filter(|(key, _)| key != "name" && key != "description") {
         table.push([Cell::from(key), Cell::from(value)]);
     }
-    Section::new("Environment").with(program).with(table)
+    Section::new("Environment").with(run.head.machine()).with(table)
 }
 
 /// The effective settings as key and value, by key.
@@ -610,7 +575,7 @@ mod tests {
     fn a_run_with_other_settings_says_so_below_its_name() {
         let lead = |overrides: Overrides| {
             let mut run = RunSummary::example();
-            run.environment.settings = Scenario::resolve("crowd", &overrides).unwrap();
+            run.settings = Scenario::resolve("crowd", &overrides).unwrap();
             let page = render(&run).unwrap();
             let lead = page.split("<p class=\"lead\">").nth(1).unwrap().split("</p>").next().unwrap();
             lead.to_owned()
@@ -623,11 +588,11 @@ mod tests {
     #[test]
     fn a_missed_target_is_red_on_top_and_in_its_tile_though_the_run_is_valid() {
         let mut run = RunSummary::example();
-        (run.valid, run.invalid_reasons) = (true, Vec::new());
+        (run.head.valid, run.head.invalid_reasons) = (true, Vec::new());
         run.server.frame_ms.p99 = 31.5;
         run.targets.clear();
         run.conclude();
-        (run.valid, run.invalid_reasons) = (true, Vec::new());
+        (run.head.valid, run.head.invalid_reasons) = (true, Vec::new());
         let page = render(&run).unwrap();
         let top = page.split("<div class=\"tiles\">").next().unwrap();
         assert!(top.contains("1 of 6 limits missed") && !top.contains("verdict kept"), "{top}");
@@ -639,11 +604,11 @@ mod tests {
     fn text_from_outside_cannot_become_markup() {
         let mut run = RunSummary::example();
         let attack = "</script><script>alert(1)</script><!--\"'><b>";
-        run.environment.cpu = attack.to_owned();
-        run.environment.command_line = vec![attack.to_owned()];
-        run.environment.settings.description = attack.to_owned();
-        run.invalid_reasons = vec![attack.to_owned()];
-        run.revision = attack.to_owned();
+        run.head.environment.cpu = attack.to_owned();
+        run.head.environment.command_line = vec![attack.to_owned()];
+        run.settings.description = attack.to_owned();
+        run.head.invalid_reasons = vec![attack.to_owned()];
+        run.head.revision = attack.to_owned();
         run.network.preset = attack.to_owned();
         let clean = render(&RunSummary::example()).unwrap();
         let page = render(&run).unwrap();

@@ -1,6 +1,6 @@
 //! The page of a comparison of models: for each workload a table of medians, and how cost grows with the number of players.
 
-use throng_report::{Cell, Chart, Curve, Kind, Page, Section, Table, Validity};
+use throng_report::{Cell, Chart, Curve, Page, Section, Table};
 
 use crate::compare::{Comparison, GROWTHS, OVERLOADED, Sample, curves, differences, measures, spoken};
 use crate::terminal::grouped;
@@ -10,22 +10,13 @@ const INKS: [&str; 7] = ["send", "encode", "seal", "quantise", "plan", "write", 
 
 /// The page of a comparison.
 pub(super) fn page(comparison: &Comparison) -> Page {
-    let mut page = Page::new(Kind::Models, &comparison.contestants.join(", "));
+    let mut page = comparison.head.page(&comparison.contestants.join(", "), "All runs are valid.");
     page.subtitle = comparison.workloads.join(", ");
-    let complaints = comparison.complaints();
     page.lead =
         format!("{} runs in turns on one machine; median (lowest–highest) of the rounds.", comparison.runs.len());
-    page.facts = vec![comparison.started_at.clone(), format!("revision {}", comparison.revision)];
-    page.facts.extend(comparison.machine.as_ref().map(|machine| format!("{}, {} cores", machine.cpu, machine.cores)));
-    page.validity = Some(Validity {
-        is_valid: complaints.is_empty(),
-        words: "All runs are valid.".to_owned(),
-        reasons: complaints,
-    });
     page.sections = comparison.workloads.iter().map(|workload| section(comparison, workload)).collect();
-    page.source =
-        "compare.json in the same folder has these figures, and each run has a folder with a page of its own."
-            .to_owned();
+    page.sections.push(Section::new("Environment").with(comparison.head.machine()));
+    page.source += " Each run has a folder with a page of its own.";
     page
 }
 

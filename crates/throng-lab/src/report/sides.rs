@@ -1,6 +1,6 @@
 //! The page of a comparison of two sides of runs.
 
-use throng_report::{Cell, Kind, Limit, Mark, Page, Picture, Section, Shape, Table, Term, Verdict, figure};
+use throng_report::{Cell, Limit, Mark, Page, Picture, Section, Shape, Table, Term, Verdict, figure};
 
 use throng_history::{Comparison, PartChange};
 
@@ -13,7 +13,7 @@ const RATIOS: (f64, f64) = (0.5, 2.0);
 
 /// The page of a comparison.
 pub(super) fn page(of: &Comparison) -> Page {
-    let mut page = Page::new(Kind::Comparison, &of.workload);
+    let mut page = of.head.page(&of.head.workload, "There are enough runs for verdicts.");
     let (before, after) = of.runs;
     page.subtitle = format!("A {} ({before} runs), B {} ({after} runs)", of.first.join(", "), of.second.join(", "));
     let worse: Vec<&PartChange> = of.worse().collect();
@@ -28,9 +28,8 @@ pub(super) fn page(of: &Comparison) -> Page {
         verdict: Verdict::Missed,
     };
     page.limits = worse.iter().map(limit).collect();
-    page.facts = of.notes.clone();
+    page.facts.extend(of.notes.iter().cloned());
     page.sections = vec![intervals(of), parts(of)];
-    page.source = "comparison.json in the same folder has these figures; docs/history.md explains each.".to_owned();
     page
 }
 

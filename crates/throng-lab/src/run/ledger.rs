@@ -1,6 +1,6 @@
 //! Everything that is counted on the server's side of a run.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use throng::meter::{Subsystem, TickRecord};
 use throng::{DriverCounters, DropReason, Replication, Server, Time};
@@ -8,6 +8,7 @@ use throng_crowd::scenario::Scenario;
 use throng_edge::OriginOptions;
 use throng_judge::quantile;
 use throng_machine::clock;
+use throng_report::{Kind, RunHead};
 
 use super::stages::{self, Stages};
 use super::tally::Tally;
@@ -15,11 +16,10 @@ use crate::bots::{BotsReport, Progress};
 use crate::floor::FloorTime;
 use crate::host::Host;
 use crate::loopback::Loopback;
-use throng_summary::environment::Environment;
 use throng_summary::frames::{FrameLog, FrameTime};
 use throng_summary::{
-    Bots, Bytes, Client, Count, FORMAT, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary,
-    Samples, SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
+    Bots, Bytes, Client, Count, Floor, Mean, Network, Rate, Replication as ReplicationFigures, RunSummary, Samples,
+    SecondSeries, SendOnLoopback, Series, Server as ServerFigures, Split, Spread,
 };
 
 /// Bytes of IP, UDP, netcode prefix and seal with each datagram, which the budget includes.
@@ -55,7 +55,7 @@ pub(super) struct Ledger {
     subscriptions: f64,
     objects: f64,
     channels: f64,
-    environment: Environment,
+    head: RunHead,
     second: Second,
     seconds: SecondSeries,
     samples: Samples,
@@ -173,7 +173,7 @@ impl Ledger {
             subscriptions: 0.0,
             objects: 0.0,
             channels: 0.0,
-            environment: Environment::capture(&scenario),
+            head: RunHead::new(Kind::Crowd, &scenario.name, SystemTime::now()),
             second,
             seconds: SecondSeries::default(),
             samples: Samples::default(),
@@ -379,19 +379,17 @@ impl Ledger {
         let growth = self.rss_after.saturating_sub(self.rss_before) as f64;
         let measuring_us = self.totals.measuring.as_secs_f64() * 1e6 / ticks;
         RunSummary {
-            format: FORMAT,
-            valid: false,
-            invalid_reasons: Vec::new(),
+            head: RunHead {
+                seconds: self.seconds_measured(),
+                others_cpu_cores: self.others_cpu_cores.map(|cores| (cores - bots.cpu_cores).max(0.0)),
+                ..self.head.clone()
+            },
             scenario: self.scenario.name.clone(),
             cipher: self.scenario.cipher.name().to_owned(),
             model: self.scenario.model.name().to_owned(),
             players: self.most_wanted,
             tick_hz: self.scenario.tick_hz,
-            seconds: self.seconds_measured(),
-            others_cpu_cores: self.others_cpu_cores.map(|cores| (cores - bots.cpu_cores).max(0.0)),
-            started_at: String::new(),
-            revision: String::new(),
-            environment: self.environment.clone(),
+            settings: self.scenario.clone(),
             server: ServerFigures {
                 connections,
                 ticks: self.totals.ticks,

@@ -15,7 +15,6 @@ const AROUND: Duration = Duration::from_secs(3);
 /// Bots that connect in a second.
 const CONNECTS_PER_S: u32 = 1_000;
 const CONNECTING: &str = "connecting";
-const SETTLING: &str = "settling";
 
 /// The phases of a scenario.
 pub(super) fn phases(scenario: &Scenario) -> Phases {
@@ -26,47 +25,27 @@ pub(super) fn phases(scenario: &Scenario) -> Phases {
         (Phases::WARM_UP, SECOND * scenario.warmup_seconds),
         (Phases::MEASURING, SECOND * scenario.seconds),
         ("floor", SECOND * floor_s),
-        (SETTLING, SECOND * settling(scenario).as_secs() as u32),
+        (Phases::SETTLING, SECOND * settling(scenario).as_secs() as u32),
         ("reports", AROUND),
     ])
 }
 
-pub(super) struct Display {
-    line: ProgressLine,
-    players: u32,
+/// So many bots are connected.
+pub(super) fn connecting(line: &ProgressLine, connected: u32, players: u32) {
+    let share = f64::from(connected) / f64::from(players.max(1));
+    line.show_share(CONNECTING, share, || format!("{connected} of {players} bots"));
 }
 
-impl Display {
-    pub(super) fn new(shown: bool, scenario: &Scenario) -> Display {
-        Display { line: ProgressLine::new(shown, phases(scenario)), players: scenario.players }
-    }
-
-    pub(super) fn connecting(&self, connected: u32) {
-        let share = f64::from(connected) / f64::from(self.players.max(1));
-        self.line.show(CONNECTING, share, || format!("{connected} of {} bots", self.players));
-    }
-
-    pub(super) fn warming(&self, elapsed: Duration, length: Duration) {
-        self.line
-            .show(Phases::WARM_UP, elapsed.div_duration_f64(length), || "warming up, not measuring yet".to_owned());
-    }
-
-    pub(super) fn measuring(&self, elapsed: Duration, length: Duration, ledger: &Ledger, bots: Progress) {
-        self.line.show(Phases::MEASURING, elapsed.div_duration_f64(length), || {
-            let age = bots.near_age_p99_ms.map_or("-".to_owned(), |age| format!("{age:.0} ms"));
-            format!(
-                "{} bots  frame {:.2} ms  {:.0} kbit/s each  age near p99 {age}  bots {:.2} cores",
-                bots.connected,
-                ledger.latest_frame_ms(),
-                bots.kbit_per_s,
-                bots.cpu_cores,
-            )
-        });
-    }
-
-    pub(super) fn settling(&self, elapsed: Duration, length: Duration) {
-        self.line.show(SETTLING, elapsed.div_duration_f64(length), || {
-            "comparing the bots' state with the server's".to_owned()
-        });
-    }
+/// The measured part goes on for so long.
+pub(super) fn measuring(line: &ProgressLine, elapsed: Duration, ledger: &Ledger, bots: Progress) {
+    line.show(Phases::MEASURING, elapsed, || {
+        let age = bots.near_age_p99_ms.map_or("-".to_owned(), |age| format!("{age:.0} ms"));
+        format!(
+            "{} bots  frame {:.2} ms  {:.0} kbit/s each  age near p99 {age}  bots {:.2} cores",
+            bots.connected,
+            ledger.latest_frame_ms(),
+            bots.kbit_per_s,
+            bots.cpu_cores,
+        )
+    });
 }

@@ -222,7 +222,7 @@ impl Session {
         speaker: ConnectionId,
     ) -> Result<Session> {
         let started_at = SystemTime::now();
-        let folder = report::new_folder(options.runs, started_at, &scenario.name)?;
+        let folder = throng_report::new_folder(options.runs, started_at, &scenario.name)?;
         let samples = Samples::create(&folder, false, false)?;
         let mut ledger = Ledger::new(scenario, false, None);
         ledger.grow_from(empty);
@@ -285,7 +285,7 @@ impl Session {
         let mut summary = ledger.summary(bots, None);
         if !is_near {
             // The bots' processor time is another machine's.
-            summary.others_cpu_cores = ledger.others_cpu_cores();
+            summary.head.others_cpu_cores = ledger.others_cpu_cores();
         }
         conclude(&mut summary, bots, (started_at, end));
         let page = report::write(&folder, &summary)?;
