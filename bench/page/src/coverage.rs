@@ -3,7 +3,7 @@
 use super::markdown::table;
 use super::peers::PeerRow;
 use throng_lab::compare::{Comparison, Contestant};
-use throng_lab::terminal::grouped;
+use throng_report::grouped;
 
 /// The workloads that models are compared in.
 const WORKLOADS: [&str; 6] = ["dense", "sparse", "sparse-10", "sparse-20", "converge", "crowd"];

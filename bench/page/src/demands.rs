@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, between};
 use super::peers::{self, Kind, PeerRow};
 use throng_lab::compare::{Comparison, Figures, OUTSIDE_KERNEL, Run, Sample};
-use throng_lab::terminal::figure;
+use throng_report::figure;
 
 /// A demand with its verdict.
 pub(super) struct Demand {

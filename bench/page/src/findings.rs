@@ -9,7 +9,7 @@ use throng_lab::compare::{
     Comparison, Figures, Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, Sample,
     by_round,
 };
-use throng_lab::terminal::figure;
+use throng_report::figure;
 
 /// A published finding beside ours.
 pub(super) struct Finding {

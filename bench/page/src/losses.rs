@@ -4,7 +4,7 @@ use super::evidence::rounds;
 use super::markdown::cells;
 use super::peers::{self, Kind, PeerRow};
 use throng_lab::compare::{Comparison, Difference, Figures, Measure, Outcome, Run, Sample, measures};
-use throng_lab::terminal::figure;
+use throng_report::figure;
 
 /// Times that were measured once differ by this factor for no reason on a virtual machine.
 const NOISE_OF_ONE_ROUND: f64 = 4.0 / 3.0;

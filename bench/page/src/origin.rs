@@ -6,7 +6,7 @@ use super::evidence::rounds;
 use super::markdown::{command, program};
 use super::peers::Peers;
 use super::{Sources, coverage};
-use throng_lab::terminal::bytes;
+use throng_report::bytes;
 
 /// The suffix of a revision whose sources were changed.
 const DIRTY: &str = "-dirty";

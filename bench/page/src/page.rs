@@ -8,7 +8,7 @@ use super::peers::{self, PeerRow, Peers};
 use super::{Plot, Sources, demands, findings, losses, origin, plots};
 use throng_lab::compare::{Comparison, Curve, GROWTHS, PublishedTable, Run, Sample, advantage, curves, measures};
 use throng_lab::compare::{OUTGOING, OUTSIDE_KERNEL, OVERLOADED, spoken};
-use throng_lab::terminal::{figure, grouped};
+use throng_report::{figure, grouped};
 
 const HOW_TO_READ: &str = "\
 Figures are medians over the rounds, with the lowest and the highest in brackets. Rounds are interleaved, and every run is a

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use throng_lab::terminal::figure;
+use throng_report::figure;
 
 /// Okabe and Ito, "Color Universal Design" (2008), without yellow, which white swallows; then two greys.
 const COLOURS: [&str; 9] =

@@ -192,7 +192,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     if arguments.json {
         out!("{}", throng_report::to_json(&result.summary));
     } else {
-        out!("{}", gateway::table(&result.summary, result.written.is_ok().then_some(&*result.folder)));
+        out!("{}", gateway::page(&result.summary).text());
     }
     let page = result.written.map_err(ReportError::from).and_then(|()| report::rebuild(&result.folder));
     let page = page.context("the figures above are on no disk")?;

@@ -38,9 +38,9 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
+use throng_lab::report;
 use throng_lab::run::{self, RunOptions, ServeOptions};
 use throng_lab::scenario::Scenario;
-use throng_lab::terminal;
 use throng_report::{Kind, RunFile, to_json};
 
 use ai_server::AiServerArguments;
@@ -121,9 +121,12 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     if arguments.json {
         out!("{}", to_json(&result.summary));
     } else {
-        outln!("{}", terminal::table(&result.summary, result.report.as_deref().ok()));
+        out!("{}", report::text(&result.summary));
     }
-    result.report.context("the figures above are on no disk")?;
+    let page = result.report.context("the figures above are on no disk")?;
+    if !arguments.json {
+        outln!("report: {}", page.display());
+    }
     let (figures, folder) = (&result.summary, Some(&*result.folder));
     let code = gate.judge(&Played { name: &figures.scenario, head: &figures.head, figures, folder })?;
     pages::list(&arguments.runs);
@@ -204,7 +207,7 @@ fn rebuild(arguments: &ReportArguments) -> Outcome {
     outln!("{}", page.display());
     if arguments.table {
         let summary = RunFile::figures(&folder, Kind::Crowd).map_err(|error| Failure::Usage(error.into()))?;
-        outln!("{}", terminal::table(&summary, Some(&folder)));
+        out!("{}", report::text(&summary));
     }
     Ok(ExitCode::SUCCESS)
 }

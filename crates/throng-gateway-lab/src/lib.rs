@@ -39,7 +39,6 @@ mod run;
 mod scrape;
 mod settings;
 mod summary;
-mod table;
 mod traffic;
 mod world;
 
@@ -55,7 +54,6 @@ pub use summary::{
     CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, OutageFigures, Reference,
     Second, TrafficFigures, WorldFigures,
 };
-pub use table::table;
 
 /// The part of a run that a process plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use throng_report::{Cell, Figures, Kind, Page, Section, Table, figure, grouped, optional};
 
+use crate::published::finding;
 use crate::summary::GatewaySummary;
 
 /// The page of a run.
@@ -143,13 +144,14 @@ fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
     let there = tables.into_iter().filter(|(_, is_there, _)| *is_there);
     let cost = run.gateway.measuring_ms_per_s.map(|ms| ms * 1e3).zip(run.gateway.measuring_share);
     let measuring = throng_report::measuring(cost, "second, until the gateway had told its figures,", "the time");
-    let section = there.fold(Section::new("Figures"), |all, (title, _, paths)| all.with(figures.facts(title, paths)));
+    let section =
+        there.fold(Section::new("Figures"), |all, (title, _, paths)| all.with(figures.facts(title, paths).brief()));
     section.with(measuring)
 }
 
 fn references(run: &GatewaySummary) -> Option<Section> {
-    let head = ["", "#clients", "#updates/s", "#delivered", "#p50 ms", "#p99 ms", "#messages/s", "#cores", "origin"];
-    let mut table = Table::new("", &head).wide();
+    let head = ["", "#clients", "#updates/s", "#delivered", "#p50 ms", "#p99 ms", "#messages/s", "#cores"];
+    let mut table = Table::new("", &head).wide().brief();
     for of in &run.references {
         let numbers = [
             grouped(of.clients.into()),
@@ -160,9 +162,29 @@ fn references(run: &GatewaySummary) -> Option<Section> {
             figure(of.messages_out_per_s),
             figure(of.cpu_cores),
         ];
-        let row = std::iter::once(Cell::from("channeld")).chain(numbers.map(Cell::number));
-        table.push(row.chain([Cell::from(&of.origin[..])]));
+        table.push(std::iter::once(Cell::from("channeld")).chain(numbers.map(Cell::number)));
     }
+    let origin = run.references.first().map_or("", |of| &of.origin);
+    table.note = format!("{origin}. Published (8 vCPU): {}.", finding(run.scene));
     let note = "Figures from elsewhere, for orientation: a comparison needs both gateways in turns on one machine.";
     (!run.references.is_empty()).then(|| Section::new("Elsewhere").note(note).with(table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scene;
+
+    #[test]
+    fn the_terminal_has_one_screen_of_it_that_says_what_matters() {
+        for scene in [Scene::SingleRelay, Scene::SingleUnreal, Scene::Spatial, Scene::EntityLod] {
+            let text = page(&GatewaySummary::example(scene)).text();
+            assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());
+            assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+            for word in ["450 clients", "calls lost 3", "latency, p99", "41.5 ms", "12.5 s", "channeld"] {
+                assert!(text.contains(word), "no {word} in:\n{text}");
+            }
+            assert!(!text.contains("NaN"), "{text}");
+        }
+    }
 }

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use throng_lab::bots::{self, Brain, Brains, View};
+use throng_lab::report;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::{Overrides, Scenario};
-use throng_lab::terminal;
 use throng_lab::world::{BotInput, MAX_TURN_RAD_PER_S};
 use throng_summary::RunSummary;
 
@@ -79,6 +79,6 @@ fn main() -> anyhow::Result<()> {
     if let Some(played) = play_bots() {
         return played;
     }
-    println!("{}", terminal::table(&play(Path::new("runs"))?, None));
+    print!("{}", report::text(&play(Path::new("runs"))?));
     Ok(())
 }

@@ -8,14 +8,13 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use throng_lab::report;
-use throng_lab::terminal;
 use throng_summary::RunSummary;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runs = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("runs"), PathBuf::from);
     let summary = RunSummary::example();
     let folder = throng_report::new_folder(&runs, SystemTime::now(), &summary.scenario)?;
-    let report = report::write(&folder, &summary)?;
-    print!("{}", terminal::table(&summary, Some(&report)));
+    let page = report::write(&folder, &summary)?;
+    println!("{}report: {}", report::text(&summary), page.display());
     Ok(())
 }

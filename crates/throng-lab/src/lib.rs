@@ -8,7 +8,7 @@
 //!                                  FrameLog                   NeighbourLog
 //!                                     └────────> RunSummary <───────┘
 //!                                                    |
-//!                             terminal::table, summary.json, report.html
+//!                             summary.json, report.html, the terminal
 //! ```
 //!
 //! ```
@@ -37,7 +37,6 @@ mod pace;
 pub mod report;
 pub mod run;
 mod server;
-pub mod terminal;
 
 pub use edge::play_edge;
 pub use server::play_server;

@@ -81,6 +81,11 @@ pub fn rebuild(dir: &Path) -> Result<PathBuf, ReportError> {
     Ok(path)
 }
 
+/// The most important figures of a crowd, for a terminal.
+pub fn text(summary: &RunSummary) -> String {
+    crowd::page(summary).text()
+}
+
 fn page(file: RunFile) -> Result<Page, RunFileError> {
     Ok(match file.head.kind {
         Kind::Gateway => throng_gateway_lab::page(&file.into_figures(Kind::Gateway)?),

@@ -141,7 +141,7 @@ fn goal(summary: &Summary) -> Line {
     Line { value: FRAME_GOAL_MS.min(1e3 / f64::from(summary.tick_hz.max(1))), name: "goal".to_owned() }
 }
 
-fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
+pub(crate) fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> Page {
     let json = serde_json::to_value(summary).unwrap_or_default();
     let figures = Figures::new(Kind::Match, &json);
     let ended = "The match was ended without a result";
@@ -267,7 +267,8 @@ fn clock(tick: u64, tick_hz: u32) -> String {
 fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
     let mut rows: Vec<_> = summary.subsystems.iter().collect();
     rows.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
-    let mut table = Table::new("By subsystem", &["subsystem", "#mean ms", "#p99 ms", "#budget ms", "#breaches"]);
+    let mut table =
+        Table::new("By subsystem", &["subsystem", "#mean ms", "#p99 ms", "#budget ms", "#breaches"]).brief();
     for (name, subsystem) in &rows {
         let verdict = if subsystem.breaches > 0 { Verdict::Missed } else { Verdict::Kept };
         table.push([
@@ -327,7 +328,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         section.push(density(summary));
     }
     if let (Some(growth), Some(largest)) = (&summary.density_growth, summary.density.last()) {
-        let mut table = Table::new("", &["growth over these steps"]);
+        let mut table = Table::new("", &["growth over these steps"]).brief();
         growth.words(largest.matches).into_iter().for_each(|line| table.push([Cell::from(line)]));
         section.push(table);
     }
@@ -336,7 +337,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
 
 fn density(summary: &Summary) -> Table {
     let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "purpose", "verdict"];
-    let mut table = Table::new("Steps of the search", &head);
+    let mut table = Table::new("Steps of the search", &head).brief();
     for step in &summary.density {
         let is_accepted = match step.verdict.as_str() {
             "accepted" => Some(true),

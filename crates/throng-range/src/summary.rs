@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::{Figures, Histogram, Kind, RunHead, figure, optional};
+use throng_report::{Frames, Histogram, RunHead};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -475,51 +475,7 @@ fn goal(found: &Found<'_>) -> Vec<Block> {
 impl Summary {
     /// The most important figures, for a terminal.
     pub fn table(&self) -> String {
-        let json = serde_json::to_value(self).unwrap_or_default();
-        let figures = Figures::new(Kind::Match, &json);
-        let of = |path: &str| figures.fact(path).1;
-        let replay = match self.replay.identical {
-            Some(true) => format!("identical, {} ticks", self.replay.ticks),
-            Some(false) => "differs".to_owned(),
-            None => "not checked".to_owned(),
-        };
-        let (mean, p50, p99, max) = (of("frame_ms.mean"), of("frame_ms.p50"), of("frame_ms.p99"), of("frame_ms.max"));
-        let (late_p50, late_p99, missed) = (of("lateness_us.p50"), of("lateness_us.p99"), of("missed_ticks"));
-        let Rewind { shots, hits, .. } = self.rewind;
-        let seconds = figure(self.head.seconds);
-        let mut rows = vec![
-            ("result", self.result.clone().unwrap_or_else(|| "none".to_owned())),
-            (
-                "matches",
-                format!("{} with {} players at {} Hz for {seconds} s", self.matches, self.players, self.tick_hz),
-            ),
-            ("frame", format!("mean {mean}, p50 {p50}, p99 {p99}, longest {max}")),
-            ("lateness", format!("p50 {late_p50}, p99 {late_p99}; {missed} missed")),
-            ("shots", format!("{shots} judged, {hits} hits, {} each", of("rewind.us_per_shot"))),
-            ("replay", replay),
-            ("matches per core", format!("{} (shown by this run)", of("matches_per_core"))),
-            ("memory", format!("{} for each match", of("memory_bytes_per_match"))),
-        ];
-        for step in &self.density {
-            rows.push(("step", step.words()));
-        }
-        if let Some(answer) = &self.density_answer {
-            rows.push(("answer", format!("{}: {}", answer.verdict, answer.why)));
-        }
-        if let (Some(growth), Some(largest)) = (&self.density_growth, self.density.last()) {
-            rows.extend(growth.words(largest.matches).into_iter().map(|line| ("growth", line)));
-        }
-        rows.extend(self.head.invalid_reasons.iter().map(|reason| ("not valid", reason.clone())));
-        let mut text: String = rows.iter().map(|(name, value)| format!("{name:<18}{value}\n")).collect();
-        text += "subsystem          mean ms    p99 ms    budget ms  breaches\n";
-        let mut subsystems: Vec<_> = self.subsystems.iter().collect();
-        subsystems.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
-        for (name, subsystem) in subsystems {
-            let [mean, p99] = [subsystem.mean_ms, subsystem.p99_ms].map(figure);
-            let budget = optional(subsystem.budget_ms);
-            text += &format!("  {name:<15}{mean:>9}{p99:>10}{budget:>13}{:>10}\n", subsystem.breaches);
-        }
-        text
+        crate::report::page(self, Vec::new(), Frames::default()).text()
     }
 }
 

@@ -36,6 +36,7 @@ mod picture;
 mod progress;
 mod render;
 mod run;
+mod text;
 mod words;
 
 pub use figures::Figures;

@@ -246,6 +246,9 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// Whether it takes the whole width of the page.
     pub is_wide: bool,
+    /// Whether the terminal shows it too.
+    #[serde(default)]
+    pub is_brief: bool,
     /// Sentences below it.
     pub note: String,
 }
@@ -264,6 +267,13 @@ impl Table {
     #[must_use]
     pub fn wide(mut self) -> Table {
         self.is_wide = true;
+        self
+    }
+
+    /// In the terminal too.
+    #[must_use]
+    pub fn brief(mut self) -> Table {
+        self.is_brief = true;
         self
     }
 

@@ -9,7 +9,7 @@ use super::{
     curves,
 };
 use super::{advantage, measures};
-use crate::terminal::{figure, grouped};
+use throng_report::{figure, grouped};
 
 /// The mark of a server that was overloaded.
 pub const OVERLOADED: &str = "†";

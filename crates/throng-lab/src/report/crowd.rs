@@ -6,7 +6,7 @@ use serde_json::Value;
 use throng_crowd::scenario::{Overrides, Scenario};
 use throng_report::{
     Bars, Cell, Figures, Frames, Histogram, Kind, Limit, Line, Page, RenderError, Section, Table, Term, Verdict, bytes,
-    figure, optional,
+    figure, grouped, optional,
 };
 
 use throng_summary::{Band, Bytes, RunSummary, Spread};
@@ -25,7 +25,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     let figures = &Figures::new(Kind::Crowd, &json);
     let checked = "Every bot connected and kept up, and every decoded object matched the server's state.";
     let mut page = run.head.page(&run.scenario, checked);
-    let (players, seconds) = (crate::terminal::grouped(run.players.into()), figure(run.head.seconds));
+    let (players, seconds) = (grouped(run.players.into()), figure(run.head.seconds));
     page.subtitle = format!("model {} · {players} players at {} Hz for {seconds} s", run.model, run.tick_hz);
     page.lead = lead(&run.settings);
     page.limits = run.targets.iter().map(limit).collect();
@@ -130,7 +130,7 @@ fn steps(run: &RunSummary, figures: &Figures<'_>) -> Option<Section> {
         "#missed ticks",
         "#steady from",
     ];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for step in &run.steps {
         let ms = |value: Option<f64>| format!("{} ms", optional(value));
         let cells = [
@@ -167,7 +167,7 @@ fn frame(run: &RunSummary, figures: &Figures<'_>) -> Section {
         rows: server.frames_at.iter().map(|at| (at.percentile.clone(), named(&at.ms))).collect(),
         note: "Each bar is the mean of the frames around its percentile.".to_owned(),
     };
-    let mut connection = Table::new("Per connection and tick", &["part", "#µs"]);
+    let mut connection = Table::new("Per connection and tick", &["part", "#µs"]).brief();
     for (name, value) in named(&server.us_per_connection) {
         connection.push([Cell::part(&name), Cell::number(figure(value))]);
     }
@@ -246,16 +246,16 @@ fn servers(run: &RunSummary) -> Option<Section> {
         "#characters that came",
         "#characters that went",
     ];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for (number, server) in run.servers.iter().enumerate() {
         let cells = [
             (number + 1).to_string(),
             figure(server.players),
             format!("{} ms", optional(server.frame_p99_ms)),
             figure(server.cpu_cores),
-            crate::terminal::grouped(server.missed_ticks),
-            crate::terminal::grouped(server.arrived),
-            crate::terminal::grouped(server.released),
+            grouped(server.missed_ticks),
+            grouped(server.arrived),
+            grouped(server.released),
         ];
         table.push(cells.map(Cell::number));
     }
@@ -276,7 +276,7 @@ fn edges(run: &RunSummary) -> Option<Section> {
         "#objects",
         "#dropped",
     ];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for (number, edge) in run.edges.iter().enumerate() {
         let cells = [
             (number + 1).to_string(),
@@ -285,8 +285,8 @@ fn edges(run: &RunSummary) -> Option<Section> {
             format!("{} µs", optional(edge.us_per_connection)),
             figure(edge.cpu_cores),
             format!("{} kbit/s", figure(edge.kbit_per_s_from_server)),
-            crate::terminal::grouped(edge.objects),
-            crate::terminal::grouped(edge.dropped),
+            grouped(edge.objects),
+            grouped(edge.dropped),
         ];
         table.push(cells.map(Cell::number));
     }
@@ -298,14 +298,14 @@ fn edges(run: &RunSummary) -> Option<Section> {
 /// The faults of the run; none if it has none.
 fn faults(run: &RunSummary) -> Option<Section> {
     let head = ["fault", "#bots", "#longest without service", "#all served again after", "#never served again"];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for fault in &run.faults {
         table.push([
             Cell::from(fault.fault.as_str()),
-            Cell::number(crate::terminal::grouped(u64::from(fault.bots))),
+            Cell::number(grouped(u64::from(fault.bots))),
             Cell::number(format!("{} ms", optional(fault.longest_gap_ms))),
             Cell::number(format!("{} ms", optional(fault.served_again_ms))),
-            Cell::number(crate::terminal::grouped(u64::from(fault.unserved))),
+            Cell::number(grouped(u64::from(fault.unserved))),
         ]);
     }
     let note = format!(
@@ -333,7 +333,8 @@ fn clients(run: &RunSummary, figures: &Figures<'_>) -> Section {
         bots.decoded
     );
     let bands = || BANDS.into_iter().zip([run.neighbours.near, run.neighbours.middle, run.neighbours.far]);
-    let mut table = Table::new("By distance", &["distance", "#age p50", "#p99", "#error p50", "#p99", "#samples"]);
+    let mut table =
+        Table::new("By distance", &["distance", "#age p50", "#p99", "#error p50", "#p99", "#samples"]).brief();
     for ((name, _), Band { age_ms, position_error_m, samples }) in bands() {
         let cell = |value: Option<f64>, unit: &str| Cell::number(format!("{} {unit}", optional(value)));
         table.push([
@@ -342,7 +343,7 @@ fn clients(run: &RunSummary, figures: &Figures<'_>) -> Section {
             cell(age_ms.p99, "ms"),
             cell(position_error_m.p50, "m"),
             cell(position_error_m.p99, "m"),
-            Cell::number(crate::terminal::grouped(samples)),
+            Cell::number(grouped(samples)),
         ]);
     }
     // To the median, and on to the 99th percentile.
@@ -428,17 +429,21 @@ fn sent(run: &RunSummary, figures: &Figures<'_>) -> Section {
         .with(rate.limit(client.budget_kbit_per_s, "budget"))
         .with(causes)
         .with(fields(run))
-        .with(figures.facts(
-            "To a client",
-            &[
-                "client.kbit_per_s.mean",
-                "client.kbit_per_s.p99",
-                "client.kbit_per_s_with_headers_p99",
-                "client.budget_kbit_per_s",
-                "client.object_update_bytes.mean",
-                "client.object_updates_per_s",
-            ],
-        ))
+        .with(
+            figures
+                .facts(
+                    "To a client",
+                    &[
+                        "client.kbit_per_s.mean",
+                        "client.kbit_per_s.p99",
+                        "client.kbit_per_s_with_headers_p99",
+                        "client.budget_kbit_per_s",
+                        "client.object_update_bytes.mean",
+                        "client.object_updates_per_s",
+                    ],
+                )
+                .brief(),
+        )
 }
 
 /// State by kind and field, with its share.
@@ -463,19 +468,21 @@ fn fields(run: &RunSummary) -> Table {
 
 fn replication(run: &RunSummary, figures: &Figures<'_>) -> Section {
     let chart = |curves: &[(&str, &str)]| figures.chart("series.seconds.time_s", curves);
-    let mut network = figures.facts(
-        &format!("Network, preset {}", run.network.preset),
-        &[
-            "network.sent_packets",
-            "network.received_packets",
-            "network.loss_ratio",
-            "network.resent_segments",
-            "network.superseded_segments",
-            "network.rtt_ms.p50",
-            "network.rtt_ms.p99",
-            "network.send_errors",
-        ],
-    );
+    let mut network = figures
+        .facts(
+            &format!("Network, preset {}", run.network.preset),
+            &[
+                "network.sent_packets",
+                "network.received_packets",
+                "network.loss_ratio",
+                "network.resent_segments",
+                "network.superseded_segments",
+                "network.rtt_ms.p50",
+                "network.rtt_ms.p99",
+                "network.send_errors",
+            ],
+        )
+        .brief();
     for refused in &run.network.refused {
         network.push([Cell::from(format!("refused: {}", refused.tag)), Cell::number(refused.count.to_string())]);
     }
@@ -500,17 +507,21 @@ fn replication(run: &RunSummary, figures: &Figures<'_>) -> Section {
             ],
         ))
         .with(network)
-        .with(figures.facts(
-            "Bots",
-            &[
-                "bots.connected",
-                "bots.cpu_cores",
-                "bots.cores_available",
-                "bots.inputs_sent_ratio",
-                "bots.input_delay_p99_ms",
-                "others_cpu_cores",
-            ],
-        ))
+        .with(
+            figures
+                .facts(
+                    "Bots",
+                    &[
+                        "bots.connected",
+                        "bots.cpu_cores",
+                        "bots.cores_available",
+                        "bots.inputs_sent_ratio",
+                        "bots.input_delay_p99_ms",
+                        "others_cpu_cores",
+                    ],
+                )
+                .brief(),
+        )
 }
 
 /// Published figures, each with the number of its origin, from 1.
@@ -583,6 +594,25 @@ mod tests {
         assert!(!lead(Overrides::default()).contains("instead of"));
         let changed = lead(Overrides { players: Some(300), ..Overrides::default() });
         assert!(changed.ends_with("players 300 instead of 1000."), "{changed}");
+    }
+
+    #[test]
+    fn the_terminal_has_one_screen_of_it_that_says_what_matters() {
+        let mut run = RunSummary::example();
+        // A run of several servers or with faults has a line more for each.
+        run.servers.clear();
+        run.faults.clear();
+        run.edges.clear();
+        run.head.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
+        let text = page(&run).text();
+        assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());
+        assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+        for word in ["crowd: model throng", "1,000 players at 30 Hz", "0 missed", "encode", "NOT VALID", "0 to 10 m"] {
+            assert!(text.contains(word), "no {word} in:\n{text}");
+        }
+        assert!(!text.contains("NaN") && !text.contains("steady from"), "a constant load has no steps:\n{text}");
+        run.steps = vec![run.steps[0].clone(), throng_summary::LoadStep::default()];
+        assert!(page(&run).text().contains("steady from"));
     }
 
     #[test]

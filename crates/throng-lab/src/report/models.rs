@@ -1,9 +1,8 @@
 //! The page of a comparison of models: for each workload a table of medians, and how cost grows with the number of players.
 
-use throng_report::{Cell, Chart, Curve, Page, Section, Table};
+use throng_report::{Cell, Chart, Curve, Page, Section, Table, grouped};
 
 use crate::compare::{Comparison, GROWTHS, OVERLOADED, Sample, curves, differences, measures, spoken};
-use crate::terminal::grouped;
 
 /// Colours of contestants, in their order.
 const INKS: [&str; 7] = ["send", "encode", "seal", "quantise", "plan", "write", "open"];
