@@ -21,7 +21,7 @@ pub const SAMPLES_FILE: &str = "samples.jsonl";
 /// The answer to "how many fit?".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
-    /// What every kind of run says of itself. Its measured part are all holds.
+    /// The head that every kind of run has. Its measured part are all holds.
     #[serde(flatten)]
     pub head: RunHead,
     /// The load.

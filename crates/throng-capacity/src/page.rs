@@ -63,21 +63,13 @@ fn shown(of: &LimitFigures, value: f64) -> String {
     }
 }
 
-fn verdict(words: &str) -> Verdict {
-    Verdict::of(match words {
-        "accepted" => Some(true),
-        "rejected" => Some(false),
-        _ => None,
-    })
-}
-
 fn limit(capacity: &Capacity, of: &LimitFigures) -> Limit {
     let between = of.low.zip(of.high).map(|(low, high)| format!(" ({} to {})", shown(of, low), shown(of, high)));
     Limit {
         term: term(capacity, of),
         limit: format!("≤ {}", shown(of, of.at_most)),
         value: of.value.map_or("–".to_owned(), |value| shown(of, value)) + &between.unwrap_or_default(),
-        verdict: verdict(&of.verdict),
+        verdict: Verdict::of_load(&of.verdict),
     }
 }
 
@@ -139,12 +131,12 @@ fn trials(capacity: &Capacity) -> Section {
             let limit = trial.limits.iter().find(|limit| limit.name == of.name);
             let value = limit.and_then(|limit| limit.value);
             let text = value.map_or("–".to_owned(), |value| shown(of, value));
-            let verdict = limit.map(|limit| verdict(&limit.verdict));
+            let verdict = limit.map(|limit| Verdict::of_load(&limit.verdict));
             Cell { is_number: true, verdict, ..Cell::from(text) }
         }));
         let (kind, words) = match &trial.fault {
             Some(_) => (Verdict::Unknown, "invalid"),
-            None => (verdict(&trial.verdict), &trial.verdict[..]),
+            None => (Verdict::of_load(&trial.verdict), &trial.verdict[..]),
         };
         row.push(Cell::verdict(kind, words));
         table.push(row);
@@ -168,7 +160,7 @@ fn memory(capacity: &Capacity) -> Section {
             Cell::number(shown(of.bytes_per_hour)),
             Cell::number(format!("{} to {}", shown(of.low), shown(of.high))),
             Cell::number(shown(of.forecast_bytes)),
-            Cell::verdict(verdict(&of.verdict), &of.verdict),
+            Cell::verdict(Verdict::of_load(&of.verdict), &of.verdict),
         ]);
     }
     Section::new("Memory")

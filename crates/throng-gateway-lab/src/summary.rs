@@ -16,7 +16,7 @@ const SENT_RATIO_MIN: f64 = 0.97;
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewaySummary {
-    /// What every kind of run says of itself. The figures of parts of the load that are missing are the means of the seconds
+    /// The head that every kind of run has. The figures of parts of the load that are missing are the means of the seconds
     /// until they died, and 0 or `null` where a second has none.
     #[serde(flatten)]
     pub head: RunHead,

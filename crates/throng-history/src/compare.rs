@@ -24,7 +24,7 @@ const SAME: &str = "both sides are the same runs, so nothing can have changed";
 /// A comparison of two sides.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// What every kind of run says of itself. The workload is that of all runs; it is valid if there are enough of them.
+    /// The head that every kind of run has. The workload is that of all runs; it is valid if there are enough of them.
     #[serde(flatten)]
     pub head: RunHead,
     /// The revisions of the first side.

@@ -1,5 +1,6 @@
 //! A run as one line of an index: its parts have their values, and no seconds.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::{Part, StoredRun};
@@ -34,7 +35,10 @@ impl StoredRun {
 
     /// The figures of the run as a whole that it has, the most important first.
     pub fn main_figures(&self) -> impl Iterator<Item = (&'static str, &Part)> {
-        throng_report::keys().filter_map(|metric| Some((metric.name, self.parts.get(metric.name)?)))
+        // Kinds of runs share names.
+        let mut told = BTreeSet::new();
+        let names = throng_report::keys().map(|metric| metric.name).filter(move |name| told.insert(*name));
+        names.filter_map(|name| Some((name, self.parts.get(name)?)))
     }
 
     /// The name of its folder.

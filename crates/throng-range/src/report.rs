@@ -339,11 +339,6 @@ fn density(summary: &Summary) -> Table {
     let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "purpose", "verdict"];
     let mut table = Table::new("Steps of the search", &head).brief();
     for step in &summary.density {
-        let is_accepted = match step.verdict.as_str() {
-            "accepted" => Some(true),
-            "rejected" => Some(false),
-            _ => None,
-        };
         table.push([
             Cell::number(step.matches.to_string()),
             Cell::number(format!("{} ms", ms(step.frame_ms.p50))),
@@ -351,7 +346,7 @@ fn density(summary: &Summary) -> Table {
             Cell::number(format!("{} µs", figure(step.lateness_p99_us))),
             Cell::number(step.missed_ticks.to_string()),
             Cell::from(step.purpose.clone()),
-            Cell::verdict(Verdict::of(is_accepted), &step.verdict),
+            Cell::verdict(Verdict::of_load(&step.verdict), &step.verdict),
         ]);
     }
     table

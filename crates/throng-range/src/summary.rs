@@ -24,7 +24,7 @@ const BOTS_LATE_SHARE_MAX: f64 = 0.05;
 /// Everything that a run found. Figures that it could not measure are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
-    /// What every kind of run says of itself.
+    /// The head that every kind of run has.
     #[serde(flatten)]
     pub head: RunHead,
     /// Matches.
@@ -407,7 +407,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             history_bytes_per_player: sites.iter().map(|site| site.history_bytes).max().unwrap_or(0),
             verdicts_equal_share: share(checks.equal_verdicts, checks.compared_shots),
             compared_shots: checks.compared_shots,
-            largest_bone_error_m: (checks.compared_shots > 0).then(|| checks.largest_bone_error_m),
+            largest_bone_error_m: (checks.compared_shots > 0).then_some(checks.largest_bone_error_m),
             shots: total(|site| site.shots),
             hits: total(|site| site.hits),
             clamped: total(|site| site.clamped),

@@ -84,6 +84,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The verdict of a load that was `accepted` or `rejected`; unknown of any other word.
+    pub fn of_load(word: &str) -> Verdict {
+        Verdict::of(["accepted", "rejected"].contains(&word).then(|| word == "accepted"))
+    }
+
     /// The verdict of something that is met, missed, or not measured.
     pub fn of(met: Option<bool>) -> Verdict {
         match met {

@@ -1,4 +1,4 @@
-//! The head of a run: what every kind of run says of itself, and the file in which it says it.
+//! The head of a run, which is the same for every kind of run, and the file that begins with it.
 //!
 //! ```text
 //!  runs/20260131-120000-crowd/summary.json
@@ -37,7 +37,7 @@ const THROTTLED_SHARE_MAX: f64 = 0.001;
 /// The layout of crowds before they had a head.
 const CROWD_WITHOUT_HEAD: u64 = 3;
 
-/// What every kind of run says of itself, at the top level of its figures.
+/// The head that every kind of run has, at the top level of its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunHead {
     /// Number of the layout of this kind of figures.

@@ -7,14 +7,15 @@ use crate::page::{Block, Cell, Page, Table, Verdict};
 /// Columns of the screen.
 const WIDTH: usize = 96;
 /// Columns of the names of lines.
-const NAMES: usize = 18;
+const NAMES: usize = 25;
 /// So many reasons are told; the page has all.
 const REASONS: usize = 3;
 
 impl Page {
     /// The large figures, the tables that are [brief](Table::brief), limits and validity. Ends with a line break.
     pub fn text(&self) -> String {
-        let mut text = format!("\n{}: {}\n{}\n", self.title, self.subtitle, "─".repeat(WIDTH));
+        let facts = self.facts.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
+        let mut text = format!("\n{}: {}\n{facts}\n{}\n", self.title, self.subtitle, "─".repeat(WIDTH));
         let tiles = self.tiles.iter().map(|tile| {
             let value = format!("{} {}", tile.value, tile.unit);
             vec![Cell::of(tile.term.clone()), Cell::from(value.trim_end()), Cell::from(&tile.note[..])]
@@ -132,7 +133,7 @@ mod tests {
         page.validity = Some(Validity { is_valid: true, ..Validity::default() });
         let text = page.text();
         for part in [
-            "crowd: 9 players\n",
+            "crowd: 9 players\n2026-01-31T12:00:00Z, revision 0123456789ab\n",
             "\nDistances\ndistance   age  error\nnear      7 ms  ✗ 9 m\n",
             "✗  age  ≤ 5 ms  7 ms\n",
         ] {
@@ -140,7 +141,8 @@ mod tests {
         }
         assert!(text.ends_with("\nvalid run; it misses 1 of 2 limits\n") && !text.contains("not told"), "{text}");
         assert!(
-            text.lines().all(|line| line.chars().count() <= WIDTH) && text.contains("\n                  part"),
+            text.lines().all(|line| line.chars().count() <= WIDTH)
+                && text.contains(&format!("\n{}part", " ".repeat(NAMES))),
             "{text}"
         );
         page.validity = Some(Validity { reasons: vec!["late".to_owned(); 5], ..Validity::default() });

@@ -27,7 +27,7 @@ pub use targets::{Bound, Target};
 /// Everything that a run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
-    /// What every kind of run says of itself.
+    /// The head that every kind of run has.
     #[serde(flatten)]
     pub head: RunHead,
     /// Name of the scenario.

@@ -20,7 +20,7 @@ use throng_summary::{Published, RunSummary};
 /// Every run of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// What every kind of run says of itself.
+    /// The head that every kind of run has.
     #[serde(flatten)]
     pub head: RunHead,
     /// The contestants, as named on the command line.
