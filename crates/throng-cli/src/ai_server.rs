@@ -22,6 +22,7 @@ use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::scenario_file::ScenarioArgument;
 use cores::Cores;
 use figures::{Course, Figures, Workload};
 use load::{HOLD_S_MAX, Load, Work};
@@ -47,6 +48,8 @@ const AGENTS: usize = 5;
 /// Arguments of `throng ai-server`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct AiServerArguments {
+    #[command(flatten)]
+    scenario: ScenarioArgument,
     /// Least number of triangles of the generated town
     #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = crate::args::triangles)]
     triangles: usize,

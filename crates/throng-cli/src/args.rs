@@ -72,6 +72,8 @@ the report says why; 4 a limit is exceeded; 130 interrupted twice.";
 
 #[derive(Debug, Parser)]
 #[command(name = "throng", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXIT_CODES)]
+// The options of a scenario file come before those of the command line, and the last one counts.
+#[command(args_override_self = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -14,6 +14,7 @@ use throng_report::Kind;
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
+use crate::scenario_file::ScenarioArgument;
 use crate::store::{self, StoreArgument};
 
 /// The command that starts the world servers' process of a run.
@@ -46,6 +47,8 @@ Start that gateway again before each run, with -mcb=13. The folder of each run h
 pub(crate) struct GatewayBenchArguments {
     /// Scene to run
     scene: SceneName,
+    #[command(flatten)]
+    scenario: ScenarioArgument,
     /// Number of clients [default: 150, entity-lod 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
     clients: Option<u32>,

@@ -25,6 +25,7 @@ mod matches;
 mod metrics_page;
 mod pages;
 mod scale;
+mod scenario_file;
 mod store;
 mod top;
 
@@ -53,7 +54,10 @@ use matches::{DensityArguments, MatchArguments};
 static ALLOCATOR: allocation::Counting = allocation::Counting;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match scenario_file::expand(std::env::args_os().collect(), &Arguments::command()) {
+        Ok(arguments) => Arguments::parse_from(arguments),
+        Err(error) => return exit::report(Err(error)),
+    };
     if matches!(arguments.command, Command::Crowd(_) | Command::Serve(_) | Command::Bots(_)) {
         large_pages::ask();
     }

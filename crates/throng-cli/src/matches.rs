@@ -22,6 +22,7 @@ use crate::exit::{self, Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
 use crate::live::LiveArgument;
 use crate::metrics_page;
+use crate::scenario_file::ScenarioArgument;
 use crate::store::{self, StoreArgument};
 
 /// The command that starts the bots' process.
@@ -54,6 +55,8 @@ that misses the goal, or whose figures are not valid, is too much. The report ha
 /// The arguments of every command that plays matches.
 #[derive(Debug, Args)]
 pub(crate) struct MatchWorkload {
+    #[command(flatten)]
+    scenario: ScenarioArgument,
     /// A map file of `throng bake`; without it, a town is generated
     #[arg(long, value_name = "FILE.map")]
     map: Option<PathBuf>,
