@@ -157,10 +157,10 @@ pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> 
     let cores = cores::choose(arguments.cores.as_ref()).map_err(Failure::Usage)?;
     let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
     let map = map(arguments)?;
-    let folder = (!arguments.no_report).then(|| throng_report::new_folder(&arguments.runs, began, "ai-server"));
-    let folder = folder.transpose().map_err(Error::from)?;
     let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
     let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
+    let folder = (!arguments.no_report).then(|| throng_report::new_folder(&arguments.runs, began, "ai-server"));
+    let folder = folder.transpose().map_err(Error::from)?;
     let own = Work {
         arena,
         navigation,

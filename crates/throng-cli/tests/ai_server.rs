@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use throng_report::{Kind, RunFile};
 
 use crate::lab::has_samples_of;
 use crate::summary_keys::{COMMON, keys};
@@ -23,16 +24,18 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 /// Holds so short that figures mean nothing.
-const SHORT: [&str; 9] =
-    ["--triangles", "5000", "--hold", "0.6", "--sample", "0.02", "--warm-up", "0.1", "--no-report"];
+const SHORT: [&str; 8] = ["--triangles", "5000", "--hold", "0.6", "--sample", "0.02", "--warm-up", "0.1"];
 
 fn short(arguments: &[&str]) -> Output {
-    run(&[&SHORT, arguments].concat())
+    run(&[&SHORT, arguments, &["--no-report"]].concat())
 }
 
 #[test]
 fn a_load_below_the_bounds_is_measured_and_called_invalid() {
-    let output = short(&["--start", "1", "--step", "1", "--most", "2", "--deadline-ms", "1000", "--json"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = ["--runs", folder.path().to_str().expect("a path")];
+    let loads = ["--start", "1", "--step", "1", "--most", "2", "--deadline-ms", "1000", "--json"];
+    let output = run(&[&SHORT[..], &loads, &runs].concat());
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let steps = String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches: ")).count();
     let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -58,6 +61,12 @@ fn a_load_below_the_bounds_is_measured_and_called_invalid() {
     let sum_ms: f64 = parts.map(|part| part["mean_ms"].as_f64().expect("a number")).sum();
     let mean_ms = figures["frame_ms"]["mean"].as_f64().expect("a number");
     assert!((sum_ms / mean_ms - 1.0).abs() < 0.01, "subsystems add up to the frame: {sum_ms} of {mean_ms}");
+
+    let kept = crate::lab::folders(folder.path()).pop().expect("a folder of the run");
+    assert!(kept.join("report.html").is_file() && folder.path().join("index.html").is_file());
+    let RunFile { head, json, .. } = RunFile::open(&kept).expect("its figures");
+    assert_eq!((head.kind, &json), (Kind::Ai, &figures));
+    assert!(head.workload.starts_with("ai-server by steps, 5 agents each at 20 Hz"), "{}", head.workload);
 
     has_samples_of("ai", &figures);
     let mut written = BTreeSet::new();
@@ -100,7 +109,7 @@ fn an_interrupted_run_prints_what_it_has_and_calls_it_partial() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Stdio;
 
-    let arguments = [&SHORT[..], &["--start", "1", "--step", "1", "--json"]].concat();
+    let arguments = [&SHORT[..], &["--start", "1", "--step", "1", "--json", "--no-report"]].concat();
     let mut child =
         program(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
