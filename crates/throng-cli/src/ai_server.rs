@@ -7,7 +7,6 @@ mod load;
 mod pace;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
@@ -16,12 +15,13 @@ use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use throng_agent::Rays;
 use throng_judge::{StepOptions, StepPressure};
-use throng_report::RunFile;
+use throng_report::{Kind, RunFile, RunHead};
 use throng_sight::{Map, bake, town};
 use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
+use crate::play::{self, OutputArguments};
 use crate::scenario_file::ScenarioArgument;
 use cores::Cores;
 use figures::{Course, Figures, Workload};
@@ -46,7 +46,7 @@ figures so far.";
 const AGENTS: usize = 5;
 
 /// Arguments of `throng ai-server`.
-#[derive(Clone, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct AiServerArguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
@@ -95,18 +95,11 @@ pub(crate) struct AiServerArguments {
     /// Seed of the town, the matches and the agents
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Parent folder of the run's folder
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
+    #[command(flatten)]
+    output: OutputArguments,
     /// Leave no folder with figures and page
-    #[arg(long)]
+    #[arg(long, conflicts_with = "store")]
     no_report: bool,
-    /// Print the figures as JSON (docs/match-summary.md)
-    #[arg(long)]
-    json: bool,
-    /// Do not show progress
-    #[arg(long, short)]
-    quiet: bool,
 }
 
 impl AiServerArguments {
@@ -151,48 +144,73 @@ impl AiServerArguments {
 }
 
 pub(crate) fn measure(arguments: &AiServerArguments, stop: &Arc<AtomicBool>) -> Outcome {
-    let began = SystemTime::now();
     let timing = arguments.timing().map_err(Failure::Usage)?;
     let steps = arguments.steps(timing.hold).map_err(Failure::Usage)?;
     let cores = cores::choose(arguments.cores.as_ref()).map_err(Failure::Usage)?;
-    let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
-    let map = map(arguments)?;
-    let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
-    let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
-    let folder = (!arguments.no_report).then(|| throng_report::new_folder(&arguments.runs, began, "ai-server"));
-    let folder = folder.transpose().map_err(Error::from)?;
-    let own = Work {
-        arena,
-        navigation,
-        rays: None,
-        fan_rays: arguments.rays,
-        timing,
-        seed: arguments.seed,
-        stop: Arc::clone(stop),
-    };
-    let mut runs = vec![Run::new("own rays", &own, steps, &cores)?];
-    if let Some(embree) = embree {
-        let rays: Arc<dyn Rays + Send + Sync> = Arc::new(embree::rays(&embree, &map));
-        runs.push(Run::new("Embree's rays", &Work { rays: Some(rays), ..own.clone() }, steps, &cores)?);
+    arguments.output.play(Matches { arguments, timing, steps, cores }, stop)
+}
+
+/// Matches of agents, in steps.
+struct Matches<'a> {
+    arguments: &'a AiServerArguments,
+    timing: Timing,
+    steps: StepOptions,
+    cores: Vec<usize>,
+}
+
+impl play::Load for Matches<'_> {
+    type Figures = Figures;
+
+    const KIND: Kind = Kind::Ai;
+
+    fn name(&self) -> &str {
+        "ai-server"
     }
-    let is_partial = !play(&mut runs, arguments.once, !arguments.quiet)?;
-    let mut courses = runs.into_iter().map(Run::course);
-    let own = courses.next().context("there is no run")?;
-    let (triangles, deadline_ms) = (map.triangle_count(), arguments.deadline_ms);
-    let load = if arguments.once { arguments.start.to_string() } else { "by steps".to_owned() };
-    let (tick_hz, fan_rays) = (arguments.rate, arguments.rays);
-    let workload = Workload { began, load, fan_rays, triangles, tick_hz, deadline_ms, cores };
-    let figures = Figures::new(workload, own, courses.next(), is_partial);
-    if arguments.json {
-        out!("{}", throng_report::to_json(&figures.to_json()));
-    } else {
-        out!("{}", figures.to_text());
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<play::Run<Figures>, Failure> {
+        let began = SystemTime::now();
+        let Matches { arguments, timing, steps, ref cores } = *self;
+        let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
+        let map = map(arguments)?;
+        let folder = (!arguments.no_report)
+            .then(|| throng_report::new_folder(&arguments.output.runs, began, "ai-server"))
+            .transpose()
+            .map_err(Error::from)?;
+        let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
+        let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
+        let own = Work {
+            arena,
+            navigation,
+            rays: None,
+            fan_rays: arguments.rays,
+            timing,
+            seed: arguments.seed,
+            stop: Arc::clone(stop),
+        };
+        let mut runs = vec![Run::new("own rays", &own, steps, cores)?];
+        if let Some(embree) = embree {
+            let rays: Arc<dyn Rays + Send + Sync> = Arc::new(embree::rays(&embree, &map));
+            runs.push(Run::new("Embree's rays", &Work { rays: Some(rays), ..own.clone() }, steps, cores)?);
+        }
+        let is_partial = !hold(&mut runs, arguments.once, !arguments.output.quiet)?;
+        let mut courses = runs.into_iter().map(Run::course);
+        let own = courses.next().context("there is no run")?;
+        let (triangles, deadline_ms) = (map.triangle_count(), arguments.deadline_ms);
+        let load = if arguments.once { arguments.start.to_string() } else { "by steps".to_owned() };
+        let (tick_hz, fan_rays, cores) = (arguments.rate, arguments.rays, cores.clone());
+        let workload = Workload { began, load, fan_rays, triangles, tick_hz, deadline_ms, cores };
+        let figures = Figures::new(workload, own, courses.next(), is_partial);
+        let folder = folder.map(|folder| RunFile::write(&folder, &figures).map(|_| folder).map_err(Error::from));
+        Ok(play::Run { figures, folder })
     }
-    if let Some(folder) = folder {
-        RunFile::write(&folder, &figures.to_json()).map_err(Error::from)?;
-        crate::pages::write(&folder, &arguments.runs, arguments.quiet);
+
+    fn head(figures: &Figures) -> &RunHead {
+        &figures.head
     }
-    Ok(if figures.head.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) })
+
+    fn text(figures: &Figures) -> String {
+        figures.to_text()
+    }
 }
 
 fn map(arguments: &AiServerArguments) -> Result<Map, Failure> {
@@ -237,7 +255,7 @@ impl Run {
 
 /// Holds loads of all runs in turns until all searches are over, or one round; every other round goes backwards. `false` if it was
 /// interrupted.
-fn play(runs: &mut [Run], is_one_round: bool, shows: bool) -> Result<bool> {
+fn hold(runs: &mut [Run], is_one_round: bool, shows: bool) -> Result<bool> {
     let mut is_backwards = false;
     while runs.iter().any(|run| run.course.search.poll_trial().is_some()) {
         for index in 0..runs.len() {

@@ -15,11 +15,10 @@ use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
-use crate::limits::LimitArguments;
 use crate::live::LiveArgument;
 use crate::matches::{self, DensityArguments, MatchArguments};
+use crate::play::OutputArguments;
 use crate::scale::{self, ScaleArguments};
-use crate::store::StoreArgument;
 use crate::top::{self, TopArguments};
 
 /// The largest town that can be asked for: baking it takes some 4 GB.
@@ -245,11 +244,8 @@ pub(crate) struct CrowdArguments {
     /// For tests of the lab: each send call of the server is made this many per cent slower
     #[arg(long, value_name = "PERCENT", hide_short_help = true)]
     send_slowdown: Option<u32>,
-    /// Folder in which the run's own folder is made
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    pub(crate) runs: PathBuf,
     #[command(flatten)]
-    pub(crate) store: StoreArgument,
+    pub(crate) output: OutputArguments,
     /// Also write trace.json: the last frames by subsystem, for Perfetto
     #[arg(long)]
     pub(crate) trace: bool,
@@ -258,14 +254,6 @@ pub(crate) struct CrowdArguments {
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) live: LiveArgument,
-    #[command(flatten)]
-    pub(crate) limits: LimitArguments,
-    /// Print the summary as JSON (docs/run-summary.md) instead of the table
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress
-    #[arg(long)]
-    pub(crate) quiet: bool,
 }
 
 impl CrowdArguments {

@@ -3,19 +3,18 @@
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use throng_gateway_lab::{self as gateway, BenchOptions, Part, Scene, Target, Victim};
-use throng_lab::report::{self, ReportError};
-use throng_report::Kind;
+use throng_gateway_lab::{self as gateway, BenchOptions, BenchResult, GatewaySummary, Part, Scene, Target, Victim};
+use throng_report::{Kind, RunHead};
 
 use crate::exit::{Failure, Outcome};
-use crate::limits::{LimitArguments, Played};
+use crate::play::{Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
-use crate::store::{self, StoreArgument};
 
 /// The command that starts the world servers' process of a run.
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
@@ -88,19 +87,8 @@ pub(crate) struct GatewayBenchArguments {
     /// Allow a gateway on another machine: confirms that you own it and may put it under load
     #[arg(long)]
     i_own_this_target: bool,
-    /// Parent folder of the run's folder
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
     #[command(flatten)]
-    store: StoreArgument,
-    #[command(flatten)]
-    limits: LimitArguments,
-    /// Print the summary as JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    output: OutputArguments,
 }
 
 /// The scene of a run.
@@ -174,6 +162,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
+    let output = &arguments.output;
     let options = BenchOptions {
         scene,
         clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
@@ -184,31 +173,35 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         kill: arguments.victim(),
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
-        runs: arguments.runs.clone(),
-        show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
-        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
+        runs: output.runs.clone(),
+        show_progress: !output.quiet && std::io::stderr().is_terminal(),
+        note: if output.quiet { |_| () } else { |line| errln!("{line}") },
     };
     options.check().map_err(Failure::Usage)?;
-    let store = arguments.store.open(&stop)?;
-    let gate = arguments.limits.open(Kind::Gateway, &[])?;
-    let result = gateway::run(&options, &stop)?;
-    if arguments.json {
-        out!("{}", throng_report::to_json(&result.summary));
-    } else {
-        out!("{}", gateway::page(&result.summary).text());
+    output.play(options, &stop)
+}
+
+impl Load for BenchOptions {
+    type Figures = GatewaySummary;
+
+    const KIND: Kind = Kind::Gateway;
+
+    fn name(&self) -> &str {
+        self.scene.name()
     }
-    let page = result.written.map_err(ReportError::from).and_then(|()| report::rebuild(&result.folder));
-    let page = page.context("the figures above are on no disk")?;
-    if !arguments.quiet {
-        errln!("report: {}", page.display());
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<GatewaySummary>, Failure> {
+        let BenchResult { summary: figures, folder, written } = gateway::run(self, stop)?;
+        Ok(Run { figures, folder: Some(written.map(|()| folder).map_err(Into::into)) })
     }
-    let (figures, folder) = (&result.summary, Some(&*result.folder));
-    let code = gate.judge(&Played { name: figures.scene.name(), head: &figures.head, figures, folder })?;
-    crate::pages::list(&arguments.runs);
-    if let Some(store) = store {
-        store::upload(&store, &result.folder, arguments.quiet, &stop)?;
+
+    fn head(figures: &GatewaySummary) -> &RunHead {
+        &figures.head
     }
-    Ok(code)
+
+    fn text(figures: &GatewaySummary) -> String {
+        gateway::page(figures).text()
+    }
 }
 
 /// Executes a part of a run for the parent process.

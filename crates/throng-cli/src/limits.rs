@@ -93,7 +93,7 @@ fn read(path: &Path) -> Result<Vec<MetricLimit>, Error> {
 }
 
 impl Gate {
-    /// Judges a run, writes the verdicts, and makes its page again with them. The exit code of the run.
+    /// Judges a run, and writes the verdicts where its page finds them. The exit code of the run.
     pub(crate) fn judge(self, played: &Played<'_, impl Serialize>) -> Result<ExitCode, Failure> {
         let figures = serde_json::to_value(played.figures).context("cannot read the figures of the run")?;
         let of = (played.name, &played.head.invalid_reasons[..]);
@@ -102,7 +102,6 @@ impl Gate {
             if let Some(folder) = played.folder {
                 let written = verdicts.write(folder);
                 written.with_context(|| format!("cannot write the verdicts to {}", folder.display()))?;
-                crate::pages::page(folder)?;
             }
             err!("{}", verdicts.table());
             errln!("limits: {}", verdicts.words());

@@ -24,6 +24,7 @@ mod live;
 mod matches;
 mod metrics_page;
 mod pages;
+mod play;
 mod scale;
 mod scenario_file;
 mod store;
@@ -40,15 +41,16 @@ use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
 use throng_lab::report;
-use throng_lab::run::{self, RunOptions, ServeOptions};
+use throng_lab::run::{self, RunOptions, RunResult, ServeOptions};
 use throng_lab::scenario::Scenario;
-use throng_report::{Kind, RunFile, to_json};
+use throng_report::{Kind, MetricLimit, RunFile, RunHead};
+use throng_summary::RunSummary;
 
 use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
-use limits::Played;
 use matches::{DensityArguments, MatchArguments};
+use play::{Load, Run};
 
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
@@ -105,39 +107,49 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     let stop = stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let store = arguments.store.open(&stop)?;
-    let gate = arguments.limits.open(Kind::Crowd, &scenario.limits)?;
+    let output = &arguments.output;
     let options = RunOptions {
         scenario,
-        runs: arguments.runs.clone(),
+        runs: output.runs.clone(),
         bots_command: vec![program.clone().into(), args::BOTS_FOR_RUN.into()],
         edge_command: vec![program.clone().into(), args::EDGE_FOR_RUN.into()],
         server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
-        show_progress: !arguments.quiet && std::io::stderr().is_terminal(),
-        note: if arguments.quiet { |_| () } else { |line| errln!("{line}") },
+        show_progress: !output.quiet && std::io::stderr().is_terminal(),
+        note: if output.quiet { |_| () } else { |line| errln!("{line}") },
         allocations: Some(allocation::of_this_thread),
         wanted: None,
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
         live: arguments.live.address()?,
     };
-    let result = run::run(&options, &stop)?;
-    if arguments.json {
-        out!("{}", to_json(&result.summary));
-    } else {
-        out!("{}", report::text(&result.summary));
+    output.play(options, &stop)
+}
+
+impl Load for RunOptions {
+    type Figures = RunSummary;
+
+    const KIND: Kind = Kind::Crowd;
+
+    fn name(&self) -> &str {
+        &self.scenario.name
     }
-    let page = result.report.context("the figures above are on no disk")?;
-    if !arguments.json {
-        outln!("report: {}", page.display());
+
+    fn limits(&self) -> &[MetricLimit] {
+        &self.scenario.limits
     }
-    let (figures, folder) = (&result.summary, Some(&*result.folder));
-    let code = gate.judge(&Played { name: &figures.scenario, head: &figures.head, figures, folder })?;
-    pages::list(&arguments.runs);
-    if let Some(store) = store {
-        store::upload(&store, &result.folder, arguments.quiet, &stop)?;
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<RunSummary>, Failure> {
+        let RunResult { summary: figures, folder, report } = run::run(self, stop)?;
+        Ok(Run { figures, folder: Some(report.map(|_| folder).map_err(Into::into)) })
     }
-    Ok(code)
+
+    fn head(figures: &RunSummary) -> &RunHead {
+        &figures.head
+    }
+
+    fn text(figures: &RunSummary) -> String {
+        report::text(figures)
+    }
 }
 
 fn serve(arguments: &ServeArguments) -> Outcome {

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,16 +15,14 @@ use throng_range::{
     DensityOptions, Finished, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play,
     replay_file, site,
 };
-use throng_report::Kind;
-use throng_store::RunStore;
+use throng_report::{Kind, RunHead};
 
 use crate::agones::Agones;
-use crate::exit::{self, Failure, Outcome};
-use crate::limits::{LimitArguments, Played};
+use crate::exit::{Failure, Outcome};
 use crate::live::LiveArgument;
 use crate::metrics_page;
+use crate::play::{Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
-use crate::store::{self, StoreArgument};
 
 /// The command that starts the bots' process.
 pub(crate) const BOTS_FOR_MATCH: &str = "bots-for-match";
@@ -116,12 +115,11 @@ pub(crate) struct MatchWorkload {
     /// Neither replay nor check the first match
     #[arg(long)]
     no_check: bool,
-    /// Print the summary as JSON (docs/match-summary.md)
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+    /// Write no report
+    #[arg(long, conflicts_with = "store")]
+    no_report: bool,
 }
 
 #[derive(Debug, Args)]
@@ -140,51 +138,9 @@ pub(crate) struct MatchArguments {
     /// Play an input log again, on the same map, and compare it with the match
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    #[command(flatten)]
-    report: ReportArguments,
-    #[command(flatten)]
-    limits: LimitArguments,
     /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
     #[arg(long, conflicts_with = "replay")]
     agones: bool,
-}
-
-/// Where the report goes.
-#[derive(Debug, Args)]
-struct ReportArguments {
-    /// Parent folder of the report's folder
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
-    #[command(flatten)]
-    store: StoreArgument,
-    /// Write no report
-    #[arg(long, conflicts_with = "store")]
-    no_report: bool,
-}
-
-impl ReportArguments {
-    /// A new folder, if there is to be a report.
-    fn folder(&self, name: &str) -> Result<Option<PathBuf>, Failure> {
-        if self.no_report {
-            return Ok(None);
-        }
-        let folder = throng_report::new_folder(&self.runs, SystemTime::now(), name);
-        let advice = "name another folder with --runs, or use --no-report";
-        folder.map(Some).map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))
-    }
-
-    /// Lists the run, and sends it to the store.
-    fn keep(
-        &self,
-        folder: Option<&Path>,
-        store: Option<RunStore>,
-        is_quiet: bool,
-        stop: &AtomicBool,
-    ) -> Result<(), Failure> {
-        let Some(folder) = folder else { return Ok(()) };
-        crate::pages::list(&self.runs);
-        store.map_or(Ok(()), |store| store::upload(&store, folder, is_quiet, stop))
-    }
 }
 
 #[derive(Debug, Args)]
@@ -200,8 +156,6 @@ pub(crate) struct DensityArguments {
     /// Length of each step, in seconds
     #[arg(long, value_name = "S", default_value_t = 20)]
     seconds: u32,
-    #[command(flatten)]
-    report: ReportArguments,
 }
 
 impl MatchWorkload {
@@ -237,74 +191,123 @@ impl MatchWorkload {
             timer_slack_ns: self.timer_slack,
             spin_us: self.spin,
             is_pinned: !self.no_pin,
-            note: if self.quiet { |_| () } else { show },
+            note: if self.output.quiet { |_| () } else { show },
             metrics: self.metrics.map(metrics_page::of_matches).transpose()?,
             live: self.live.address()?,
             ..RunOptions::new()
         })
     }
 
-    /// Prints the figures first: a page that cannot be written takes none away.
-    fn print(&self, Finished { summary, page }: Finished) -> Result<Summary> {
-        match self.json {
-            true => out!("{}", throng_report::to_json(&summary)),
-            false => out!("{}", summary.table()),
+    /// A new folder for the report, if there is to be one.
+    fn folder(&self, name: &str) -> Result<Option<PathBuf>, Failure> {
+        if self.no_report {
+            return Ok(None);
         }
-        let page = page.transpose().context("the figures above are on no disk")?;
-        if let Some(page) = page.filter(|_| !self.json) {
-            outln!("report: {}", page.display());
-        }
-        Ok(summary)
+        let folder = throng_report::new_folder(&self.output.runs, SystemTime::now(), name);
+        let advice = "name another folder with --runs, or use --no-report";
+        folder.map(Some).map_err(|error| Failure::Usage(anyhow!("{error}; {advice}")))
     }
 }
 
-pub(crate) fn run(arguments: &MatchArguments, stop: &AtomicBool) -> Outcome {
+/// Matches that are played once.
+struct Matches<'a> {
+    arguments: &'a MatchArguments,
+    options: RunOptions,
+}
+
+impl Load for Matches<'_> {
+    type Figures = Summary;
+
+    const KIND: Kind = Kind::Match;
+
+    fn name(&self) -> &str {
+        "match"
+    }
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<Summary>, Failure> {
+        let workload = &self.arguments.workload;
+        self.options.folder = workload.folder("match")?;
+        if !workload.output.quiet {
+            announce(&self.options);
+        }
+        let agones = self.arguments.agones.then(|| Agones::start(&mut self.options)).transpose()?;
+        let finished = play(&self.options, stop);
+        if let Some(agones) = agones {
+            agones.end();
+        }
+        played(finished, self.options.folder.take())
+    }
+
+    fn head(figures: &Summary) -> &RunHead {
+        &figures.head
+    }
+
+    fn text(figures: &Summary) -> String {
+        figures.table()
+    }
+}
+
+/// More and more matches.
+struct Density<'a> {
+    workload: &'a MatchWorkload,
+    options: DensityOptions,
+}
+
+impl Load for Density<'_> {
+    type Figures = Summary;
+
+    const KIND: Kind = Kind::Match;
+
+    fn name(&self) -> &str {
+        "density"
+    }
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<Summary>, Failure> {
+        self.options.run.folder = self.workload.folder("density")?;
+        if let Some(seconds) = self.options.run.seconds.filter(|_| !self.workload.output.quiet) {
+            errln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
+        }
+        played(density(&self.options, stop), self.options.run.folder.take())
+    }
+
+    fn head(figures: &Summary) -> &RunHead {
+        &figures.head
+    }
+
+    fn text(figures: &Summary) -> String {
+        figures.table()
+    }
+}
+
+fn played(finished: Result<Finished, RangeError>, folder: Option<PathBuf>) -> Result<Run<Summary>, Failure> {
+    let Finished { summary: figures, page } = finished.map_err(failure)?;
+    let written = page.map_or(Ok(()), |page| page.map(drop).map_err(anyhow::Error::from));
+    Ok(Run { figures, folder: folder.map(|folder| written.map(|()| folder)) })
+}
+
+pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome {
     if let Some(path) = &arguments.replay {
         let replayed = replay_file(path, &arguments.workload.map()).map_err(failure)?;
         let outcome = replayed.outcome.as_deref().unwrap_or("no result");
         outln!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut options = RunOptions {
+    let options = RunOptions {
         matches: arguments.matches,
         seconds: arguments.seconds,
         record: arguments.record.clone(),
         ..arguments.workload.options()?
     };
     options.check().map_err(failure)?;
-    let store = arguments.report.store.open(stop)?;
-    let gate = arguments.limits.open(Kind::Match, &[])?;
-    options.folder = arguments.report.folder("match")?;
-    if !arguments.workload.quiet {
-        announce(&options);
-    }
-    let agones = arguments.agones.then(|| Agones::start(&mut options)).transpose()?;
-    let finished = play(&options, stop);
-    if let Some(agones) = agones {
-        agones.end();
-    }
-    let finished = finished.map_err(failure)?;
-    let summary = arguments.workload.print(finished)?;
-    let (figures, folder) = (&summary, options.folder.as_deref());
-    let code = gate.judge(&Played { name: "match", head: &summary.head, figures, folder })?;
-    arguments.report.keep(options.folder.as_deref(), store, arguments.workload.quiet, stop)?;
-    Ok(code)
+    arguments.workload.output.play(Matches { arguments, options }, stop)
 }
 
-pub(crate) fn find_density(arguments: &DensityArguments, stop: &AtomicBool) -> Outcome {
-    let run = RunOptions { seconds: Some(arguments.seconds), ..arguments.workload.options()? };
+pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>) -> Outcome {
+    let DensityArguments { workload, first, most, seconds } = arguments;
+    let run = RunOptions { seconds: Some(*seconds), ..workload.options()? };
     run.check().map_err(failure)?;
-    let store = arguments.report.store.open(stop)?;
-    let run = RunOptions { folder: arguments.report.folder("density")?, ..run };
-    let options = DensityOptions { run, first: arguments.first, most: arguments.most };
-    if !arguments.workload.quiet {
-        let seconds = arguments.seconds;
-        errln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
-    }
-    let finished = density(&options, stop).map_err(failure)?;
-    let summary = arguments.workload.print(finished)?;
-    arguments.report.keep(options.run.folder.as_deref(), store, arguments.workload.quiet, stop)?;
-    Ok(code(&summary))
+    let options = DensityOptions { run, first: *first, most: *most };
+    workload.output.play(Density { workload, options }, stop)
 }
 
 pub(crate) fn play_bots() -> Outcome {
@@ -363,10 +366,6 @@ fn show(note: Note<'_>) {
             }
         }
     }
-}
-
-fn code(summary: &Summary) -> ExitCode {
-    if summary.head.valid { ExitCode::SUCCESS } else { ExitCode::from(exit::INVALID_RUN) }
 }
 
 /// A map, log or option that cannot be used is a wrong argument.

@@ -54,12 +54,13 @@ pub(crate) fn rebuild_all(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the page of a run of any kind again.
+/// The same, for a folder that the command line names.
 pub(crate) fn page(folder: &Path) -> Result<PathBuf, Failure> {
     rebuild(folder).map_err(Failure::Usage)
 }
 
-fn rebuild(folder: &Path) -> Result<PathBuf, Error> {
+/// Makes the page of a run of any kind again.
+pub(crate) fn rebuild(folder: &Path) -> Result<PathBuf, Error> {
     match RunFile::open(folder)?.head.kind {
         Kind::Match => Ok(throng_range::rebuild(folder)?),
         _ => Ok(report::rebuild(folder)?),

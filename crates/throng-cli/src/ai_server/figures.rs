@@ -4,6 +4,7 @@ use std::fmt;
 use std::fmt::Write;
 use std::time::SystemTime;
 
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use throng_judge::{Block, Criterion, Order, Samples, StepPressure, Trial};
 use throng_report::{Kind, RunHead};
@@ -199,6 +200,12 @@ pub(super) struct Figures {
     workload: Workload,
     own: Course,
     embree: Option<Course>,
+}
+
+impl Serialize for Figures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
 }
 
 impl Figures {
