@@ -5,7 +5,7 @@ use std::iter::once;
 use crate::page::{Block, Cell, Page, Table, Verdict};
 
 /// Columns of the screen.
-const WIDTH: usize = 96;
+const WIDTH: usize = 100;
 /// Columns of the names of lines.
 const NAMES: usize = 25;
 /// So many reasons are told; the page has all.
@@ -14,8 +14,9 @@ const REASONS: usize = 3;
 impl Page {
     /// The large figures, the tables that are [brief](Table::brief), limits and validity. Ends with a line break.
     pub fn text(&self) -> String {
-        let facts = self.facts.iter().take(2).cloned().collect::<Vec<_>>().join(", ");
-        let mut text = format!("\n{}: {}\n{facts}\n{}\n", self.title, self.subtitle, "─".repeat(WIDTH));
+        // The moment is in the name of the folder.
+        let revision = self.facts.get(1).map_or(String::new(), |revision| format!(", {revision}"));
+        let mut text = format!("\n{}: {}{revision}\n{}\n", self.title, self.subtitle, "─".repeat(WIDTH));
         let tiles = self.tiles.iter().map(|tile| {
             let value = format!("{} {}", tile.value, tile.unit);
             vec![Cell::of(tile.term.clone()), Cell::from(value.trim_end()), Cell::from(&tile.note[..])]
@@ -133,7 +134,7 @@ mod tests {
         page.validity = Some(Validity { is_valid: true, ..Validity::default() });
         let text = page.text();
         for part in [
-            "crowd: 9 players\n2026-01-31T12:00:00Z, revision 0123456789ab\n",
+            "crowd: 9 players, revision 0123456789ab\n",
             "\nDistances\ndistance   age  error\nnear      7 ms  ✗ 9 m\n",
             "✗  age  ≤ 5 ms  7 ms\n",
         ] {
