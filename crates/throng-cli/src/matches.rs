@@ -280,6 +280,10 @@ impl Load for Density<'_> {
 }
 
 fn played(finished: Result<Finished, RangeError>, folder: Option<PathBuf>) -> Result<Run<Summary>, Failure> {
+    if let (Err(_), Some(folder)) = (&finished, &folder) {
+        // Only a folder without files goes: a run that has failed before its first frame leaves nothing.
+        let _ = std::fs::remove_dir(folder);
+    }
     let Finished { summary: figures, page } = finished.map_err(failure)?;
     let written = page.map_or(Ok(()), |page| page.map(drop).map_err(anyhow::Error::from));
     Ok(Run { figures, folder: folder.map(|folder| written.map(|()| folder)) })

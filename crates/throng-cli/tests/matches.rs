@@ -235,12 +235,15 @@ fn a_wrong_option_is_one_line_that_says_what_to_do() {
     }
     for (arguments, words) in cases {
         // A map of one's own has no number of triangles.
-        let output = Command::new(THRONG).arg("match").args(arguments).output().expect("it runs");
+        let output =
+            Command::new(THRONG).arg("match").args(arguments).current_dir(folder.path()).output().expect("it runs");
         let line = line(&output);
         let line: Vec<&str> = line.lines().filter(|line| line.starts_with("throng: ")).collect();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {line:?}");
         assert!(line.len() == 1 && line[0].contains(words), "{arguments:?}: {line:?}");
     }
+    let left = fs::read_dir(folder.path().join("runs")).into_iter().flatten().count();
+    assert_eq!(left, 0, "a mistake leaves a folder of a run");
 }
 
 #[test]
