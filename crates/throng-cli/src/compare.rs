@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use throng_lab::compare::{self, CompareOptions, Comparison, Contestant, Turn};
+use throng_lab::report;
 use throng_lab::scenario::{Overrides, Scenario};
 use throng_summary::RunSummary;
 
@@ -115,7 +116,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     if arguments.json {
         out!("{}", throng_report::to_json(&result.comparison));
     } else {
-        out!("{}", compare::table(&result.comparison, result.written.is_ok().then_some(&*result.folder)));
+        out!("{}", report::models_text(&result.comparison));
     }
     result.written.context("the figures above are on no disk")?;
     crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);

@@ -21,7 +21,6 @@ mod measure;
 mod noise;
 mod plan;
 mod sample;
-mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,14 +34,13 @@ use throng_summary::RunSummary;
 pub use contestant::{Check, Contestant};
 #[cfg(any(test, feature = "examples"))]
 pub use example::example;
-pub use figures::{Figures, OVERLOADED_SHARE};
+pub use figures::{Figures, OVERLOADED, OVERLOADED_SHARE};
 pub use file::{Cell, Comparison, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
 pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, measures};
 pub use noise::{Difference, Outcome};
 pub use plan::{Turn, turns};
-pub use sample::{Sample, advantage, by_round};
-pub use table::{OVERLOADED, differences, spoken, table};
+pub use sample::{Sample, advantage, by_round, spoken};
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]

@@ -22,6 +22,8 @@ use throng_report::{Kind, LIMITS_FILE, Page, RunFile, RunFileError, Verdicts};
 
 use throng_summary::RunSummary;
 
+use crate::compare::Comparison;
+
 pub use crowd::render;
 pub use index::{INDEX_FILE, write_index};
 
@@ -84,6 +86,11 @@ pub fn rebuild(dir: &Path) -> Result<PathBuf, ReportError> {
 /// The most important figures of a crowd, for a terminal.
 pub fn text(summary: &RunSummary) -> String {
     crowd::page(summary).text()
+}
+
+/// The tables of a comparison of models, for a terminal.
+pub fn models_text(comparison: &Comparison) -> String {
+    models::page(comparison).text()
 }
 
 fn page(file: RunFile) -> Result<Page, RunFileError> {

@@ -55,13 +55,11 @@ impl Page {
     }
 }
 
-/// Names with values in running lines; a table with a head as one.
+/// Names with values in running lines; a table with a head as one, with its note.
 fn brief(title: &str, table: &Table) -> String {
     if table.head.len() > 2 {
-        return format!(
-            "\n{title}\n{}",
-            columns(&once(table.head.clone()).chain(table.rows.clone()).collect::<Vec<_>>())
-        );
+        let rows: Vec<Vec<Cell>> = once(table.head.clone()).chain(table.rows.clone()).collect();
+        return format!("\n{title}\n{}{}", columns(&rows), lines(&table.note));
     }
     let mut lines = vec![format!("{title:<NAMES$}")];
     for row in &table.rows {
@@ -74,6 +72,21 @@ fn brief(title: &str, table: &Table) -> String {
         lines[last] += &format!("{fact}  ");
     }
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Sentences in lines that fit.
+fn lines(sentences: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentences.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < WIDTH - 2 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| format!("  {line}\n")).collect()
 }
 
 /// Cells below each other; numbers stand to the right.

@@ -5,6 +5,8 @@ use throng_summary::{RunSummary, Split, Spread};
 
 /// A server that misses more of its ticks than this is overloaded.
 pub const OVERLOADED_SHARE: f64 = 0.01;
+/// The mark of such a server.
+pub const OVERLOADED: &str = "†";
 
 /// The part of a run's summary that a comparison keeps. Times are means over the measured part's ticks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -116,13 +116,13 @@ impl Comparison {
     }
 
     /// Says what is not valid. To be called after the last run.
-    pub(super) fn conclude(&mut self) {
+    pub(crate) fn conclude(&mut self) {
         let missing =
             (!self.is_complete()).then(|| "a model has no valid run of a workload that was planned".to_owned());
         self.head.conclude(self.complaints().into_iter().chain(missing));
     }
 
-    pub(super) fn note_published(&mut self, workload: &str, summary: &RunSummary) {
+    pub(crate) fn note_published(&mut self, workload: &str, summary: &RunSummary) {
         if summary.published.is_empty() || self.published.iter().any(|table| table.workload == workload) {
             return;
         }

@@ -1,5 +1,7 @@
 //! Figures of several runs as one.
 
+use throng_report::figure;
+
 use super::Run;
 
 /// Median and range of a figure over repeated runs.
@@ -40,6 +42,15 @@ pub fn by_round(base: &[&Run], ours: &[&Run], of: fn(&super::Figures) -> Option<
     ours.iter().filter_map(|run| Some((run.round, in_round(run.round)? / value(run)?))).collect()
 }
 
+/// A figure of several runs in words: `12.3 (11.9–12.8)`, `12.3` of a single run, or a dash.
+pub fn spoken(sample: Option<Sample>) -> String {
+    let Some(Sample { median, min, max, runs }) = sample else { return "–".to_owned() };
+    if runs < 2 || figure(min) == figure(max) {
+        return figure(median);
+    }
+    format!("{} ({}–{})", figure(median), figure(min), figure(max))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +81,12 @@ mod tests {
         let (base, ours) = ([run(0, 10.0), run(1, 20.0)], [run(0, 2.0), run(1, 4.0), run(2, 1.0)]);
         let sample = advantage(&base.each_ref(), &ours.each_ref(), |figures| Some(figures.frame_ms)).unwrap();
         assert_eq!((sample.median, sample.min, sample.max, sample.runs), (5.0, 5.0, 5.0, 2));
+    }
+
+    #[test]
+    fn a_single_run_has_no_spread_and_nothing_has_a_dash() {
+        assert_eq!(spoken(Sample::of([3.0])), "3");
+        assert_eq!(spoken(Sample::of([3.0, 4.0])), "3.5 (3–4)");
+        assert_eq!(spoken(None), "–");
     }
 }
