@@ -30,6 +30,10 @@ pub fn table(run: &RunSummary, report: Option<&Path>) -> String {
     ]);
     if !run.servers.is_empty() {
         text += &servers(&run.servers);
+        if let Some(after_s) = run.servers_even_after_s {
+            text +=
+                &format!("   even for good after {} s: no server with more than 1.5 times the mean\n", figure(after_s));
+        }
     }
     if !run.edges.is_empty() {
         text += &edges(&run.edges);
