@@ -152,7 +152,7 @@ pub(crate) enum Command {
 /// The arguments of every command that runs a workload.
 #[derive(Debug, Args)]
 pub(crate) struct Workload {
-    /// A named workload (crowd, crowd-10k, dense, erratic, sparse, sparse-10, sparse-20, converge) or a TOML file
+    /// A named workload (crowd, crowd-10k, dense, erratic, sparse, sparse-10, sparse-20, converge, hot) or a TOML file
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "crowd")]
     pub(crate) scenario: String,
     /// Number of players (default: the scenario's, like all options without a default here)

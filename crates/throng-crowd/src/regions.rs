@@ -1,4 +1,4 @@
-//! Which server of a world has which part of it: strips along x, equally wide.
+//! Which server of a world has which part of it: strips along x, at first equally wide. Their borders follow the load.
 //!
 //! ```text
 //!   0        1        2        3       servers
@@ -7,6 +7,8 @@
 //!          ^^ ^^ cells here may have objects of both: a character is handed over when it is BEYOND_M past the border
 //! ```
 
+use throng_edge::{Balance, BorderWatch, Borders, Division};
+
 use crate::scenario::Scenario;
 
 /// A character is handed over when it is so far past a border, in metres: one that stands on it does not go to and fro.
@@ -14,50 +16,80 @@ pub const BEYOND_M: f32 = 1.0;
 /// Within this distance of a border both servers may have objects, in metres: a character that runs past it, as long as handing
 /// it over may take.
 pub const SHARED_M: f32 = 10.0;
+/// Borders move by this much, in metres, or by more in a wide area.
+const STEP_M: f32 = 1.0;
+/// The least width of a part, in metres: who is handed over does not stand at the next border already.
+const WIDTH_MIN_M: f32 = 3.0;
+/// Steps of an area at most.
+const STEPS_MAX: u16 = 1_000;
 
-/// The parts of a world. Positions count from the corner of the area, as clients are told them.
+/// The measures of a world's parts. Positions count from the corner of the area, as clients are told them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regions {
-    servers: u16,
-    width_m: f32,
+    division: Division,
+    step_m: f32,
     cell_m: f64,
+    first: Borders,
+    /// Some objects never move.
+    has_fixed: bool,
 }
 
 impl Regions {
     /// As many as the scenario has servers.
     pub fn new(scenario: &Scenario) -> Regions {
-        let servers = u16::try_from(scenario.servers.max(1)).unwrap_or(u16::MAX);
-        Regions { servers, width_m: scenario.area_m[0], cell_m: f64::from(scenario.cell_m[0]) }
+        let servers = scenario.servers.clamp(1, 64) as u16;
+        let width_m = scenario.area_m[0].max(f32::MIN_POSITIVE);
+        // The cast saturates.
+        let steps = ((width_m / STEP_M) as u16).clamp(servers, STEPS_MAX);
+        let step_m = width_m / f32::from(steps);
+        let min_steps = ((WIDTH_MIN_M / step_m).ceil() as u16).clamp(1, steps / servers);
+        let division = Division::new(servers, steps, min_steps).expect("there are as many steps as servers");
+        let first = Borders::equal(&division);
+        let has_fixed = scenario.idle_objects > 0;
+        Regions { division, step_m, cell_m: f64::from(scenario.cell_m[0]), first, has_fixed }
     }
 
     /// Whether one server has it all.
     pub fn is_whole(&self) -> bool {
-        self.servers == 1
+        self.division.servers() == 1
     }
 
-    fn strip_m(&self) -> f32 {
-        self.width_m / f32::from(self.servers)
+    /// In how many steps borders move, and for how many servers.
+    pub fn division(&self) -> Division {
+        self.division
     }
 
-    /// The server of a place.
-    pub fn at(&self, x: f32) -> u16 {
-        // Places outside of the area belong to the nearest strip. The cast saturates.
-        ((x / self.strip_m()) as u16).min(self.servers - 1)
+    /// The step of a place. Places outside of the area belong to the nearest one.
+    pub fn step(&self, x: f32) -> u16 {
+        // The cast saturates.
+        ((x / self.step_m) as u16).min(self.division.steps() - 1)
     }
 
-    /// The server that has to take over from server `number` what is at a place, if there is one.
-    pub fn beyond(&self, number: u16, x: f32) -> Option<u16> {
-        let (from, to) = (f32::from(number) * self.strip_m(), f32::from(number + 1) * self.strip_m());
-        let is_beyond = x < from - BEYOND_M || x > to + BEYOND_M;
-        Some(self.at(x)).filter(|&at| is_beyond && at != number)
+    /// The server that has a place at first. Objects that never move stay there.
+    pub fn first(&self, x: f32) -> u16 {
+        self.first.home(self.step(x))
+    }
+
+    /// The server that has to take over from server `number` what is at a place, if there is one and it can.
+    pub fn beyond(&self, balance: &Balance, number: u16, x: f32) -> Option<u16> {
+        let strip = balance.borders().strip(number);
+        let (from, to) = (f32::from(strip.start) * self.step_m, f32::from(strip.end) * self.step_m);
+        let is_beyond = x < from - BEYOND_M || x > to + BEYOND_M || strip.is_empty();
+        is_beyond.then(|| balance.goes_to(self.step(x))).flatten()
     }
 
     /// Pushes the servers that may have objects in a cell.
-    pub fn of_cell(&self, cell: [i32; 3], servers: &mut Vec<usize>) {
+    pub fn of_cell(&self, watch: &BorderWatch, cell: [i32; 3], servers: &mut Vec<usize>) {
         let from = f64::from(cell[0]) * self.cell_m;
-        let first = self.at((from as f32) - SHARED_M);
-        let last = self.at((from + self.cell_m) as f32 + SHARED_M);
-        servers.extend((first..=last).map(usize::from));
+        let first = self.step(from as f32 - SHARED_M);
+        let last = self.step((from + self.cell_m) as f32 + SHARED_M);
+        watch.homes(first, last, servers);
+        let fixed = self.first(from as f32)..=self.first((from + self.cell_m) as f32);
+        for server in fixed.filter(|_| self.has_fixed).map(usize::from) {
+            if !servers.contains(&server) {
+                servers.push(server);
+            }
+        }
     }
 }
 
@@ -65,33 +97,50 @@ impl Regions {
 mod tests {
     use super::*;
     use crate::scenario::Overrides;
+    use throng::Tick;
+    use throng_edge::BalanceOptions;
 
     fn regions(servers: u32) -> Regions {
         let scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
         Regions::new(&Scenario { servers, area_m: [120.0, 50.0], cell_m: [10.0; 3], ..scenario })
     }
 
+    fn balance(regions: &Regions, number: u16) -> Balance {
+        Balance::new(BalanceOptions::new(regions.division(), number), Tick(0))
+    }
+
     #[test]
     fn every_place_has_one_server_and_every_server_an_equal_part() {
         let four = regions(4);
         let at: Vec<u16> =
-            [-5.0, 0.0, 29.9, 30.1, 59.0, 61.0, 119.9, 120.0, 500.0, f32::NAN].map(|x| four.at(x)).into();
+            [-5.0, 0.0, 29.9, 30.1, 59.0, 61.0, 119.9, 120.0, 500.0, f32::NAN].map(|x| four.first(x)).into();
         assert_eq!(at, [0, 0, 0, 1, 1, 2, 3, 3, 3, 0]);
         assert!(!four.is_whole() && regions(1).is_whole() && regions(0).is_whole());
-        assert!((0..1200).all(|dm| regions(1).at(dm as f32 / 10.0) == 0));
+    }
+
+    #[test]
+    fn a_narrow_area_and_a_wide_one_have_steps_for_all_servers() {
+        let scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
+        for (width_m, servers, steps) in [(1.0, 16, 16), (100.0, 4, 100), (100_000.0, 16, 1_000), (2_000.0, 1, 1_000)] {
+            let regions = Regions::new(&Scenario { servers, area_m: [width_m, 50.0], ..scenario.clone() });
+            assert_eq!(regions.division().steps(), steps, "{width_m} m");
+            assert_eq!((regions.step(0.0), regions.step(width_m)), (0, steps - 1));
+        }
     }
 
     #[test]
     fn a_character_is_handed_over_beyond_a_border_and_not_on_it() {
         let four = regions(4);
-        assert_eq!([29.0, 30.5, 31.1, 95.0].map(|x| four.beyond(0, x)), [None, None, Some(1), Some(3)]);
-        assert_eq!([29.5, 28.9, 61.1, -3.0].map(|x| four.beyond(1, x)), [None, Some(0), Some(2), Some(0)]);
-        assert_eq!([-30.0, 150.0].map(|x| (four.beyond(0, x), four.beyond(3, x))), [(None, Some(0)), (Some(3), None)]);
+        let servers: Vec<Balance> = (0..4).map(|number| balance(&four, number)).collect();
+        let beyond = |number: u16, x: f32| four.beyond(&servers[usize::from(number)], number, x);
+        assert_eq!([29.0, 30.5, 31.1, 95.0].map(|x| beyond(0, x)), [None, None, Some(1), Some(3)]);
+        assert_eq!([29.5, 28.9, 61.1, -3.0].map(|x| beyond(1, x)), [None, Some(0), Some(2), Some(0)]);
+        assert_eq!([-30.0, 150.0].map(|x| (beyond(0, x), beyond(3, x))), [(None, Some(0)), (Some(3), None)]);
         // It is not handed back at once.
         for dm in 0..1_200 {
             let x = dm as f32 / 10.0;
-            for to in (0..4).filter_map(|number| four.beyond(number, x)) {
-                assert_eq!(four.beyond(to, x), None, "at {x} m");
+            for to in (0..4).filter_map(|number| beyond(number, x)) {
+                assert_eq!(beyond(to, x), None, "at {x} m");
             }
         }
     }
@@ -99,20 +148,32 @@ mod tests {
     #[test]
     fn the_cells_of_a_place_are_sent_by_its_server_and_by_those_that_have_not_handed_over_yet() {
         let four = regions(4);
-        let of = |cell: i32| {
+        let watch = BorderWatch::new(four.division());
+        let of = |regions: &Regions, cell: i32| {
             let mut servers = Vec::new();
-            four.of_cell([cell, 7, 0], &mut servers);
+            regions.of_cell(&watch, [cell, 7, 0], &mut servers);
             servers
         };
-        assert_eq!((of(0), of(1), of(2), of(3), of(4)), (vec![0], vec![0, 1], vec![0, 1], vec![0, 1], vec![1, 2]));
-        assert_eq!((of(-3), of(11), of(40)), (vec![0], vec![3], vec![3]));
+        let found: Vec<_> = (0..5).map(|cell| of(&four, cell)).collect();
+        assert_eq!(found, [vec![0], vec![0, 1], vec![0, 1], vec![0, 1], vec![1, 2]]);
+        assert_eq!((of(&four, -3), of(&four, 11), of(&four, 40)), (vec![0], vec![3], vec![3]));
         for dm in 0..1_200 {
             let x = dm as f32 / 10.0;
-            let servers = of((x / 10.0) as i32);
-            for number in (0..4).filter(|&number| four.beyond(number, x - SHARED_M + BEYOND_M).is_none()) {
-                let is_near = (x - 30.0 * f32::from(number)).abs() < SHARED_M || four.at(x) == number;
+            let servers = of(&four, (x / 10.0) as i32);
+            for number in 0..4 {
+                let strip_m = 30.0 * f32::from(number);
+                let is_near = (strip_m - SHARED_M + 1.0..strip_m + 29.0 + SHARED_M).contains(&x);
                 assert!(!is_near || servers.contains(&usize::from(number)), "{number} at {x} m");
             }
         }
+        // Borders have moved away from objects that never move.
+        let mut moved = BorderWatch::new(four.division());
+        let report: Vec<u8> = [0_u64, 1 << 16, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+        let cuts = [110_u16, 113, 116].into_iter().flat_map(u16::to_le_bytes);
+        (0..4).for_each(|origin| moved.take(origin, &report.iter().copied().chain(cuts.clone()).collect::<Vec<u8>>()));
+        let mut servers = Vec::new();
+        four.of_cell(&moved, [7, 0, 0], &mut servers);
+        Regions { has_fixed: true, ..four }.of_cell(&moved, [7, 0, 0], &mut servers);
+        assert_eq!(servers, [0, 0, 2]);
     }
 }

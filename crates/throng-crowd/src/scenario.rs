@@ -227,6 +227,15 @@ pub enum Spawn {
         /// Radius of the disc.
         radius_m: f32,
     },
+    /// A part of them within a radius of a place, the others anywhere in the area.
+    Hot {
+        /// The part of the players in the place, 0 to 1.
+        share: f32,
+        /// The place: x and y from the centre of the area.
+        at_m: [f32; 2],
+        /// Its radius.
+        radius_m: f32,
+    },
     /// Side by side along the x axis, through the centre.
     Line {
         /// Distance between neighbours.
@@ -405,7 +414,7 @@ mod tests {
     #[test]
     fn every_named_scenario_is_valid_and_carries_its_own_name() {
         let names: Vec<_> = Scenario::named().collect();
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
         for (name, description) in names {
             let scenario = Scenario::resolve(name, &Overrides::default()).unwrap();
             assert_eq!(scenario.name, name);
@@ -426,6 +435,9 @@ mod tests {
         let converge = get("converge");
         assert_eq!((converge.movement, converge.area_m), (Movement::Converge, [2000.0; 2]));
         assert_eq!((converge.spawn, converge.start_at_connected()), (Spawn::Disc { radius_m: 800.0 }, 80));
+        let hot = get("hot");
+        assert_eq!((hot.players, hot.servers, hot.edges, hot.start_at_connected()), (400, 4, 2, 400));
+        assert_eq!(hot.spawn, Spawn::Hot { share: 0.75, at_m: [-38.0, 0.0], radius_m: 8.0 });
         let many = get("crowd-10k");
         assert_eq!((many.players, many.tick_hz, many.area_m, many.budget_kbit_per_s), (10_000, 10, [300.0; 2], 256));
     }

@@ -14,7 +14,8 @@ use throng::{
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_object,
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, TOLD_MAX, ToEdge, ToOrigin, Up, push_input, push_look,
+    read_object,
 };
 use moves::{Continuing, Leaving, Stage, leave};
 
@@ -28,6 +29,12 @@ const WAITING_MAX: usize = 65_536;
 const BATCHES_MAX: usize = 1_024;
 /// New copies that wait to be polled; the oldest beyond are forgotten.
 const COPIES_MAX: usize = 1 << 20;
+/// What an origin can tell the others in one tick, in messages; the rest is refused.
+const TELLS_PER_TICK: u32 = 4;
+/// What origins have told and nobody has polled; the oldest beyond are forgotten.
+const TOLD_WAITING_MAX: usize = 256;
+/// Clients of an origin that is gone, which have joined others; the oldest beyond are forgotten.
+const ELSEWHERE_MAX: usize = 65_536;
 /// The longest reason for which an origin ends a client, in bytes.
 const REASON_BYTES: usize = 200;
 
@@ -38,7 +45,7 @@ pub struct EdgeOptions {
     pub lane: u8,
     /// Which origins have objects in a cell of a grid; several servers can share a world that way.
     pub homes: Homes,
-    /// Which origin a client joins.
+    /// Which origin a client joins. It is asked again when that origin is gone: if it names another one, the client joins there.
     pub entry: Entry,
     /// Whether [`Edge::poll_copied`] tells which object here is a copy of which one there.
     pub tells_copies: bool,
@@ -111,6 +118,8 @@ pub struct EdgeCounters {
     pub moved: u64,
     /// Clients that were given back to their origin, because the other one was gone.
     pub returned: u64,
+    /// Clients that have joined another origin, because theirs was gone.
+    pub taken_over: u64,
 }
 
 /// An object of an origin, and its copy.
@@ -153,6 +162,12 @@ struct Link {
     waiting: VecDeque<ToOrigin>,
     /// Objects whose owner is known before they are.
     awaited: Vec<(ObjectId, u32)>,
+    /// The ids of clients that have joined another origin while this one was gone.
+    elsewhere: VecDeque<u64>,
+    /// Messages to all that came from it in this tick.
+    tells: u32,
+    /// The version by which it was told that it is looked at.
+    looks_by: Option<u64>,
 }
 
 /// An edge: see the [front page](crate).
@@ -170,6 +185,10 @@ pub struct Edge {
     copied: VecDeque<Copied>,
     leaving: Leaving,
     continuing: Vec<Continuing>,
+    /// What origins have told, by their numbers.
+    told: VecDeque<(usize, Vec<u8>)>,
+    /// The version by which the edge looks, as its program says.
+    looks_by: Option<u64>,
     /// Why nobody may stay here.
     drained: Option<String>,
     /// Sums of links that were replaced.
@@ -196,6 +215,8 @@ impl Edge {
             copied: VecDeque::new(),
             leaving: Leaving::default(),
             continuing: Vec::new(),
+            told: VecDeque::new(),
+            looks_by: None,
             drained: None,
             former: (0, 0),
         })
@@ -226,7 +247,8 @@ impl Edge {
     pub fn replace_origin(&mut self, number: usize, client: Client) -> bool {
         let Some(link) = self.links.get_mut(number) else { return false };
         link.mirror.clear(&mut self.server);
-        let old = std::mem::replace(link, Link::new(client));
+        let elsewhere = std::mem::take(&mut link.elsewhere);
+        let old = std::mem::replace(link, Link { elsewhere, ..Link::new(client) });
         self.former.0 += old.mirror.counters.refused;
         self.former.1 += old.mirror.counters.recounts;
         for player in self.players.iter_mut().flatten().filter(|player| player.origin == number) {
@@ -249,6 +271,18 @@ impl Edge {
     /// [`receive`](Edge::receive) of the tick in which clients may first be told of it.
     pub fn poll_copied(&mut self) -> Option<Copied> {
         self.copied.pop_front()
+    }
+
+    /// What an origin has told to all ([`Origin::tell_servers`](crate::Origin::tell_servers)), with its number. The other origins
+    /// are told of it anyway.
+    pub fn poll_told(&mut self) -> Option<(usize, Vec<u8>)> {
+        self.told.pop_front()
+    }
+
+    /// From now on [`EdgeOptions::homes`] answers by this version of what was told. Each origin is told so
+    /// ([`OriginEvent::Looks`](crate::OriginEvent::Looks)) after it was told of all cells that are looked at now.
+    pub fn say_looks(&mut self, version: u64) {
+        self.looks_by = Some(version);
     }
 
     /// The tick of an origin that the newest [`receive`](Edge::receive) stands for; `None` before anything came from there.
@@ -288,11 +322,13 @@ impl Edge {
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
         let mut received = Ok(());
         for number in 0..self.links.len() {
+            self.links[number].tells = 0;
             received = received.and(self.hear_origin(number, now));
         }
         received = self.server.receive(now).and(received);
         self.take_events(now);
         self.end_searches();
+        self.leave_the_gone();
         self.take_inputs();
         self.continue_objects();
         for (origin, link) in self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live) {
@@ -346,6 +382,10 @@ impl Edge {
     fn begin(&mut self, number: usize) {
         let link = &mut self.links[number];
         link.is_live = true;
+        // Before it is asked for any cell: nobody is shown a second player of these clients.
+        while let Some(client_id) = link.elsewhere.pop_front() {
+            link.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, ..ToOrigin::default() });
+        }
         let joining = self.players.iter().flatten().filter(|player| player.origin == number && !player.is_sought());
         joining.for_each(|player| link.say(player.join()));
     }
@@ -358,6 +398,7 @@ impl Edge {
         link.looks.clear();
         link.waiting.clear();
         link.awaited.clear();
+        link.looks_by = None;
         link.mirror.clear(&mut self.server);
         for player in self.players.iter_mut().flatten().filter(|player| player.origin == number) {
             player.own.clear();
@@ -372,6 +413,7 @@ impl Edge {
         match step {
             Some(Down::Continues) => return self.hear_continues(number, &talk.body),
             Some(Down::Leaves) => return self.hear_leaves(number, &talk.body),
+            Some(Down::Tell) => return self.pass_to_all(number, &talk.body),
             _ => {}
         }
         let Some(&connection) = self.by_session.get(&talk.session) else {
@@ -403,8 +445,29 @@ impl Edge {
             }
             Some(Down::Move) => self.begin_move(number, connection, &talk.body),
             Some(Down::State) => self.move_on(number, connection, &talk.body),
-            Some(Down::Continues | Down::Leaves | Down::Has) | None => false,
+            Some(Down::Continues | Down::Leaves | Down::Has | Down::Tell) | None => false,
         }
+    }
+
+    /// An origin tells something to all. False if that is too much.
+    fn pass_to_all(&mut self, from: usize, body: &[u8]) -> bool {
+        self.links[from].tells += 1;
+        if body.len() > TOLD_MAX || self.links[from].tells > TELLS_PER_TICK {
+            return false;
+        }
+        for (_, link) in self.links.iter_mut().enumerate().filter(|(number, link)| *number != from && link.has_room()) {
+            link.say(ToOrigin {
+                step: Up::Told as u8,
+                number: from as u64,
+                body: body.to_vec(),
+                ..ToOrigin::default()
+            });
+        }
+        if self.told.len() >= TOLD_WAITING_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back((from, body.to_vec()));
+        true
     }
 
     /// Clients that come, go and speak.
@@ -455,6 +518,28 @@ impl Edge {
         }
         self.by_session.insert(session, connection);
         self.players[index] = Some(player);
+    }
+
+    /// Clients whose origin is gone join another one, if the entry names one that is there.
+    fn leave_the_gone(&mut self) {
+        let Edge { links, players, options, counters, .. } = self;
+        for player in players.iter_mut().flatten() {
+            if links[player.origin].is_live || !matches!(player.stage, Stage::Home) {
+                continue;
+            }
+            let origin = (options.entry)(player.client_id, &player.user_data);
+            if origin == player.origin || links.get(origin).is_none_or(|link| !link.is_live) {
+                continue;
+            }
+            let elsewhere = &mut links[player.origin].elsewhere;
+            if elsewhere.len() >= ELSEWHERE_MAX {
+                elsewhere.pop_front();
+            }
+            elsewhere.push_back(player.client_id);
+            player.origin = origin;
+            links[origin].say(player.join());
+            counters.taken_over += 1;
+        }
     }
 
     fn leave(&mut self, connection: ConnectionId, is_over: bool) {
@@ -605,6 +690,10 @@ impl Edge {
         for (link, wanted) in self.links.iter_mut().zip(wanted) {
             if link.is_live && link.has_room() {
                 link.look(&wanted, now);
+                if let Some(version) = self.looks_by.filter(|_| link.looks_by != self.looks_by) {
+                    link.looks_by = self.looks_by;
+                    link.say(ToOrigin { step: Up::Looks as u8, number: version, ..ToOrigin::default() });
+                }
             }
         }
     }
@@ -634,6 +723,9 @@ impl Link {
             batch: 1,
             waiting: VecDeque::new(),
             awaited: Vec::new(),
+            elsewhere: VecDeque::new(),
+            tells: 0,
+            looks_by: None,
         }
     }
 

@@ -10,7 +10,7 @@ use throng::{
 };
 
 use crate::talk::{
-    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
+    Arrival, BODY_MAX, Down, Former, STATE_MAX, TOLD_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
     object_bytes, read_inputs, read_looks,
 };
 
@@ -93,6 +93,23 @@ pub enum OriginEvent {
         lane: u8,
         /// The message.
         message: Received,
+    },
+    /// Another server has told something to all ([`Origin::tell_servers`]). It comes through each edge that both are connected to.
+    /// [`Balance::take`](crate::Balance::take) takes it.
+    Told {
+        /// The edge.
+        edge: ConnectionId,
+        /// The number of the server at the edges.
+        from: u16,
+        /// What it has told.
+        body: Vec<u8>,
+    },
+    /// An edge looks at this server by a version of what servers have told ([`Edge::say_looks`](crate::Edge::say_looks)).
+    Looks {
+        /// The edge.
+        edge: ConnectionId,
+        /// The version.
+        version: u64,
     },
 }
 
@@ -470,6 +487,19 @@ impl Origin {
         self.tell(player, (Down::Say, lane), body)
     }
 
+    /// Tells something to all edges ([`Edge::poll_told`](crate::Edge::poll_told)) and, through them, to all other servers
+    /// ([`OriginEvent::Told`]). It leaves with the next tick. An edge that takes no more messages now goes without.
+    ///
+    /// # Errors
+    /// It is longer than [`TOLD_MAX`].
+    pub fn tell_servers(&mut self, body: &[u8]) -> Result<(), OriginError> {
+        if body.len() > TOLD_MAX {
+            return Err(OriginError::TooLong(body.len()));
+        }
+        self.tell_all(Down::Tell, body);
+        Ok(())
+    }
+
     /// Ends a player's connection to its edge; [`OriginEvent::Left`] follows.
     ///
     /// # Errors
@@ -574,6 +604,21 @@ impl Origin {
             }
             Some(Up::Arrive) => self.arrive(player, &talk),
             Some(Up::Seek) => self.tell_whether_it_is_here(player, talk.number),
+            Some(Up::Elsewhere) => {
+                self.give_up_away(talk.number);
+                true
+            }
+            Some(Up::Told) => {
+                let from = u16::try_from(talk.number).ok().filter(|_| talk.body.len() <= TOLD_MAX);
+                if let Some(from) = from {
+                    self.push(OriginEvent::Told { edge, from, body: talk.body });
+                }
+                from.is_some()
+            }
+            Some(Up::Looks) => {
+                self.push(OriginEvent::Looks { edge, version: talk.number });
+                true
+            }
             None => false,
         }
     }
@@ -637,6 +682,14 @@ impl Origin {
             if is_known {
                 self.clients.remove(&seat.client_id);
             }
+            self.events.push_back(OriginEvent::Left(player));
+        }
+    }
+
+    /// The client of a player who is away has one at another origin. One who is here stays: its client has come back before.
+    fn give_up_away(&mut self, client_id: u64) {
+        if let Some(&(player, Some(_))) = self.clients.get(&client_id) {
+            self.clients.remove(&client_id);
             self.events.push_back(OriginEvent::Left(player));
         }
     }

@@ -52,6 +52,9 @@ pub fn is_edge(user_data: &[u8; USER_DATA_LEN]) -> bool {
     user_data.starts_with(EDGE_MARK)
 }
 
+/// The longest that a server can tell the others at once.
+pub const TOLD_MAX: usize = 8_192;
+
 /// From an edge to its origin.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ToOrigin {
@@ -61,7 +64,8 @@ pub struct ToOrigin {
     /// The player at the edge.
     #[replicate(integer)]
     pub session: u32,
-    /// The id of the client, of a join and an arrival; the number of a batch; of a leave 1 if the client does not come back.
+    /// The id of the client, of a join, an arrival and the like; the number of a batch; of a leave 1 if the client does not come back; the number
+    /// of the server that has told something; the version of what the edge looks by.
     #[replicate(integer)]
     pub number: u64,
     /// The lane of a message.
@@ -110,6 +114,12 @@ pub(crate) enum Up {
     Arrive,
     /// Does this origin have the player of a client: the client's id.
     Seek,
+    /// Another origin tells something to all: its number, and what.
+    Told,
+    /// The edge looks by a version of what was told: all looks for it were sent.
+    Looks,
+    /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id.
+    Elsewhere,
 }
 
 /// The meaning of a [`ToEdge`].
@@ -133,10 +143,25 @@ pub(crate) enum Down {
     Leaves,
     /// Whether the player that was sought is here: a byte, 0 or 1.
     Has,
+    /// Something for all edges and, through them, for all other origins.
+    Tell,
 }
 
 impl Up {
-    const ALL: [Up; 9] = [Up::Join, Up::Leave, Up::Inputs, Up::Say, Up::Look, Up::Free, Up::Stay, Up::Arrive, Up::Seek];
+    const ALL: [Up; 12] = [
+        Up::Join,
+        Up::Leave,
+        Up::Inputs,
+        Up::Say,
+        Up::Look,
+        Up::Free,
+        Up::Stay,
+        Up::Arrive,
+        Up::Seek,
+        Up::Told,
+        Up::Looks,
+        Up::Elsewhere,
+    ];
 
     pub(crate) fn of(step: u8) -> Option<Up> {
         Up::ALL.get(usize::from(step)).copied()
@@ -144,7 +169,7 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 9] = [
+    const ALL: [Down; 10] = [
         Down::Given,
         Down::View,
         Down::Say,
@@ -154,6 +179,7 @@ impl Down {
         Down::Continues,
         Down::Leaves,
         Down::Has,
+        Down::Tell,
     ];
 
     pub(crate) fn of(step: u8) -> Option<Down> {
@@ -374,6 +400,6 @@ mod tests {
                 .enumerate()
                 .all(|(number, &step)| step as usize == number && Down::of(number as u8) == Some(step))
         );
-        assert_eq!((Up::of(9), Down::of(9)), (None, None));
+        assert_eq!((Up::of(12), Down::of(10)), (None, None));
     }
 }

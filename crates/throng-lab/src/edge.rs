@@ -1,8 +1,8 @@
 //! A process that is an edge of a run: clients connect to it, and it connects to the server.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -14,7 +14,7 @@ use throng_crowd::kinds;
 use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::world::spawn_point;
-use throng_edge::{Edge, EdgeOptions, edge_user_data};
+use throng_edge::{BorderWatch, Edge, EdgeOptions, edge_user_data};
 use throng_machine::clock;
 use throng_summary::EdgeFigures;
 
@@ -70,7 +70,8 @@ fn play() -> anyhow::Result<()> {
     pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
     let mut links = Links::new(&order);
-    let mut edge = open(&order, &links)?;
+    let shared = SharedBorders::new(&order.scenario);
+    let mut edge = open(&order, &links, &shared)?;
     tell(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let commands = listen();
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
@@ -83,6 +84,7 @@ fn play() -> anyhow::Result<()> {
         let here = edge.server().current_tick();
         // A socket that fails now and then is a lossy network.
         let _ = edge.receive(began);
+        shared.follow(&mut edge);
         let received = clock::now();
         // Before anything is sent: whoever has a packet finds here what its objects are.
         while let Some(copied) = edge.poll_copied() {
@@ -98,7 +100,7 @@ fn play() -> anyhow::Result<()> {
         let noted = clock::now();
         edge.tick(noted);
         let worked = received.since(began) + clock::now().since(noted);
-        links.reconnect(&mut edge, began)?;
+        links.reconnect(&mut edge, &shared, began)?;
         pace.finish(clock::now());
         if let Some(watch) = &mut watch {
             watch.take(&edge, worked);
@@ -127,7 +129,7 @@ fn play() -> anyhow::Result<()> {
 }
 
 /// The edge with its server, and a client of each origin.
-fn open(order: &EdgeOrder, links: &Links) -> anyhow::Result<Edge> {
+fn open(order: &EdgeOrder, links: &Links, shared: &SharedBorders) -> anyhow::Result<Edge> {
     let scenario = &order.scenario;
     let options = server_options(scenario, &Key::new(order.key), None);
     let now = clock::now();
@@ -138,7 +140,7 @@ fn open(order: &EdgeOrder, links: &Links) -> anyhow::Result<Edge> {
         // Each thread has a socket of its own, whose network cannot be cut.
         _ => Server::bind(LOCAL.into(), kinds::schema(), options)?,
     };
-    Ok(Edge::new(server, origins, edge_options(scenario))?)
+    Ok(Edge::new(server, origins, edge_options(scenario, shared))?)
 }
 
 /// The connections of an edge to its servers.
@@ -177,10 +179,11 @@ impl Links {
     }
 
     /// A server that did not answer for a while may be there again. Each try ends after the timeout of its token.
-    fn reconnect(&mut self, edge: &mut Edge, now: Time) -> anyhow::Result<()> {
+    fn reconnect(&mut self, edge: &mut Edge, shared: &SharedBorders, now: Time) -> anyhow::Result<()> {
         for origin in 0..self.servers.len() {
             if edge.origin_end(origin).is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
+                shared.write().lose(origin);
                 edge.replace_origin(origin, self.connect(origin, now)?);
             }
         }
@@ -188,16 +191,43 @@ impl Links {
     }
 }
 
-/// Which server has a cell, and which one a client joins: the one where its character starts.
-fn edge_options(scenario: &Scenario) -> EdgeOptions {
+/// The borders between the servers, as far as the edge has heard. Its options ask them, while it runs.
+#[derive(Clone)]
+struct SharedBorders(Arc<RwLock<BorderWatch>>);
+
+impl SharedBorders {
+    fn new(scenario: &Scenario) -> SharedBorders {
+        SharedBorders(Arc::new(RwLock::new(BorderWatch::new(Regions::new(scenario).division()))))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BorderWatch> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BorderWatch> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what the servers have told, and looks by it.
+    fn follow(&self, edge: &mut Edge) {
+        while let Some((origin, body)) = edge.poll_told() {
+            self.write().take(origin, &body);
+        }
+        edge.say_looks(self.read().borders().version().0);
+    }
+}
+
+/// Which servers have a cell, and which one a client joins: the one where its character starts.
+fn edge_options(scenario: &Scenario, shared: &SharedBorders) -> EdgeOptions {
     let (regions, scenario) = (Regions::new(scenario), scenario.clone());
-    let cells = regions.clone();
+    let (cells, shared, borders) = (regions.clone(), shared.clone(), shared.clone());
     EdgeOptions {
         tells_copies: true,
-        homes: Arc::new(move |_, cell, homes| cells.of_cell(cell, homes)),
+        homes: Arc::new(move |_, cell, homes| cells.of_cell(&borders.read(), cell, homes)),
         entry: Arc::new(move |client_id, _| {
             let [x, y] = spawn_point(&scenario, client_id as u32);
-            regions.at(scenario.from_corner([x, y, 0.0])[0]).into()
+            let step = regions.step(scenario.from_corner([x, y, 0.0])[0]);
+            shared.read().borders().home(step).into()
         }),
         ..EdgeOptions::default()
     }

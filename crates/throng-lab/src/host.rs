@@ -18,7 +18,7 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
-use throng_edge::{Origin, OriginEvent, OriginOptions, PlayerId};
+use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId};
 use throng_machine::clock;
 
 use crate::cut::Cut;
@@ -39,6 +39,9 @@ const FAULT_TIMEOUT_S: i32 = 3;
 /// In a run with faults, players are kept for so long, in seconds.
 const KEEP_S: u32 = 30;
 
+/// A server that the others do not hear for so long is gone, in seconds.
+const SILENT_S: u32 = 3;
+
 /// Number of clients that get the server's time, one after the other. They are served first in a tick, so that a pulse
 /// leaves soon after its time was read.
 const TOLD: usize = 8;
@@ -57,6 +60,7 @@ pub struct Host<R = Channels> {
     /// Which of the servers that share the area this is.
     number: u16,
     regions: Regions,
+    balance: Balance,
     /// Characters whom another server is about to take over: they stand still until then.
     ghosts: HashMap<PlayerId, (ObjectId, Character)>,
     handovers: Handovers,
@@ -170,7 +174,10 @@ impl<R: Replication> Host<R> {
             // Each thread has a socket of its own, past any recorder.
             _ => (Server::bind_with(address, model, options)?, None),
         };
+        let regions = Regions::new(scenario);
         let mut host = Host {
+            balance: balance(scenario, &regions, number, server.current_tick()),
+            regions,
             server,
             tape,
             cut,
@@ -180,7 +187,6 @@ impl<R: Replication> Host<R> {
             origin: (scenario.edges > 0).then(|| Origin::new(origin_options(scenario))),
             at_edges: HashMap::new(),
             number,
-            regions: Regions::new(scenario),
             ghosts: HashMap::new(),
             handovers: Handovers::default(),
             bodies: Vec::new(),
@@ -210,7 +216,7 @@ impl<R: Replication> Host<R> {
     /// Where its part of the objects that never change lie.
     fn own_idle(&self) -> impl Iterator<Item = [f32; 3]> + '_ {
         let all = IdleObjects::new(&self.scenario).map(|position| self.scenario.from_corner(position));
-        all.filter(|position| self.regions.at(position[0]) == self.number)
+        all.filter(|position| self.regions.first(position[0]) == self.number)
     }
 
     /// The server.
@@ -299,6 +305,12 @@ impl<R: Replication> Host<R> {
     /// The characters may move, however many there are.
     pub(crate) fn begin(&mut self) {
         self.is_moving = true;
+        self.balance.set_planning(true);
+    }
+
+    /// What it knows of the borders to the other servers.
+    pub(crate) fn balance(&self) -> &Balance {
+        &self.balance
     }
 
     pub(crate) fn handovers(&self) -> Handovers {
@@ -312,6 +324,7 @@ impl<R: Replication> Host<R> {
 
     /// Nothing moves any more, and no character says that it does: clients would see it move.
     pub fn freeze(&mut self) {
+        self.balance.set_planning(false);
         let Host { world, server, scenario, bodies, is_frozen, .. } = self;
         *is_frozen = true;
         world.stop(|character, state| show(server, scenario, bodies, (character, state)));
@@ -391,6 +404,7 @@ impl<R: Replication> Host<R> {
         if self.tells_time {
             self.tell_one(tick, began);
         }
+        self.settle_borders();
         self.hand_over();
         if let Some(origin) = &mut self.origin {
             origin.before_tick(&mut self.server);
@@ -453,7 +467,11 @@ impl<R: Replication> Host<R> {
 
     /// Players who come through edges.
     fn take_players(&mut self) {
+        let tick = self.server.current_tick();
         while let Some(event) = self.origin.as_mut().and_then(Origin::poll_event) {
+            if self.balance.take(&event, tick) {
+                continue;
+            }
             match event {
                 OriginEvent::Joined { player, client_id, .. } => {
                     let client_id = client_id as u32;
@@ -498,7 +516,10 @@ impl<R: Replication> Host<R> {
                     }
                 }
                 OriginEvent::Message { .. } => self.bad_talks += 1,
-                OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
+                OriginEvent::EdgeJoined(_)
+                | OriginEvent::EdgeLeft(_)
+                | OriginEvent::Told { .. }
+                | OriginEvent::Looks { .. } => {}
             }
         }
     }
@@ -517,15 +538,31 @@ impl<R: Replication> Host<R> {
         }
     }
 
-    /// Asks the edges for the players who have walked into the part of another server.
+    /// Tells the other servers what it has, and decides on borders if that is its turn.
+    fn settle_borders(&mut self) {
+        let Host { origin: Some(origin), world, scenario, regions, balance, ghosts, server, .. } = self else { return };
+        if regions.is_whole() {
+            return;
+        }
+        let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
+        let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
+        if let Some(report) = balance.step(server.current_tick(), all.map(|position| regions.step(position[0]))) {
+            // It is never too long.
+            let _ = origin.tell_servers(&report);
+        }
+    }
+
+    /// Asks the edges for the players who are in the part of another server.
     fn hand_over(&mut self) {
-        let Host { origin: Some(origin), world, scenario, regions, at_edges, number, .. } = self else { return };
+        let Host { origin: Some(origin), world, scenario, regions, balance, at_edges, number, .. } = self else {
+            return;
+        };
         if regions.is_whole() {
             return;
         }
         for (&player, &character) in at_edges.iter() {
             let Some(state) = world.state(character) else { continue };
-            if let Some(to) = regions.beyond(*number, scenario.from_corner(state.position)[0]) {
+            if let Some(to) = regions.beyond(balance, *number, scenario.from_corner(state.position)[0]) {
                 // It may have been asked for already.
                 let _ = origin.hand_over(player, to);
             }
@@ -684,6 +721,22 @@ pub(crate) fn token_issuer(scenario: &Scenario, key: &Key) -> TokenIssuer {
 fn origin_options(scenario: &Scenario) -> OriginOptions {
     let keep_ticks = if scenario.faults.is_empty() { 0 } else { KEEP_S * scenario.tick_hz };
     OriginOptions { keep_ticks, ..OriginOptions::default() }
+}
+
+/// The borders to the other servers. They stay until all players are there.
+fn balance(scenario: &Scenario, regions: &Regions, number: u16, now: Tick) -> Balance {
+    let in_a_second = |parts: u32| (scenario.tick_hz / parts).max(1);
+    let mut balance = Balance::new(
+        BalanceOptions {
+            report_ticks: in_a_second(3),
+            plan_ticks: in_a_second(2),
+            silent_ticks: SILENT_S * scenario.tick_hz,
+            ..BalanceOptions::new(regions.division(), number)
+        },
+        now,
+    );
+    balance.set_planning(false);
+    balance
 }
 
 /// Waits for the next tick to be due. Meanwhile the server reads its socket now and then, because the packets of ten thousand

@@ -1,6 +1,7 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
+mod evenness;
 mod faults;
 mod ledger;
 mod live;
@@ -39,6 +40,7 @@ use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 pub use child::read_order;
 use child::{Child, Target};
+use evenness::Evenness;
 use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
@@ -175,6 +177,7 @@ struct Play<'a, R> {
     /// The work of the first of several servers.
     watch: Option<ServerWatch>,
     first_server: Option<ServerFigures>,
+    evenness: Evenness,
     faults: Faults,
     has_begun: bool,
     show: Option<Show>,
@@ -247,6 +250,7 @@ impl<'a, R: Replication> Play<'a, R> {
             servers,
             watch: None,
             first_server: None,
+            evenness: Evenness::default(),
             faults: Faults::new(&scenario.faults),
             has_begun: false,
             wanted: scenario.profile.first(scenario.players),
@@ -308,6 +312,8 @@ impl<'a, R: Replication> Play<'a, R> {
             for happened in play.faults.turn(elapsed, (&mut play.edges, &mut play.servers)) {
                 play.mark(&happened);
             }
+            let others = play.servers.players_of_each();
+            play.evenness.take(elapsed, std::iter::once(play.host.connected()).chain(others));
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
                 let began = clock::now();
@@ -456,13 +462,21 @@ impl<'a, R: Replication> Play<'a, R> {
 
     /// Adds the figures of edges and further servers. One that is gone makes the run not valid.
     fn end_parts(&mut self, summary: &mut RunSummary) {
+        let copies = self.edges.points().into_iter().map(|point| point.copies);
+        let files: Vec<PathBuf> = copies.chain(self.servers.points().into_iter().map(|point| point.truth)).collect();
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
+        // Whoever was killed has left its file behind.
+        files.iter().for_each(|file| drop(std::fs::remove_file(file)));
         let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
         let own_cpu_cores: f64 = own.sum();
         summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
         summary.edges = edges;
-        summary.servers = self.first_server.into_iter().chain(servers).collect();
+        summary.servers = self.first_server.take().into_iter().chain(servers).collect();
+        for (number, server) in summary.servers.iter_mut().enumerate() {
+            server.players_by_second = self.evenness.of(number);
+        }
+        summary.servers_even_after_s = self.evenness.even_after_s().filter(|_| summary.servers.len() > 1);
         summary.head.invalid_reasons.extend(edge_faults);
         summary.head.invalid_reasons.extend(server_faults);
     }

@@ -152,6 +152,7 @@ impl ServerWatch {
             missed_ticks: host.skipped_ticks() - self.skipped,
             arrived: arrived - self.handovers.arrived,
             released: released - self.handovers.released,
+            players_by_second: Vec::new(),
         }
     }
 }

@@ -62,7 +62,9 @@ impl RunSummary {
                 missed_ticks: 0,
                 arrived: 120,
                 released: 118,
+                players_by_second: vec![480, 503, 500],
             }],
+            servers_even_after_s: Some(2.4),
             faults: vec![FaultFigures {
                 fault: "pause:edge-1:4s:2s".to_owned(),
                 bots: 500,

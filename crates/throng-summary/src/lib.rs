@@ -58,6 +58,10 @@ pub struct RunSummary {
     /// The servers of the run, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerFigures>,
+    /// When the players were spread evenly over the servers for the rest of the measured part, in seconds from its beginning: none has
+    /// more than 1.5 times the mean. `null` if they never were, or there is one server.
+    #[serde(default)]
+    pub servers_even_after_s: Option<f64>,
     /// The faults that the run had on purpose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultFigures>,
@@ -127,7 +131,7 @@ pub struct FaultFigures {
 }
 
 /// One of several servers that share the area. All is 0 or `null` of one that did not report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerFigures {
     /// Players, mean.
     pub players: f64,
@@ -141,6 +145,9 @@ pub struct ServerFigures {
     pub arrived: u64,
     /// Characters that went to other servers.
     pub released: u64,
+    /// Players at the beginning of each second.
+    #[serde(default)]
+    pub players_by_second: Vec<u32>,
 }
 
 /// A median and a tail. `null` where nothing was measured.

@@ -43,8 +43,7 @@ pub enum Part {
 }
 
 /// How faults are written.
-pub const FAULT_FORMS: &str =
-    "kill:edge-1:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s or cut:edge-1:4s:30s";
+pub const FAULT_FORMS: &str = "kill:edge-1:4s, kill:server-2:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s or cut:edge-1:4s:30s";
 /// Faults of a run at most.
 const FAULTS_MAX: usize = 32;
 /// Faults begin, and pauses last, so long at most.
@@ -76,9 +75,7 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         let why = match (fault.part, fault.kind) {
             (Part::Server(1), _) => "server 1 is in the process of the run itself: name another one",
             _ if !is_there => "the run has no such process (--edges, --servers)",
-            (Part::Server(_), FaultKind::Kill | FaultKind::Drain) => {
-                "nobody takes over the players of a server that is gone: pause it, or cut its network"
-            }
+            (Part::Server(_), FaultKind::Drain) => "a server is not drained: kill or pause it, or cut its network",
             (_, FaultKind::Cut(_)) if scenario.server_threads > 1 => {
                 "each of several threads has a socket of its own, whose network is not cut: --server-threads 1"
             }
@@ -96,7 +93,8 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
             gone.push(fault.part);
         }
     }
-    let nobody_left = !gone.is_empty() && gone.len() >= *edges as usize;
+    let edges_gone = gone.iter().filter(|part| matches!(part, Part::Edge(_))).count();
+    let nobody_left = edges_gone > 0 && edges_gone >= *edges as usize;
     nobody_left.then(|| "no edge is left: leave one to which the clients can go".to_owned())
 }
 
@@ -183,6 +181,7 @@ mod tests {
     fn a_fault_is_read_as_it_is_written() {
         for text in [
             "kill:edge-1:4s",
+            "kill:server-2:4s",
             "drain:edge-3:4s",
             "pause:edge-12:0.5s:2s",
             "pause:server-2:4s:1.5s",
@@ -231,12 +230,18 @@ mod tests {
             of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s", "cut:server-2:4s:2s"]),
             Ok(4)
         );
+        assert_eq!(
+            of(&["kill:server-2:4s", "kill:server-3:4s", "kill:edge-1:4s"]),
+            Ok(3),
+            "the first server and an edge stay"
+        );
         for (faults, words) in [
             (&["kill:edge-3:4s"][..], "no such process"),
             (&["pause:server-4:4s:1s"], "no such process"),
             (&["pause:server-1:4s:1s"], "the process of the run itself"),
-            (&["kill:server-2:4s"], "pause it"),
             (&["drain:server-2:4s"], "pause it"),
+            (&["kill:server-1:4s"], "the process of the run itself"),
+            (&["kill:server-2:4s", "pause:server-2:5s:1s"], "gone before"),
             (&["kill:edge-1:10s"], "measured part"),
             (&["pause:edge-1:4s:6s"], "measured part"),
             (&["kill:edge-1:4s", "pause:edge-1:5s:1s"], "gone before"),

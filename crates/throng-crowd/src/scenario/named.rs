@@ -2,11 +2,12 @@
 
 use super::ScenarioError;
 
-pub(super) const ALL: [(&str, &str); 8] = [
+pub(super) const ALL: [(&str, &str); 9] = [
     ("crowd", include_str!("../../../../scenarios/crowd.toml")),
     ("crowd-10k", include_str!("../../../../scenarios/crowd-10k.toml")),
     ("dense", include_str!("../../../../scenarios/dense.toml")),
     ("erratic", include_str!("../../../../scenarios/erratic.toml")),
+    ("hot", include_str!("../../../../scenarios/hot.toml")),
     ("sparse", include_str!("../../../../scenarios/sparse.toml")),
     ("sparse-10", include_str!("../../../../scenarios/sparse-10.toml")),
     ("sparse-20", include_str!("../../../../scenarios/sparse-20.toml")),

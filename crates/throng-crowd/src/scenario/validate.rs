@@ -79,6 +79,15 @@ impl Check<'_> {
                     format!("a disc of {radius_m} m does not fit in {width} m x {depth} m: give a larger --area")
                 })
             }
+            Spawn::Hot { share, at_m, radius_m } => {
+                self.range("spawn.share", share, 0.0, 1.0)?;
+                self.range("spawn.radius_m", radius_m, 0.0, 50_000.0)?;
+                let room_m = at_m.iter().zip(s.area_m).map(|(at, side)| side / 2.0 - at.abs() - radius_m);
+                // NaN does not fit.
+                self.must(room_m.into_iter().all(|room_m| room_m >= 0.0), "spawn.at_m", || {
+                    format!("{radius_m} m around {at_m:?} do not fit in {width} m x {depth} m: give a larger --area")
+                })
+            }
             Spawn::Line { spacing_m } => {
                 self.range("spawn.spacing_m", spacing_m, 0.0, 1_000.0)?;
                 let length = spacing_m * (s.players - 1) as f32;
@@ -193,6 +202,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_together_is_refused() {
         assert!(refused(|s| s.spawn = Spawn::Disc { radius_m: 800.0 }).contains("does not fit"));
+        let hot = |share, x| Spawn::Hot { share, at_m: [x, 0.0], radius_m: 10.0 };
+        assert!(refused(|s| s.spawn = hot(0.5, -41.0)).contains("do not fit"));
+        assert!(refused(|s| s.spawn = hot(0.5, f32::NAN)).contains("do not fit"));
+        assert!(refused(|s| s.spawn = hot(1.5, 0.0)).contains("spawn.share"));
         assert!(refused(|s| s.spawn = Spawn::Line { spacing_m: 1.0 }).contains("line of 999 m"));
         assert!(refused(|s| (s.send_slowdown_percent, s.server_threads) = (20, 4)).contains("cannot be slowed"));
         assert!(refused(|s| s.edges = 65).contains("--edges"));

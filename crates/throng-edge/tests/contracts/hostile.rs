@@ -41,7 +41,7 @@ fn any_messages_of_an_edge_are_refused_or_harmless() {
         for _ in 0..200 {
             let body: Vec<u8> = (0..rng.usize(0..60)).map(|_| rng.u8(..)).collect();
             // Never a message that the test's own game would take for a word, nor a join of full length.
-            let step = [0, 1, 2, 4, 5, 6, 7, 8, 255][rng.usize(..9)];
+            let step = [0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 255][rng.usize(..11)];
             let talk = ToOrigin { step, session: rng.u32(..3), number: rng.u64(..), lane: rng.u8(..), body };
             said += u64::from(hostile.send(0, &talk).is_ok());
             hostile.update(stage.now).unwrap();

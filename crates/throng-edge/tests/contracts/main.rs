@@ -1,6 +1,7 @@
 //! Contracts of edges, on a network in memory and in virtual time.
 
 mod any_bytes;
+mod balance;
 mod converge;
 mod ends;
 mod hostile;

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 use throng::{ConnectionId, Decode, EndReason};
-use throng_edge::{Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin, edge_user_data};
+use throng_edge::{
+    Balance, BorderWatch, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin,
+    edge_user_data,
+};
 
 pub(crate) const PROTOCOL: u64 = 0x6564_6765;
 pub(crate) const TICK: Duration = Duration::from_millis(33);
@@ -75,6 +78,8 @@ pub(crate) struct World {
     gifts: Vec<ObjectId>,
     /// West of x = 0 is the first world's, east of it the second's.
     pub(crate) has_border: bool,
+    /// Borders that follow the load.
+    pub(crate) balance: Option<Balance>,
     number: u16,
     pub(crate) edges: Vec<ConnectionId>,
     pub(crate) left: Vec<PlayerId>,
@@ -100,6 +105,7 @@ impl World {
             gives_late: false,
             gifts: Vec::new(),
             has_border: false,
+            balance: None,
             number: number.into(),
             edges: Vec::new(),
             left: Vec::new(),
@@ -117,10 +123,15 @@ impl World {
         while let Some(event) = self.server.poll_event() {
             self.origin.take(&mut self.server, event, now);
         }
+        let tick = self.server.current_tick();
         while let Some(event) = self.origin.poll_event() {
-            self.take(event);
+            let is_of_borders = self.balance.as_mut().is_some_and(|balance| balance.take(&event, tick));
+            if !is_of_borders {
+                self.take(event);
+            }
         }
         self.walk();
+        self.follow_load(tick);
         self.hand_over();
         self.origin.before_tick(&mut self.server);
         self.server.tick(now);
@@ -138,7 +149,7 @@ impl World {
                 self.heroes.insert(player, (hero, client_id));
             }
             OriginEvent::Free { player, to } => {
-                assert_eq!(to, 1 - self.number);
+                assert!(to != self.number && (to < 2 || self.balance.is_some()));
                 let hero = self.heroes[&player].0;
                 let state = state_of(self.server.get::<Hero>(hero).unwrap());
                 if self.holds_back {
@@ -155,7 +166,7 @@ impl World {
                     self.server.get_mut::<Hero>(hero).unwrap().velocity = [0.0; 3];
                 }
             }
-            OriginEvent::Stays(_) => {}
+            OriginEvent::Stays(_) | OriginEvent::Told { .. } | OriginEvent::Looks { .. } => {}
             OriginEvent::Away(player) => self.away.push(player),
             OriginEvent::Returned { player, former } => {
                 let (hero, client_id) = self.heroes.remove(&former).unwrap();
@@ -164,7 +175,7 @@ impl World {
             }
             OriginEvent::Arrived { player, client_id, user_data, former, state } => {
                 assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
-                assert!(former.origin < 2);
+                assert!(former.origin < 4);
                 let hero = self.server.spawn(hero_of(&state), Placement::Cell(0)).unwrap();
                 // It may have left meanwhile.
                 match self.origin.give(&mut self.server, player, hero) {
@@ -212,6 +223,24 @@ impl World {
         }
     }
 
+    /// Tells the other worlds where its heroes are, and hands over those that belong to another one.
+    fn follow_load(&mut self, tick: Tick) {
+        let World { server, origin, heroes, balance: Some(balance), .. } = self else { return };
+        let steps: Vec<(PlayerId, u16)> = heroes
+            .iter()
+            .map(|(player, (hero, _))| (*player, step_of(server.get::<Hero>(*hero).unwrap().position[0])))
+            .collect();
+        if let Some(report) = balance.step(tick, steps.iter().map(|&(_, step)| step)) {
+            origin.tell_servers(&report).unwrap();
+        }
+        for (player, step) in steps {
+            if let Some(to) = balance.goes_to(step) {
+                // It may be on its way already.
+                let _ = origin.hand_over(player, to);
+            }
+        }
+    }
+
     /// In the next tick everybody from the third on has walked straight on for so many ticks.
     pub(crate) fn walk_on(&mut self, ticks: u32) {
         self.walks_on = Some(ticks);
@@ -253,6 +282,13 @@ impl World {
     }
 }
 
+/// Where borders may be: at whole metres from -64 to 64 along x.
+pub(crate) const STEPS: u16 = 128;
+
+pub(crate) fn step_of(x: f32) -> u16 {
+    (x + f32::from(STEPS / 2)).clamp(0.0, f32::from(STEPS - 1)) as u16
+}
+
 /// A hero as one world tells it to the other.
 pub(crate) fn state_of(hero: &Hero) -> Vec<u8> {
     let floats = hero.position.iter().chain(&hero.velocity).flat_map(|number| number.to_le_bytes());
@@ -284,6 +320,8 @@ pub(crate) struct Stage {
     pub(crate) heard: Vec<(usize, String)>,
     pub(crate) now: Time,
     edge_options: EdgeOptions,
+    /// What edges know of borders that follow the load.
+    pub(crate) watches: Vec<Arc<RwLock<BorderWatch>>>,
     addresses: u16,
 }
 
@@ -307,6 +345,7 @@ impl Stage {
             heard: Vec::new(),
             now: Time(1_000_000),
             edge_options,
+            watches: Vec::new(),
             addresses: 0,
         }
     }
@@ -341,6 +380,24 @@ impl Stage {
         self.edges.push(Edge::new(server, origins, self.edge_options.clone()).unwrap());
     }
 
+    /// An edge that looks by borders that follow the load.
+    pub(crate) fn add_watching_edge(&mut self, watch: BorderWatch) {
+        let watch = Arc::new(RwLock::new(watch));
+        let (cells, borders) = (watch.clone(), watch.clone());
+        self.edge_options = EdgeOptions {
+            homes: Arc::new(move |_, cell, homes| {
+                let from = cell[0] as f32 * 10.0;
+                cells.read().unwrap().homes(step_of(from - 8.0), step_of(from + 18.0), homes);
+            }),
+            entry: Arc::new(move |client_id, _| {
+                borders.read().unwrap().borders().home(step_of(place_of(client_id)[0])).into()
+            }),
+            ..EdgeOptions::default()
+        };
+        self.watches.push(watch);
+        self.add_edge();
+    }
+
     pub(crate) fn add_client(&mut self, edge: usize) {
         let client = self.connection_to_edge(self.clients.len(), edge);
         self.clients.push(client);
@@ -366,7 +423,17 @@ impl Stage {
     pub(crate) fn tick(&mut self) {
         let at = |ms: u64| self.now.after(Duration::from_millis(ms));
         self.worlds.iter_mut().for_each(|world| world.tick(at(0)));
-        self.edges.iter_mut().for_each(|edge| edge.step(at(12)).unwrap());
+        for (number, edge) in self.edges.iter_mut().enumerate() {
+            edge.receive(at(12)).unwrap();
+            if let Some(watch) = self.watches.get(number) {
+                let mut watch = watch.write().unwrap();
+                while let Some((origin, body)) = edge.poll_told() {
+                    watch.take(origin, &body);
+                }
+                edge.say_looks(watch.borders().version().0);
+            }
+            edge.tick(at(12));
+        }
         for (number, client) in self.clients.iter_mut().enumerate() {
             client.update(at(24)).unwrap();
             while let Some(event) = client.poll_event() {

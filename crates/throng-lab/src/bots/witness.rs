@@ -110,13 +110,13 @@ impl Witness {
             [] => FORMER,
             _ => (edge_lag_ticks as usize + FORMER).min(FORMER_MAX),
         };
-        let open = |path: Option<&PathBuf>| {
+        let open = |number: usize, path: Option<&PathBuf>| {
             let failed = |source| BotsError::Truth { path: path.cloned().unwrap_or_default(), source };
-            Past::new(path.map(PathBuf::as_path), former_max, scenario).map_err(failed)
+            Past::new(path.map(PathBuf::as_path), former_max, (number, scenario)).map_err(failed)
         };
         let pasts = match truths {
-            [] => vec![open(None)?],
-            _ => truths.iter().map(|path| open(Some(path))).collect::<Result<_, _>>()?,
+            [] => vec![open(0, None)?],
+            _ => truths.iter().enumerate().map(|(number, path)| open(number, Some(path))).collect::<Result<_, _>>()?,
         };
         Ok(Witness {
             pasts,
@@ -240,7 +240,7 @@ impl Witness {
     pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
         let began = clock::now();
         self.refresh(began);
-        while !self.pasts.iter().all(|past| past.snapshot.is_final) {
+        while !self.pasts.iter().all(|past| past.snapshot.is_final || past.is_gone) {
             if !self.pasts[0].has_file() || clock::now().since(began) > FINAL_PATIENCE {
                 return;
             }
@@ -281,7 +281,7 @@ impl Witness {
     /// All objects of the newest snapshots, with the number of their server. A character without an owner is one of another server
     /// by now, or in a moment.
     fn objects(&self) -> impl Iterator<Item = (usize, &TrueObject)> {
-        let all = self.pasts.iter().enumerate();
+        let all = self.pasts.iter().enumerate().filter(|(_, past)| !past.is_gone);
         let all = all.flat_map(|(number, past)| past.snapshot.objects.iter().map(move |object| (number, object)));
         all.filter(|(_, object)| object.kind != Character::NUMBER || object.owner.is_some())
     }

@@ -259,8 +259,13 @@ fn servers(run: &RunSummary) -> Option<Section> {
         ];
         table.push(cells.map(Cell::number));
     }
-    let note = "Each server has a strip of the area, and hands over characters who walk out of it. All other figures of a server \
-                on this page are of the first one.";
+    let even = match run.servers_even_after_s {
+        Some(after_s) => format!("after {} s for good", figure(after_s)),
+        None => "not at the end".to_owned(),
+    };
+    table.note = format!("No server had more than 1.5 times the mean of the players: {even}.");
+    let note = "Each server has a strip of the area, and hands over characters who walk out of it. Borders follow the load. All other \
+                figures of a server on this page are of the first one.";
     (!run.servers.is_empty()).then(|| Section::new("Servers").note(note).with(table))
 }
 

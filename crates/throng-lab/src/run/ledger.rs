@@ -423,6 +423,7 @@ impl Ledger {
             edges: Vec::new(),
             servers: Vec::new(),
             faults: Vec::new(),
+            servers_even_after_s: None,
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
             bots: self.bots(bots),

@@ -68,6 +68,11 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         })
     }
 
+    /// The players of each. One that was killed has none.
+    pub(super) fn players_of_each(&self) -> impl Iterator<Item = u32> + Clone + '_ {
+        self.0.iter().map(|part| part.players.connected)
+    }
+
     pub(super) fn tell(&mut self, command: Command) {
         self.0.iter_mut().for_each(|part| part.process.say(&command.line()));
     }
@@ -83,6 +88,9 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     pub(super) fn signal(&mut self, index: usize, signal: Signal) {
         let Some(part) = self.0.get_mut(index) else { return };
         part.is_killed |= signal == Signal::Kill;
+        if part.is_killed {
+            part.players = PlayerCount::default();
+        }
         part.process.signal(signal);
     }
 
@@ -163,6 +171,8 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
             }
         };
         match serde_json::from_str::<PartLine<P, F>>(&line) {
+            // The last words of one that was killed come too late.
+            Ok(PartLine::Players(_)) if self.is_killed => {}
             Ok(PartLine::Players(players)) => self.players = players,
             Ok(PartLine::Done(figures)) => self.figures = Some(figures),
             Ok(PartLine::Failed(error)) => self.fault = Some(format!("{} failed: {error}", self.name)),

@@ -3,13 +3,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use throng::{ObjectId, Tick, Time};
-use throng_crowd::scenario::Scenario;
+use throng_crowd::scenario::{FaultKind, Part, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
 
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = truth::TICKS as usize;
+
+/// A server that is killed by a fault of the run is gone when it has written no snapshot for so long.
+const GONE_AFTER: Duration = Duration::from_secs(1);
 
 /// The state of one server until now.
 pub(super) struct Past {
@@ -27,10 +31,21 @@ pub(super) struct Past {
     /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     tick_interval_us: f64,
+    /// A fault of the run kills it.
+    is_mortal: bool,
+    /// It has been killed: nobody is there any more.
+    pub(super) is_gone: bool,
 }
 
 impl Past {
-    pub(super) fn new(truth: Option<&Path>, former_max: usize, scenario: &Scenario) -> io::Result<Past> {
+    /// Of the server with this number, from 0.
+    pub(super) fn new(
+        truth: Option<&Path>,
+        former_max: usize,
+        (number, scenario): (usize, &Scenario),
+    ) -> io::Result<Past> {
+        let kills = scenario.faults.iter().filter(|fault| fault.kind == FaultKind::Kill);
+        let mut killed = kills.map(|fault| fault.part);
         Ok(Past {
             truth: truth.map(|path| TruthReader::open(path, truth::room(scenario))).transpose()?,
             gapless_from: Tick(0),
@@ -40,6 +55,8 @@ impl Past {
             former: VecDeque::with_capacity(former_max),
             tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
+            is_mortal: killed.any(|part| matches!(part, Part::Server(killed) if killed as usize == number + 1)),
+            is_gone: false,
         })
     }
 
@@ -56,6 +73,7 @@ impl Past {
         truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
         ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
         snapshot.iter().for_each(|snapshot| self.tell(snapshot));
+        self.is_gone = self.is_mortal && now.since(self.snapshot.time) > GONE_AFTER;
     }
 
     /// Learns when a tick began, or that it began at another time.
@@ -103,7 +121,7 @@ impl Past {
 
     /// The object of an owner.
     pub(super) fn owned_by(&self, owner: u32) -> Option<&TrueObject> {
-        self.snapshot.objects.iter().find(|object| object.owner == Some(owner))
+        self.snapshot.objects.iter().find(|object| object.owner == Some(owner)).filter(|_| !self.is_gone)
     }
 
     /// The time of the newest former snapshot that has an object as `is_same` says, among those after `since_us`: an older one

@@ -359,7 +359,7 @@ fn there(here: ObjectId) -> ObjectId {
 /// A witness of two servers, of which most worlds have only the first.
 fn witness(points: &[EdgePoint], scenario: &Scenario) -> Witness {
     let mut witness = Witness::new(&[], points, scenario).expect("the file is there");
-    witness.pasts.push(Past::new(None, FORMER_MAX, scenario).expect("there is no file"));
+    witness.pasts.push(Past::new(None, FORMER_MAX, (1, scenario)).expect("there is no file"));
     witness
 }
 

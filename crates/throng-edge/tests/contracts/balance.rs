@@ -1,0 +1,118 @@
+//! Borders that follow the load.
+
+use std::collections::BTreeSet;
+
+use throng::Tick;
+use throng_edge::{Balance, BalanceOptions, BorderWatch, Division, PlannerOptions};
+use throng_seeds::for_seeds;
+
+use crate::stage::{Hero, STEPS, Stage, World};
+
+const PLAYERS: usize = 24;
+
+/// Four worlds with strips of 32 m, and two edges with all players.
+fn four_worlds(condition: &str, seed: u64) -> Stage {
+    let division = Division::new(4, STEPS, 2).unwrap();
+    let mut stage = Stage::with_origins(condition, seed, 4, throng_edge::EdgeOptions::default());
+    for (world, number) in stage.worlds.iter_mut().zip(0..) {
+        let planner = PlannerOptions { spare_load: 1, moved_load: 6, ..PlannerOptions::default() };
+        let options = BalanceOptions { planner, ..BalanceOptions::new(division, number) };
+        let mut balance = Balance::new(options, Tick(0));
+        balance.set_planning(false);
+        (world.balance, world.is_frozen) = (Some(balance), true);
+    }
+    (0..2).for_each(|_| stage.add_watching_edge(BorderWatch::new(division)));
+    stage.ticks(20);
+    (0..PLAYERS).for_each(|number| stage.add_client(number % 2));
+    stage.ticks(80);
+    stage
+}
+
+/// Everybody walks to a place of 8 m, and to and fro there.
+fn gather(stage: &mut Stage, x: f32) {
+    for world in &mut stage.worlds {
+        world.is_frozen = false;
+        let World { server, heroes, ghosts, .. } = world;
+        for (_, (hero, id)) in heroes.iter().filter(|(player, _)| !ghosts.contains(player)) {
+            let hero = server.get_mut::<Hero>(*hero).unwrap();
+            let aim = x + (*id * 7 % 24) as f32 / 3.0;
+            let turns =
+                if hero.velocity[0] < 0.0 { hero.position[0] < aim - 1.0 } else { hero.position[0] < aim + 1.0 };
+            hero.velocity = [if turns { 6.0 } else { -6.0 }, 0.0, 0.0];
+        }
+    }
+}
+
+fn players(stage: &Stage) -> Vec<usize> {
+    stage.worlds.iter().map(|world| world.heroes.len() - world.ghosts.len()).collect()
+}
+
+/// The players with more than one home.
+fn doubled(stage: &Stage) -> Option<u64> {
+    let of = |world: &World| {
+        let heroes = world.heroes.iter().filter(|(player, _)| !world.ghosts.contains(player));
+        heroes.map(|(_, &(_, id))| id).collect::<Vec<_>>()
+    };
+    let mut seen = BTreeSet::new();
+    stage.worlds.iter().flat_map(of).find(|id| !seen.insert(*id))
+}
+
+#[test]
+fn a_hot_place_is_divided_among_all_servers_and_nobody_has_two_homes_or_is_lost() {
+    for_seeds(2, |seed| {
+        let mut stage = four_worlds(["wifi", "bad"][seed as usize % 2], seed);
+        stage.worlds.iter_mut().for_each(|world| world.balance.as_mut().unwrap().set_planning(true));
+        for (x, ticks) in [(-28.0, 450), (20.0, 350)] {
+            for tick in 0..ticks {
+                gather(&mut stage, x);
+                stage.tick();
+                if let Some(id) = doubled(&stage) {
+                    return Err(format!("{id} has two homes in tick {tick}"));
+                }
+            }
+            let players = players(&stage);
+            // Some are on their way.
+            if players.iter().sum::<usize>() < PLAYERS - 6 || players.iter().any(|&players| players > 11) {
+                return Err(format!("{players:?} with {:?}", stage.worlds[0].balance.as_ref().unwrap().borders()));
+            }
+        }
+        let plans: u64 = stage.worlds.iter().map(|world| world.balance.as_ref().unwrap().counters().plans).sum();
+        let refused: u64 = stage.worlds.iter().map(|world| world.balance.as_ref().unwrap().counters().refused).sum();
+        if stage.worlds[0].balance.as_ref().unwrap().counters().plans != plans || refused > 0 {
+            return Err(format!("{plans} plans, {refused} reports refused"));
+        }
+        stage.worlds.iter_mut().for_each(|world| world.balance.as_mut().unwrap().set_planning(false));
+        stage.settle();
+        if !stage.ends.is_empty() {
+            return Err(format!("{:?}", stage.ends));
+        }
+        (0..PLAYERS).try_for_each(|number| stage.check(number))
+    });
+}
+
+/// Without loss, nobody is invisible or seen twice while borders move over them.
+#[test]
+fn clients_see_everybody_once_while_borders_move() {
+    let mut stage = four_worlds("none", 5);
+    // All come together while borders stay.
+    for _ in 0..420 {
+        gather(&mut stage, -28.0);
+        stage.tick();
+    }
+    assert_eq!(players(&stage)[1], PLAYERS, "{:?}", players(&stage));
+    stage.worlds.iter_mut().for_each(|world| world.balance.as_mut().unwrap().set_planning(true));
+    let mut even_after = None;
+    for tick in 0..300 {
+        gather(&mut stage, -28.0);
+        stage.tick();
+        let is_even = players(&stage).iter().all(|&players| players <= 9);
+        even_after = even_after.or(is_even.then_some(tick));
+        for (number, client) in stage.clients.iter().enumerate() {
+            let shown: Vec<u32> = client.objects::<Hero>().map(|(_, hero)| hero.name).collect();
+            let names: BTreeSet<u32> = shown.iter().copied().collect();
+            assert_eq!((names.len(), shown.len()), (PLAYERS, PLAYERS), "client {number} in tick {tick}: {shown:?}");
+        }
+    }
+    // Three quarters have moved, six in a plan of half a second.
+    assert!(even_after.is_some_and(|ticks| ticks < 200), "{even_after:?}: {:?}", players(&stage));
+}
