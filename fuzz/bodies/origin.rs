@@ -6,15 +6,21 @@ use std::sync::{Arc, LazyLock};
 use throng::net::{Condition, MemoryNetwork};
 use throng::{
     CloseCause, ConnectionId, GridOptions, Key, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
-    ServerOptions, Time, Up,
+    ServerOptions, Tick, Time, Up,
 };
-use throng_edge::{Origin, OriginEvent, OriginOptions, PlayerId, STATE_MAX, ToEdge, ToOrigin, edge_user_data};
+use throng_edge::{
+    Balance, BalanceOptions, BorderWatch, Division, Origin, OriginEvent, OriginOptions, PlayerId, STATE_MAX, TOLD_MAX,
+    ToEdge, ToOrigin, edge_user_data,
+};
 
 use super::choices::Choices;
 
 const PLAYERS_MAX: usize = 3;
 const EVENTS_MAX: usize = 12;
 const EDGES: usize = 2;
+/// The step of a message that another server tells.
+const TOLD: u8 = 9;
+const SERVERS: u16 = 3;
 
 #[derive(Clone, Default, Replicate)]
 struct Hero {
@@ -43,6 +49,10 @@ struct Game {
     players: BTreeMap<PlayerId, (Stage, Option<ObjectId>)>,
     edges: [Option<ConnectionId>; EDGES],
     generation: u32,
+    /// Of this server and of another one, whose reports come with any bytes changed.
+    balances: [Balance; 2],
+    watch: BorderWatch,
+    tick: u64,
 }
 
 /// The game is told of players who come, leave and move by the steps in their order alone, and never of more than it allows.
@@ -64,7 +74,10 @@ impl Game {
         let options =
             OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, keep_ticks, ..OriginOptions::default() };
         let (origin, players) = (Origin::new(options), BTreeMap::new());
-        Game { server, origin, players, edges: [None; EDGES], generation: 0 }
+        let division = Division::new(SERVERS, 12, 2).expect("there are steps for all");
+        let balances = [0, 1].map(|number| Balance::new(BalanceOptions::new(division, number), Tick(0)));
+        let watch = BorderWatch::new(division);
+        Game { server, origin, players, edges: [None; EDGES], generation: 0, balances, watch, tick: 0 }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
@@ -104,17 +117,47 @@ impl Game {
     /// A message of an edge with any content.
     fn hear(&mut self, edge: usize, choices: &mut Choices<'_>) {
         let Some(connection) = self.edges[edge] else { return };
-        let (step, session, lane) = (choices.below(11) as u8, choices.below(5) as u32, choices.byte());
+        let (step, session, lane) = (choices.below(14) as u8, choices.below(5) as u32, choices.byte());
         let number = choices.below(4) as u64;
         // A join has 256 bytes, an arrival 266 and more.
         let length = [0, 9, 15, 256, 266, 280][choices.below(6)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
+        if step == TOLD {
+            body = self.report(choices);
+        }
         let talk = ToOrigin { step, session, number, lane, body };
         let bytes = self.server.encoded(&talk).expect("it is in the schema");
         let message = self.server.received(if choices.below(16) == 0 { vec![choices.byte(); 5] } else { bytes });
         let lane = u8::from(choices.below(16) == 0);
         self.take(ServerEvent::Message { connection, lane, message });
+    }
+
+    /// A report of another server, with any bytes changed.
+    fn report(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
+        self.tick += u64::from(choices.byte());
+        let steps = choices.bytes(8).iter().map(|&step| u16::from(step));
+        let mut report = self.balances[1].step(Tick(self.tick), steps).unwrap_or_default();
+        choices.bend(&mut report);
+        self.watch.take(choices.below(4), &report);
+        report
+    }
+
+    /// Each place has a server that there is, whatever others say.
+    fn check_borders(&mut self) {
+        self.tick += 1;
+        let [balance, _] = &mut self.balances;
+        if let Some(report) = balance.step(Tick(self.tick), [3, 4, 500].into_iter()) {
+            self.origin.tell_servers(&report).expect("it is short enough");
+            self.watch.take(0, &report);
+        }
+        for step in 0..12 {
+            let having = (0..SERVERS).filter(|&server| balance.borders().strip(server).contains(&step));
+            assert_eq!(having.collect::<Vec<_>>(), [balance.borders().home(step)]);
+            let mut homes = Vec::new();
+            self.watch.homes(step, step, &mut homes);
+            assert!(homes.contains(&self.watch.borders().home(step).into()) && homes.len() <= SERVERS.into());
+        }
     }
 
     /// The game does something with a player.
@@ -151,7 +194,13 @@ impl Game {
     fn poll(&mut self) {
         let mut droppable = 0;
         while let Some(event) = self.origin.poll_event() {
+            let is_of_borders = self.balances[0].take(&event, Tick(self.tick));
             match event {
+                OriginEvent::Told { body, .. } => {
+                    droppable += 1;
+                    assert!(is_of_borders && body.len() <= TOLD_MAX);
+                }
+                OriginEvent::Looks { .. } => droppable += usize::from(is_of_borders),
                 OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
                 OriginEvent::Joined { player, .. } => self.enter(player),
                 OriginEvent::Arrived { player, state, .. } => {
@@ -182,6 +231,7 @@ impl Game {
             }
         }
         assert!(droppable <= EVENTS_MAX);
+        self.check_borders();
         let here = self.players.values().filter(|(stage, _)| *stage != Stage::Away).count();
         assert_eq!(self.origin.players().count(), here);
         self.origin.before_tick(&mut self.server);

@@ -425,6 +425,11 @@ impl BorderWatch {
         }
     }
 
+    /// Whether a server has no part of the world by the newest borders: the others have not heard it for a while.
+    pub fn is_gone(&self, origin: usize) -> bool {
+        u16::try_from(origin).is_ok_and(|origin| self.newest.strip(origin).is_empty())
+    }
+
     /// Pushes the numbers of all servers that have, or may soon have, objects between two steps, both included.
     pub fn homes(&self, first: u16, last: u16, homes: &mut Vec<usize>) {
         let last = last.min(self.division.steps() - 1);
@@ -616,5 +621,7 @@ mod tests {
         );
         watch.lose(1);
         assert_eq!(homes(&watch, 2, 4), [0]);
+        watch.take(0, &empty(&[10, 10], version.next(0)).bytes());
+        assert_eq!([0, 1, 2].map(|origin| watch.is_gone(origin)), [false, true, false]);
     }
 }

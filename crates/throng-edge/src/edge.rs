@@ -45,8 +45,10 @@ pub struct EdgeOptions {
     pub lane: u8,
     /// Which origins have objects in a cell of a grid; several servers can share a world that way.
     pub homes: Homes,
-    /// Which origin a client joins. It is asked again when that origin is gone: if it names another one, the client joins there.
+    /// Which origin a client joins.
     pub entry: Entry,
+    /// Whether an origin that is out of reach is gone: its clients join the one that `entry` names then. If it is not, they wait for it.
+    pub is_gone: IsGone,
     /// Whether [`Edge::poll_copied`] tells which object here is a copy of which one there.
     pub tells_copies: bool,
 }
@@ -58,11 +60,14 @@ pub type Homes = Arc<dyn Fn(u8, [i32; 3], &mut Vec<usize>) + Send + Sync>;
 /// The number of the origin that a client joins, by its id and user data.
 pub type Entry = Arc<dyn Fn(u64, &[u8; USER_DATA_LEN]) -> usize + Send + Sync>;
 
+/// Whether the world goes on without an origin, by its number.
+pub type IsGone = Arc<dyn Fn(usize) -> bool + Send + Sync>;
+
 impl Default for EdgeOptions {
-    /// Lane 0, a single origin, and nothing told of copies.
+    /// Lane 0, a single origin that is never gone, and nothing told of copies.
     fn default() -> EdgeOptions {
         let homes: Homes = Arc::new(|_, _, homes| homes.push(0));
-        EdgeOptions { lane: 0, homes, entry: Arc::new(|_, _| 0), tells_copies: false }
+        EdgeOptions { lane: 0, homes, entry: Arc::new(|_, _| 0), is_gone: Arc::new(|_| false), tells_copies: false }
     }
 }
 
@@ -520,11 +525,12 @@ impl Edge {
         self.players[index] = Some(player);
     }
 
-    /// Clients whose origin is gone join another one, if the entry names one that is there.
+    /// Clients whose origin is gone join another one.
     fn leave_the_gone(&mut self) {
         let Edge { links, players, options, counters, .. } = self;
         for player in players.iter_mut().flatten() {
-            if links[player.origin].is_live || !matches!(player.stage, Stage::Home) {
+            let is_here = links[player.origin].is_live || !matches!(player.stage, Stage::Home);
+            if is_here || !(options.is_gone)(player.origin) {
                 continue;
             }
             let origin = (options.entry)(player.client_id, &player.user_data);

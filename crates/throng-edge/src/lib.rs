@@ -44,7 +44,7 @@ mod talk;
 
 pub use balance::{Balance, BalanceCounters, BalanceOptions, BorderWatch};
 pub use borders::{BORDER_SERVERS_MAX, BORDER_STEPS_MAX, Borders, BordersVersion, Division, Planner, PlannerOptions};
-pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes};
+pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes, IsGone};
 pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
 pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, TOLD_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};

@@ -220,7 +220,7 @@ impl SharedBorders {
 /// Which servers have a cell, and which one a client joins: the one where its character starts.
 fn edge_options(scenario: &Scenario, shared: &SharedBorders) -> EdgeOptions {
     let (regions, scenario) = (Regions::new(scenario), scenario.clone());
-    let (cells, shared, borders) = (regions.clone(), shared.clone(), shared.clone());
+    let (cells, shared, borders, strips) = (regions.clone(), shared.clone(), shared.clone(), shared.clone());
     EdgeOptions {
         tells_copies: true,
         homes: Arc::new(move |_, cell, homes| cells.of_cell(&borders.read(), cell, homes)),
@@ -229,6 +229,8 @@ fn edge_options(scenario: &Scenario, shared: &SharedBorders) -> EdgeOptions {
             let step = regions.step(scenario.from_corner([x, y, 0.0])[0]);
             shared.read().borders().home(step).into()
         }),
+        // A server that no other one hears has lost its strip.
+        is_gone: Arc::new(move |origin| strips.read().is_gone(origin)),
         ..EdgeOptions::default()
     }
 }

@@ -308,11 +308,6 @@ impl<R: Replication> Host<R> {
         self.balance.set_planning(true);
     }
 
-    /// What it knows of the borders to the other servers.
-    pub(crate) fn balance(&self) -> &Balance {
-        &self.balance
-    }
-
     pub(crate) fn handovers(&self) -> Handovers {
         self.handovers
     }

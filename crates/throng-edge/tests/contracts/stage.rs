@@ -383,7 +383,7 @@ impl Stage {
     /// An edge that looks by borders that follow the load.
     pub(crate) fn add_watching_edge(&mut self, watch: BorderWatch) {
         let watch = Arc::new(RwLock::new(watch));
-        let (cells, borders) = (watch.clone(), watch.clone());
+        let (cells, borders, strips) = (watch.clone(), watch.clone(), watch.clone());
         self.edge_options = EdgeOptions {
             homes: Arc::new(move |_, cell, homes| {
                 let from = cell[0] as f32 * 10.0;
@@ -392,6 +392,7 @@ impl Stage {
             entry: Arc::new(move |client_id, _| {
                 borders.read().unwrap().borders().home(step_of(place_of(client_id)[0])).into()
             }),
+            is_gone: Arc::new(move |origin| strips.read().unwrap().is_gone(origin)),
             ..EdgeOptions::default()
         };
         self.watches.push(watch);
