@@ -25,6 +25,9 @@ use crate::shared_view::SharedViews;
 /// So many readers are fetched from memory together. See [`Reader::fetch_plan`].
 const GROUP: usize = 16;
 
+/// The same for those that register: few of many do.
+const REGISTER_GROUP: usize = 128;
+
 /// The channels while readers plan: nobody changes them.
 pub(crate) struct Scene<'a, S> {
     channels: &'a [Channel<S>],
@@ -301,10 +304,15 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     fn register(&mut self) {
         let Hub { channels, views, connections, allowances_bytes, now, .. } = self;
         let mut registry = Registry { channels, views, now: *now, allowance_bytes: usize::MAX };
-        for (index, slot) in connections.iter_mut().enumerate().filter(|(_, slot)| slot.regular.asks) {
-            registry.allowance_bytes = allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
-            if let Some(mut connection) = slot.writer() {
-                connection.register(&mut registry);
+        for (group, slots) in connections.chunks_mut(REGISTER_GROUP).enumerate() {
+            let asking = slots.iter().filter(|slot| slot.regular.asks).filter_map(|slot| slot.reader());
+            std::hint::black_box(asking.fold(0, |sum, reader| sum ^ reader.fetch_plan()));
+            for (place, slot) in slots.iter_mut().enumerate().filter(|(_, slot)| slot.regular.asks) {
+                let index = group * REGISTER_GROUP + place;
+                registry.allowance_bytes = allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
+                if let Some(mut connection) = slot.writer() {
+                    connection.register(&mut registry);
+                }
             }
         }
     }
