@@ -39,6 +39,7 @@
 //! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. No subscription waits much
 //! longer than `p / r` ticks.
 
+mod open;
 mod settle;
 mod sharing;
 mod turn;
@@ -50,14 +51,12 @@ use std::sync::Arc;
 use throng_wire::{BitWriter, Tick};
 
 use crate::frame::{Frame, Segment};
-use crate::hub::{ChannelIndex, ChannelState, Outgoing, Planner, Registry, Turns};
-use crate::key::ChannelKey;
-use crate::limits::LimitReached;
+use crate::hub::{ChannelState, Outgoing, Planner, Registry, Turns};
 use crate::own::OwnRecords;
 use crate::piece::{PacketRecords, Piece, PieceWriter};
 use crate::reader::{Reader, Regular};
 use crate::send_ticks::SendTicks;
-use crate::shared_view::{SharedViews, may_share};
+use crate::shared_view::SharedViews;
 use crate::subscription::{Stage, Subscription};
 use sharing::Sharing;
 use turn::{Next, next_frame};
@@ -394,37 +393,6 @@ impl Connection {
             + self.own.memory_bytes()
     }
 
-    /// Subscribes it to a channel of which it has no open subscription.
-    pub(crate) fn open(
-        &mut self,
-        (channel, key): (ChannelIndex, ChannelKey),
-        interval_ticks: u16,
-        weight: u8,
-        opened: Tick,
-    ) -> Result<SubscriptionId, LimitReached> {
-        debug_assert!(!self.is_subscribed(channel.0), "the connection has a subscription of the channel");
-        let mut subscription = Subscription::open(channel.0, interval_ticks, weight, opened);
-        if may_share(key) {
-            subscription.let_share();
-        }
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.subscriptions[usize::from(number)] = subscription;
-                self.due_at[usize::from(number)] = opened;
-                number
-            }
-            None if self.subscriptions.len() <= self.limit => {
-                self.subscriptions.push(subscription);
-                self.due_at.push(opened);
-                (self.subscriptions.len() - 1) as u16
-            }
-            None => return Err(LimitReached::Subscriptions(self.limit)),
-        };
-        self.sharing.add(&self.subscriptions[usize::from(number)]);
-        self.sharing.note_exception(number);
-        Ok(SubscriptionId(number))
-    }
-
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
@@ -470,22 +438,6 @@ impl Connection {
     /// Whether there is an open subscription of this channel.
     pub(crate) fn is_subscribed(&self, channel: u32) -> bool {
         self.subscriptions.iter().any(|subscription| subscription.channel == channel && subscription.is_open())
-    }
-
-    /// Ends a subscription; returns its channel if it was open.
-    pub(crate) fn unsubscribe(&mut self, id: SubscriptionId) -> Option<u32> {
-        let subscription = self.subscriptions.get_mut(usize::from(id.0)).filter(|s| s.is_open())?;
-        if subscription.stage == Stage::Sending {
-            self.sending.retain(|sending| sending.subscription != id.0);
-        }
-        subscription.stage = Stage::Closing;
-        self.sharing.remove(subscription);
-        self.sharing.has_closed |= subscription.may_share();
-        if self.first == id.0 {
-            (self.first, self.needs_full_packet) = (0, false);
-        }
-        self.closes.push_back(id.0);
-        Some(subscription.channel)
     }
 
     /// The subscriptions whose next turn is not after `now`, and those of which something was lost.

@@ -92,8 +92,8 @@ pub trait Executor {
         1
     }
 
-    /// Calls `job` once for each part of a table, of which there are at most [`parts`](Self::parts). Whoever divides the same
-    /// table again should give the same rows to the same places, so that each stays in the cache of one core.
+    /// Calls `job` once for each part of a table, of which there are at most [`parts`](Self::parts). A
+    /// caller that divides the same table again should make the same rows, so that each stays in the cache of one core.
     fn for_each_part<T: Send>(&self, parts: impl Iterator<Item = T>, job: impl Fn(T) + Copy + Send) {
         parts.for_each(job);
     }

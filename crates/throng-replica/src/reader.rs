@@ -30,7 +30,7 @@ pub trait Reader: Send {
     fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
 
     /// Joins and leaves shared views, before any reader [plans](Self::plan). Called for readers that have changed, and for
-    /// those that are in no view: see [`Regular::asks`].
+    /// those that are in no view.
     fn register<S: ChannelState>(&mut self, registry: &mut Registry<'_, S>) {
         let _ = registry;
     }

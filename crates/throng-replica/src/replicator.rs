@@ -484,7 +484,7 @@ impl Replicator {
         self.plan_with(&Inline);
     }
 
-    /// The same with the executor's help. What is sent does not depend on it.
+    /// The same with the executor's help. The bytes that are sent do not depend on it.
     pub fn plan_with(&mut self, executor: &impl Executor) {
         let (now, hub) = (self.change_tick(), &mut self.hub);
         self.store.restate(now, |home| hub.state_mut(ChannelIndex(home.channel)).touch(home.slot, now));

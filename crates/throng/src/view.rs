@@ -360,7 +360,7 @@ impl Looker {
             self.visit(views, (view, row), Visit::Follow);
         }
         let has_room = || row.connection(view.connection).is_some_and(|connection| connection.has_room());
-        // What a channel is missing for is asked for again when it has been made.
+        // A cell that lacks its channel is asked for again when the channel has been made.
         if view.has_refused && self.missing.len() == missing && has_room() {
             view.has_refused = false;
             self.visit(views, (view, row), Visit::AskAgain);

@@ -9,8 +9,8 @@
 //! views        | asks              | asks             the views that some reader of any row takes
 //! merge        all rows, in order                     each frame is asked for once, sleepers are noted, views are left
 //! ```
-//! What is asked for does not depend on the number of rows. The order does, and nothing that is sent depends on it: an *ask*
-//! has a number of its part, and [`Hub::numbers`] says which request it became.
+//! The same frames are asked for whatever the number of rows. The order differs, and nothing that is sent depends on it: an
+//! *ask* has a number of its part, and [`Hub::numbers`] says which request it became.
 
 use std::cmp::Reverse;
 
@@ -272,7 +272,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.plan_with(now, &Inline);
     }
 
-    /// The same with the executor's help. What is sent does not depend on it.
+    /// The same with the executor's help. The bytes that are sent do not depend on it.
     pub fn plan_with(&mut self, now: Tick, executor: &impl Executor) {
         self.take_back();
         self.wake_sleepers(now);
