@@ -277,11 +277,11 @@ impl<M: Model> Replication for Modelled<M> {
         }
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, _: &impl Executor) {
         self.model.look(&self.world, &mut self.places);
     }
 
-    fn plan(&mut self) {}
+    fn plan(&mut self, _: &impl Executor) {}
 
     fn encode(&mut self, _: &impl Executor) {
         self.model.encode(&self.world, &mut self.places);

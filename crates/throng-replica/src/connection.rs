@@ -39,6 +39,7 @@
 //! all is more than `B`, priorities rise until it is not: to `p = sum(s * r) / B` intervals. No subscription waits much
 //! longer than `p / r` ticks.
 
+mod open;
 mod settle;
 mod sharing;
 mod turn;
@@ -50,8 +51,7 @@ use std::sync::Arc;
 use throng_wire::{BitWriter, Tick};
 
 use crate::frame::{Frame, Segment};
-use crate::hub::{ChannelState, Outgoing, Planner, Turns};
-use crate::limits::LimitReached;
+use crate::hub::{ChannelState, Outgoing, Planner, Registry, Turns};
 use crate::own::OwnRecords;
 use crate::piece::{PacketRecords, Piece, PieceWriter};
 use crate::reader::{Reader, Regular};
@@ -263,6 +263,17 @@ impl Reader for Connection {
         self.subscriptions.iter().filter(|s| s.is_open()).map(|s| s.channel)
     }
 
+    fn register<S: ChannelState>(&mut self, registry: &mut Registry<'_, S>) {
+        if self.ticks.contains(registry.now) {
+            self.register_shared(self.was_short(), registry);
+        }
+    }
+
+    fn fetch_plan(&self) -> u64 {
+        let lengths = self.due.len() ^ self.resends.len() ^ self.subscriptions.len();
+        lengths as u64 ^ self.sharing.fetch() ^ self.due_at.last().map_or(0, |due_at| due_at.0)
+    }
+
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
         self.is_its_tick = self.ticks.contains(planner.now);
         match self.is_its_tick {
@@ -307,7 +318,7 @@ impl Reader for Connection {
 impl Connection {
     /// Plans one of its ticks.
     fn plan_tick<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
-        let was_short = self.is_cut || !self.due.is_empty();
+        let was_short = self.was_short();
         self.plan_shared(was_short, planner);
         self.due.clear();
         self.sort_resends();
@@ -315,16 +326,21 @@ impl Connection {
         if planner.allowance_bytes == 0 {
             return;
         }
-        self.find_candidates(planner.now, &mut planner.candidates);
-        if planner.candidates.len() >= FETCH_LEAST {
-            fetch(&self.subscriptions, planner.candidates.iter().copied());
+        self.find_candidates(planner.now, &mut planner.part.candidates);
+        if planner.part.candidates.len() >= FETCH_LEAST {
+            fetch(&self.subscriptions, planner.part.candidates.iter().copied());
         }
         self.is_cut = was_short && self.plan_in_order(planner);
         if !was_short {
-            for place in 0..planner.candidates.len() {
-                self.plan_turn(usize::from(planner.candidates[place]), planner);
+            for place in 0..planner.part.candidates.len() {
+                self.plan_turn(usize::from(planner.part.candidates[place]), planner);
             }
         }
+    }
+
+    /// Its last tick had no room for everything.
+    fn was_short(&self) -> bool {
+        self.is_cut || !self.due.is_empty()
     }
 
     /// Reads a little of every part, so that the processor fetches the whole connection at once instead of waiting for memory
@@ -377,35 +393,6 @@ impl Connection {
             + self.own.memory_bytes()
     }
 
-    pub(crate) fn subscribe(
-        &mut self,
-        (channel, may_share): (u32, bool),
-        interval_ticks: u16,
-        weight: u8,
-        opened: Tick,
-    ) -> Result<SubscriptionId, LimitReached> {
-        let mut subscription = Subscription::open(channel, interval_ticks, weight, opened);
-        if may_share {
-            subscription.let_share();
-        }
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.subscriptions[usize::from(number)] = subscription;
-                self.due_at[usize::from(number)] = opened;
-                number
-            }
-            None if self.subscriptions.len() <= self.limit => {
-                self.subscriptions.push(subscription);
-                self.due_at.push(opened);
-                (self.subscriptions.len() - 1) as u16
-            }
-            None => return Err(LimitReached::Subscriptions(self.limit)),
-        };
-        self.sharing.add(&self.subscriptions[usize::from(number)]);
-        self.sharing.note_exception(number);
-        Ok(SubscriptionId(number))
-    }
-
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
@@ -453,22 +440,6 @@ impl Connection {
         self.subscriptions.iter().any(|subscription| subscription.channel == channel && subscription.is_open())
     }
 
-    /// Ends a subscription; returns its channel if it was open.
-    pub(crate) fn unsubscribe(&mut self, id: SubscriptionId) -> Option<u32> {
-        let subscription = self.subscriptions.get_mut(usize::from(id.0)).filter(|s| s.is_open())?;
-        if subscription.stage == Stage::Sending {
-            self.sending.retain(|sending| sending.subscription != id.0);
-        }
-        subscription.stage = Stage::Closing;
-        self.sharing.remove(subscription);
-        self.sharing.has_closed |= subscription.may_share();
-        if self.first == id.0 {
-            (self.first, self.needs_full_packet) = (0, false);
-        }
-        self.closes.push_back(id.0);
-        Some(subscription.channel)
-    }
-
     /// The subscriptions whose next turn is not after `now`, and those of which something was lost.
     fn find_candidates(&self, now: Tick, candidates: &mut Vec<u16>) {
         candidates.clear();
@@ -504,10 +475,10 @@ impl Connection {
 
     /// Plans turns in order of priority until the budget is used up. Returns whether it has left some out.
     fn plan_in_order<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
-        let mut ranks = std::mem::take(&mut planner.ranks);
+        let mut ranks = std::mem::take(&mut planner.part.ranks);
         ranks.clear();
         let (mut lost, mut before) = (0, 0);
-        ranks.extend(planner.candidates.iter().map(|&number| {
+        ranks.extend(planner.part.candidates.iter().map(|&number| {
             // Candidates and lost segments are both in the order of numbers, and candidates begin again at most once.
             if number < before {
                 lost = 0;
@@ -528,7 +499,7 @@ impl Connection {
             asked_bytes += self.plan_turn(usize::from(number), planner);
         }
         let is_cut = !ranks.is_empty();
-        planner.ranks = ranks.into_vec();
+        planner.part.ranks = ranks.into_vec();
         is_cut
     }
 

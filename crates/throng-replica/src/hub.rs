@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!  plan(now)    each connection: which subscriptions are due -> requests (channel, since), each once
+//!                                                               (parallel over connections)
 //!  encode()     each request: one frame, shared by all who asked (parallel over requests)
 //!  writers()    each connection: copy segments into packets    (parallel over connections)
 //! ```
 
-use std::cmp::Reverse;
+mod plan;
+mod rows;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use throng_wire::{ConnectionId, Tick};
 
 use crate::agenda::Agenda;
@@ -21,7 +23,10 @@ use crate::frame::{Frame, FramePool, Since, Variant};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 use crate::reader::{ConnectionSlot, Reader, Regular};
-use crate::shared_view::{SharedViews, may_share};
+use crate::shared_view::SharedViews;
+pub(crate) use plan::Part;
+pub(crate) use plan::Scene;
+pub use plan::{Planner, Registry};
 
 /// The state of a channel: a log of changes that can be asked for everything since a tick.
 ///
@@ -81,6 +86,17 @@ pub trait ChannelState: Send + Sync {
 pub trait Executor {
     /// Calls `job` once for each item.
     fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F);
+
+    /// Into how many parts a table is divided for [`for_each_part`](Self::for_each_part), at least 1.
+    fn parts(&self) -> usize {
+        1
+    }
+
+    /// Calls `job` once for each part of a table, of which there are at most [`parts`](Self::parts). A
+    /// caller that divides the same table again should make the same rows, so that each stays in the cache of one core.
+    fn for_each_part<T: Send>(&self, parts: impl Iterator<Item = T>, job: impl Fn(T) + Copy + Send) {
+        parts.for_each(job);
+    }
 }
 
 /// The executor that does everything in the calling thread.
@@ -113,20 +129,7 @@ pub(crate) struct Channel<S> {
     in_use: bool,
     /// The state may have changed since the last plan, and a subscription sleeps here.
     disturbed: bool,
-    /// The frames asked for in this tick.
-    requests: SmallVec<[Asked; 4]>,
-    /// The last request: its tick, its `since` and its number. In a crowd it
-    /// is what almost everybody asks for.
-    usual: (Tick, Tick, u32),
     sleepers: Vec<Sleeper>,
-}
-
-/// A request of a channel, by what it is for.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    since: Since,
-    variant: Variant,
-    request: u32,
 }
 
 /// A subscription that had everything at its last turn and is not looked at again before the channel changes. It may
@@ -166,9 +169,9 @@ pub struct Hub<S, C = Connection> {
     /// The slots without a connection. [`Hub::connect`] takes the first, so that connections lie close together.
     free_slots: BTreeSet<u32>,
     requests: Vec<Request>,
+    /// The place in `requests` of each frame that was asked for in this tick.
+    numbers: Vec<u32>,
     views: SharedViews,
-    /// Channels that have requests this tick.
-    requested: Vec<u32>,
     /// Channels whose sleepers must be looked at.
     disturbed: Vec<u32>,
     pool: FramePool,
@@ -181,12 +184,8 @@ pub struct Hub<S, C = Connection> {
     allowances_bytes: Vec<usize>,
     /// Connections of which something was lost since the last review, by index.
     resending: Vec<u32>,
-    /// Scratch of [`Planner::candidates`].
-    candidates: Vec<u16>,
-    /// Scratch of [`Planner::ranks`].
-    ranks: Vec<(u64, Reverse<u16>)>,
-    /// The due subscriptions of all streams in this tick, one stream after the other.
-    dues: Vec<Due>,
+    /// The work of the last plan, one for each row of connections. At least one.
+    parts: Vec<Part>,
     /// When readers have to be planned, if they say so ([`Reader::SAYS_WHEN`]).
     agenda: Agenda,
     /// The readers that the last plan has visited because their time had come, in their order.
@@ -231,6 +230,7 @@ pub struct HubCounters {
 pub struct Outgoing<'a, S> {
     pub(crate) channels: &'a [Channel<S>],
     requests: &'a [Request],
+    numbers: &'a [u32],
     pub(crate) views: &'a SharedViews,
     dues: &'a [Due],
     pub(crate) now: Tick,
@@ -251,7 +251,7 @@ impl<'a, S> Outgoing<'a, S> {
     }
 
     pub(crate) fn frame(&self, request: u32) -> &'a Arc<Frame> {
-        &self.requests[request as usize].frame
+        &self.requests[self.numbers[request as usize] as usize].frame
     }
 
     /// The part of one stream.
@@ -270,8 +270,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             connections: Vec::new(),
             free_slots: BTreeSet::new(),
             requests: Vec::new(),
+            numbers: Vec::new(),
             views: SharedViews::default(),
-            requested: Vec::new(),
             disturbed: Vec::new(),
             pool: FramePool::default(),
             limits,
@@ -280,9 +280,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             swept: 0,
             allowances_bytes: Vec::new(),
             resending: Vec::new(),
-            candidates: Vec::new(),
-            ranks: Vec::new(),
-            dues: Vec::new(),
+            parts: vec![Part::default()],
             agenda: Agenda::new(now),
             visited: Vec::new(),
         }
@@ -329,8 +327,6 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             subscribers: 0,
             in_use: true,
             disturbed: false,
-            requests: SmallVec::new(),
-            usual: (Tick(u64::MAX), Tick(0), 0),
             sleepers: Vec::new(),
         };
         let index = match self.free.pop() {
@@ -559,68 +555,6 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.connections.get_mut(id.index as usize).filter(|slot| slot.generation == id.generation)
     }
 
-    /// Decides which subscriptions are due at tick `now`, and asks for the frames that they need.
-    ///
-    /// `now` must be newer than at the last call.
-    pub fn plan(&mut self, now: Tick) {
-        self.views.reclaim();
-        self.pool.reclaim(2 * self.requests.len() + 64);
-        let used = self.pool.lent_count() + self.requests.len();
-        for request in self.requests.drain(..) {
-            self.pool.take_back(request.frame);
-        }
-        self.pool.trim(used);
-        self.dues.clear();
-        for channel in self.requested.drain(..) {
-            self.channels[channel as usize].requests.clear();
-        }
-        self.wake_sleepers(now);
-        self.now = now;
-        self.find_due();
-        let mut planner = Planner {
-            channels: &mut self.channels,
-            requests: &mut self.requests,
-            views: &mut self.views,
-            requested: &mut self.requested,
-            disturbed: &mut self.disturbed,
-            pool: &mut self.pool,
-            now,
-            connection: 0,
-            allowance_bytes: usize::MAX,
-            shared: 0,
-            candidates: std::mem::take(&mut self.candidates),
-            ranks: std::mem::take(&mut self.ranks),
-            dues: &mut self.dues,
-        };
-        let allowances_bytes = &self.allowances_bytes;
-        let mut regular_connections = 0;
-        let mut plan = |index: usize, slot: &mut ConnectionSlot<C>| {
-            planner.allowance_bytes = allowances_bytes.get(index).copied().unwrap_or(usize::MAX);
-            if slot.regular.plan(&mut planner) {
-                regular_connections += 1;
-                return;
-            }
-            planner.connection = index as u32;
-            if let Some(mut connection) = slot.writer() {
-                let regular = connection.plan(&mut planner);
-                *connection.regular = regular;
-            }
-        };
-        match C::SAYS_WHEN {
-            true => {
-                for &index in &self.visited {
-                    plan(index as usize, &mut self.connections[index as usize]);
-                }
-            }
-            false => self.connections.iter_mut().enumerate().for_each(|(index, slot)| plan(index, slot)),
-        }
-        let Planner { shared, candidates, ranks, .. } = planner;
-        (self.candidates, self.ranks) = (candidates, ranks);
-        (self.counters.frames_shared, self.counters.regular_connections) = (shared, regular_connections);
-        self.counters.frames_encoded = self.requests.len() as u64;
-        self.counters.channels_encoded = self.requested.len() as u64;
-    }
-
     /// Finds the readers that this plan has to visit.
     fn find_due(&mut self) {
         if !C::SAYS_WHEN {
@@ -676,7 +610,8 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             channels[request.channel as usize].state.encode(context, request.since, now, frame);
         });
         let requests = &self.requests;
-        executor.for_each(self.views.all_mut(), |view| view.write(requests, now));
+        let numbers = &self.numbers;
+        executor.for_each(self.views.all_mut(), |view| view.write((requests, numbers), now));
         self.counters.frame_bytes = self.requests.iter().map(|request| request.frame.bytes.len() as u64).sum();
     }
 
@@ -698,16 +633,16 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// The frames of this tick, and the connections to write them to: split so that connections can be shared out to
     /// threads.
     pub fn writers(&mut self) -> (Outgoing<'_, S>, &mut [ConnectionSlot<C>]) {
-        let Hub { channels, requests, views, dues, now, .. } = self;
-        let outgoing = Outgoing { channels, requests, views, dues, now: *now };
+        let Hub { channels, requests, numbers, views, parts, now, .. } = self;
+        let outgoing = Outgoing { channels, requests, numbers, views, dues: parts[0].dues(), now: *now };
         (outgoing, &mut self.connections)
     }
 
     /// The same for the connections that the last plan has visited alone, each with its index, in their order. For
     /// readers that [say when](Reader::SAYS_WHEN) they have to be planned.
     pub fn visited_writers(&mut self) -> (Outgoing<'_, S>, impl Iterator<Item = (usize, &mut ConnectionSlot<C>)>) {
-        let Hub { channels, requests, views, dues, now, connections, visited, .. } = self;
-        let outgoing = Outgoing { channels, requests, views, dues, now: *now };
+        let Hub { channels, requests, numbers, views, parts, now, connections, visited, .. } = self;
+        let outgoing = Outgoing { channels, requests, numbers, views, dues: parts[0].dues(), now: *now };
         let (mut rest, mut begin) = (connections.as_mut_slice(), 0);
         let slots = visited.iter().map_while(move |&index| {
             let index = index as usize;
@@ -769,11 +704,9 @@ impl<S: ChannelState> Hub<S> {
         interval_ticks: u16,
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
-        let opened = self.now.after(1);
-        let may_share = may_share(self.key(channel));
+        let (opened, key) = (self.now.after(1), self.key(channel));
         let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
-        debug_assert!(!connection.is_subscribed(channel.0), "the connection has a subscription of the channel");
-        match connection.subscribe((channel.0, may_share), interval_ticks, weight, opened) {
+        match connection.open((channel, key), interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.channels[channel.0 as usize].subscribers += 1;
                 Ok(subscription)
@@ -831,94 +764,5 @@ impl<S: ChannelState> Hub<S> {
             });
             connection.has_resends()
         });
-    }
-}
-
-/// The hub as a [`Reader`] sees it while it plans.
-pub struct Planner<'a, S> {
-    pub(crate) channels: &'a mut [Channel<S>],
-    requests: &'a mut Vec<Request>,
-    pub(crate) views: &'a mut SharedViews,
-    requested: &'a mut Vec<u32>,
-    disturbed: &'a mut Vec<u32>,
-    pool: &'a mut FramePool,
-    pub(crate) now: Tick,
-    /// The connection that is being planned.
-    connection: u32,
-    /// The bytes that may be written to it in this tick.
-    pub(crate) allowance_bytes: usize,
-    pub(crate) shared: u64,
-    /// Scratch: the subscriptions of one connection that may be due.
-    pub(crate) candidates: Vec<u16>,
-    /// Scratch: the same by priority.
-    pub(crate) ranks: Vec<(u64, Reverse<u16>)>,
-    /// The due subscriptions of streams; those of one stream follow each other.
-    pub(crate) dues: &'a mut Vec<Due>,
-}
-
-impl<S: ChannelState> Planner<'_, S> {
-    pub(crate) fn state(&self, channel: u32) -> &S {
-        &self.channels[channel as usize].state
-    }
-
-    pub(crate) fn turns(&self, channel: u32) -> Turns {
-        self.channels[channel as usize].turns
-    }
-
-    pub(crate) fn key(&self, channel: u32) -> ChannelKey {
-        self.channels[channel as usize].key
-    }
-
-    /// Whether the present connection may be written what a view usually has in a tick.
-    pub(crate) fn can_afford(&self, view: u32) -> bool {
-        self.allowance_bytes >= self.views.usual_bytes(view) + BESIDE_BYTES
-    }
-
-    pub(crate) fn count_subscriber(&mut self, channel: u32, change: i32) {
-        let subscribers = &mut self.channels[channel as usize].subscribers;
-        *subscribers = subscribers.wrapping_add_signed(change);
-    }
-
-    /// Remembers to wake a subscription of the present connection when the channel changes.
-    pub(crate) fn sleep(&mut self, channel: u32, subscription: u16) {
-        let slot = &mut self.channels[channel as usize];
-        if slot.sleepers.len() == slot.sleepers.capacity() {
-            // For as many as there may be before those that have ended are cleared away.
-            slot.sleepers.reserve(2 * slot.subscribers as usize + ENDED_SLEEPERS + 1);
-        }
-        slot.sleepers.push(Sleeper { connection: self.connection, subscription });
-        let many = slot.sleepers.len() > 2 * slot.subscribers as usize + ENDED_SLEEPERS;
-        if many && !std::mem::replace(&mut slot.disturbed, true) {
-            self.disturbed.push(channel);
-        }
-    }
-
-    /// [`Planner::request`] for the changes since a tick, in the ordinary form.
-    #[inline]
-    pub(crate) fn request_changes(&mut self, channel: u32, since: Tick) -> u32 {
-        let (asked_at, asked_since, request) = self.channels[channel as usize].usual;
-        if asked_at == self.now && asked_since == since {
-            self.shared += 1;
-            return request;
-        }
-        let request = self.request(channel, Since::Tick(since), Variant::default());
-        self.channels[channel as usize].usual = (self.now, since, request);
-        request
-    }
-
-    /// The number of the request for `(channel, since)` in the form `variant`, created if there is none yet.
-    pub(crate) fn request(&mut self, channel: u32, since: Since, variant: Variant) -> u32 {
-        self.shared += 1;
-        let slot = &mut self.channels[channel as usize];
-        if let Some(known) = slot.requests.iter().find(|asked| asked.since == since && asked.variant == variant) {
-            return known.request;
-        }
-        if slot.requests.is_empty() {
-            self.requested.push(channel);
-        }
-        let request = self.requests.len() as u32;
-        slot.requests.push(Asked { since, variant, request });
-        self.requests.push(Request { channel, since, variant, frame: self.pool.take(S::new_frame) });
-        request
     }
 }

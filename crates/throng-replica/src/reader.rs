@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use throng_wire::Tick;
 
 use crate::connection::Connection;
-use crate::hub::{ChannelState, Planner, Turns};
+use crate::hub::{ChannelState, Planner, Registry, Turns};
 use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
 
@@ -28,6 +28,18 @@ pub trait Reader: Send {
 
     /// The channel of each open subscription.
     fn open_channels(&self) -> impl Iterator<Item = u32> + '_;
+
+    /// Joins and leaves shared views, before any reader [plans](Self::plan). Called for readers that have changed, and for
+    /// those that are in no view.
+    fn register<S: ChannelState>(&mut self, registry: &mut Registry<'_, S>) {
+        let _ = registry;
+    }
+
+    /// Reads a little of every part that a plan looks at, so that the processor fetches those of many readers at once. The
+    /// value means nothing.
+    fn fetch_plan(&self) -> u64 {
+        0
+    }
 
     /// Asks for the frames of the subscriptions that are due. Returns what later plans can do without it.
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular;
@@ -104,7 +116,7 @@ impl<C: Reader> ConnectionSlot<C> {
 
     /// The connection, for a change after which its next plan has to look at it.
     pub(crate) fn changing(&mut self) -> Option<&mut C> {
-        self.regular.until = Tick(0);
+        (self.regular.until, self.regular.asks) = (Tick(0), true);
         self.connection.as_deref_mut()
     }
 }
@@ -142,10 +154,12 @@ impl<C: Reader> Drop for Writer<'_, C> {
 
 /// The regular case of a connection, in which a plan need not look at it: it is a member of a shared view, and wants nothing
 /// else. A connection is a view, plus its exceptions; this is the view.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Regular {
     /// The last tick for which this holds, unless the connection changes before.
     pub(crate) until: Tick,
+    /// The connection may have to join or leave a view.
+    pub(crate) asks: bool,
     /// The view was planned for it in this tick, and it does not know that yet.
     untaken: Option<Tick>,
     view: u32,
@@ -154,24 +168,40 @@ pub struct Regular {
     is_written: bool,
 }
 
+impl Default for Regular {
+    fn default() -> Regular {
+        Regular { until: Tick(0), asks: true, untaken: None, view: 0, ticks: SendTicks::default(), is_written: false }
+    }
+}
+
 impl Regular {
     /// A connection that wants nothing but what its view has, up to `until`.
     pub(crate) fn new(until: Tick, view: u32, ticks: SendTicks) -> Regular {
-        Regular { until, view, ticks, ..Regular::default() }
+        Regular { until, view, ticks, asks: false, ..Regular::default() }
+    }
+
+    /// A connection that the next plan has to look at. It is in the view that it wants to be in, or `asks`.
+    pub(crate) fn irregular(asks: bool) -> Regular {
+        Regular { asks, ..Regular::default() }
+    }
+
+    /// Whether the plan of `now` will have to look at the connection, as far as can be seen from here.
+    #[inline]
+    pub(crate) fn is_over(&self, now: Tick) -> bool {
+        now > self.until || !self.is_written
     }
 
     /// Plans the tick of a connection without a look at it. False if it has to be looked at.
     #[inline]
     pub(crate) fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
-        if planner.now > self.until || !self.is_written {
+        if self.is_over(planner.now) {
             return false;
         }
         if self.ticks.contains(planner.now) {
             if !planner.can_afford(self.view) {
                 return false;
             }
-            planner.plan_view(self.view);
-            planner.count_shared(self.view);
+            planner.take_view(self.view);
             (self.untaken, self.is_written) = (Some(planner.now), false);
         }
         true

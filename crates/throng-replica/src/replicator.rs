@@ -7,12 +7,13 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::grid::{CellGrid, GridError, GridShape, Layers};
-use crate::hub::{ChannelIndex, Executor, Hub};
+use crate::hub::{ChannelIndex, Executor, Hub, Inline};
 use crate::key::ChannelKey;
 use crate::limits::{HubLimits, LimitReached};
 use crate::log::{Fate, MOVE_MAX_CELLS, ObjectLog, SLOTS_MAX};
 use crate::own::ObjectsOutgoing;
 use crate::reader::ConnectionSlot;
+use crate::rows::{RowChanges, SubscriberRow};
 use crate::store::{Home, ObjectStore, Updated};
 
 /// Where the public facet of an object lives.
@@ -164,9 +165,9 @@ impl EntryTooLong {
 const ENTRY_HEAD_BYTES: u64 = 20;
 
 #[derive(Clone, Copy, Debug)]
-struct Ownership {
+pub(crate) struct Ownership {
     placement: Placement,
-    owner: Option<ConnectionId>,
+    pub(crate) owner: Option<ConnectionId>,
     /// The object's number among those of its owner, if that is connected.
     place: Option<u32>,
     /// Where the public and the far facet lived before, newest first.
@@ -364,6 +365,14 @@ impl Replicator {
         Ok(changed)
     }
 
+    /// Reads a little of everything that an [`update`](Self::update) of the object at `index` of the store looks at, so that
+    /// the processor fetches that of many objects at once. The value means nothing.
+    pub fn fetch_object(&self, index: u32) -> u64 {
+        let log_of = |home: Home| (self.hub.state(ChannelIndex(home.channel)), home.slot);
+        let homes = [Facet::Public, Facet::Far].into_iter().filter_map(|facet| self.store.home(index, facet));
+        homes.map(log_of).fold(self.store.fetch(index), |sum, (log, slot)| sum ^ log.slot(slot).changed.0)
+    }
+
     /// Moves the object's public facet to where `placement` says.
     ///
     /// # Errors
@@ -472,10 +481,43 @@ impl Replicator {
     /// Decides what is due and asks for the frames. Objects that readers see move, and that were not updated in this tick,
     /// are compared with their reckoned positions first.
     pub fn plan(&mut self) {
+        self.plan_with(&Inline);
+    }
+
+    /// The same with the executor's help. The bytes that are sent do not depend on it.
+    pub fn plan_with(&mut self, executor: &impl Executor) {
         let (now, hub) = (self.change_tick(), &mut self.hub);
         self.store.restate(now, |home| hub.state_mut(ChannelIndex(home.channel)).touch(home.slot, now));
         self.hub.review(&self.store);
-        self.hub.plan(self.now);
+        self.hub.plan_with(self.now, executor);
+    }
+
+    /// The connections in rows of `len`, one for each of `changes`, so that threads can share them to subscribe and
+    /// unsubscribe. Afterwards [`note_row`](Self::note_row) has to be called with each of the changes. With
+    /// fewer changes than rows, the last connections are left out.
+    pub fn rows<'a>(
+        &'a mut self,
+        len: usize,
+        changes: impl Iterator<Item = &'a mut RowChanges>,
+    ) -> impl Iterator<Item = SubscriberRow<'a>> {
+        let (store, ownership) = (&self.store, &self.ownership[..]);
+        let (by_key, channels, planned, slots) = self.hub.tables();
+        let rows = slots.chunks_mut(len.max(1)).zip(changes).enumerate();
+        rows.map(move |(row, (slots, changes))| SubscriberRow {
+            by_key,
+            channels,
+            store,
+            ownership,
+            planned,
+            first: row * len,
+            slots,
+            changes,
+        })
+    }
+
+    /// Takes up what has changed in a row.
+    pub fn note_row(&mut self, changes: &mut RowChanges) {
+        self.hub.note_row(changes);
     }
 
     /// Encodes the frames asked for.

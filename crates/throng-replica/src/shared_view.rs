@@ -39,8 +39,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use throng_wire::{BitWriter, ShortTick, Tick};
 
-use crate::frame::Frame;
-use crate::hub::{ChannelState, Planner, Request};
+use crate::frame::{Frame, Since, Variant};
+use crate::hub::{ChannelState, Part, Registry, Request, Scene};
 use crate::key::{ChannelKey, ChannelName, encode_cell};
 use crate::lattice;
 use crate::send_ticks::SendTicks;
@@ -143,6 +143,8 @@ pub(crate) struct SharedView {
     /// The bytes before the pieces.
     head: Vec<u8>,
     planned: Option<Tick>,
+    /// Some member takes its pieces of this tick.
+    wanted: Option<Tick>,
     /// The pieces of the last plan are written.
     is_written: bool,
     /// The frames of this tick.
@@ -333,6 +335,23 @@ impl SharedViews {
         }
     }
 
+    /// Some member takes the view's pieces of `now`, so they are to be planned: there is room for them.
+    pub(crate) fn begin_plan(&mut self, number: u32, now: Tick) {
+        if self.views[number as usize].wanted.replace(now) == Some(now) {
+            return;
+        }
+        let pieces = self.take_pieces();
+        // A member that has not taken the pieces of the last tick will still ask for them.
+        let [this, last] = &mut self.views[number as usize].pieces;
+        let older = std::mem::replace(last, this.replace(pieces));
+        self.put_back(older);
+    }
+
+    /// The frames that a member of the view is given in this tick.
+    pub(crate) fn due_count(&self, number: u32) -> u64 {
+        self.views[number as usize].due.len() as u64
+    }
+
     /// All views, also those that were not planned in this tick.
     pub(crate) fn all_mut(&mut self) -> &mut [SharedView] {
         &mut self.views
@@ -395,7 +414,7 @@ impl SharedView {
         self.by_channel.clear();
         self.codes.clear();
         self.due.clear();
-        (self.planned, self.is_written) = (None, true);
+        (self.planned, self.wanted, self.is_written) = (None, None, true);
         self.usual_bytes = 0;
     }
 
@@ -404,30 +423,30 @@ impl SharedView {
         &mut self,
         key: ViewKey,
         subscriptions: impl Iterator<Item = (u32, u16)>,
-        planner: &Planner<'_, S>,
+        scene: Scene<'_, S>,
     ) {
-        let newest = planner.now.before(1);
+        let newest = scene.now.before(1);
         (self.key, self.ticks, self.is_written) = (Some(key), key.ticks, true);
         self.channels.extend(subscriptions.map(|(channel, interval_ticks)| {
-            let phase = planner.turns(channel).phase;
+            let phase = scene.turns(channel).phase;
             let (since, due_at) = stand(self.ticks, newest, interval_ticks, phase);
             Seen { channel, interval_ticks, code_end: 0, since, since_before: since, due_at }
         }));
         self.channels.sort_unstable_by_key(|seen| (seen.interval_ticks, seen.channel));
         self.by_channel.extend(self.channels.iter().enumerate().map(|(number, seen)| (seen.channel, number as u16)));
         self.by_channel.sort_unstable();
-        self.name_channels(planner);
+        self.name_channels(scene);
     }
 
     /// Writes the head and the codes of all channels.
-    fn name_channels<S: ChannelState>(&mut self, planner: &Planner<'_, S>) {
-        let middle = Middle::of(self.channels.iter().map(|seen| planner.key(seen.channel).name()));
+    fn name_channels<S: ChannelState>(&mut self, scene: Scene<'_, S>) {
+        let middle = Middle::of(self.channels.iter().map(|seen| scene.key(seen.channel).name()));
         self.head.clear();
         self.head.push(SHARED);
         put_varint(&mut self.head, usize::from(middle.grid) << 2 | usize::from(middle.plane));
         write_with(&mut self.head, |w| encode_cell(middle.cell, w));
         for seen in &mut self.channels {
-            let name = planner.key(seen.channel).name();
+            let name = scene.key(seen.channel).name();
             match middle.offset_of(name) {
                 Some(offset) => self.codes.push(offset),
                 None => {
@@ -439,13 +458,12 @@ impl SharedView {
         }
     }
 
-    /// Asks for the frames of the channels that have their turn.
-    fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
-        let now = planner.now;
-        // A member that has not taken the pieces of the last tick will still ask for them.
-        let [this, last] = &mut self.pieces;
-        let older = std::mem::replace(last, this.replace(planner.views.take_pieces()));
-        planner.views.put_back(older);
+    /// Asks for the frames of the channels that have their turn, if some member takes them.
+    pub(crate) fn plan<S: ChannelState>(&mut self, scene: Scene<'_, S>, part: &mut Part) {
+        let now = scene.now;
+        if self.wanted != Some(now) {
+            return;
+        }
         self.due.clear();
         let mut deadline = Tick(u64::MAX);
         let was_written = self.is_written || self.planned.is_none();
@@ -457,20 +475,17 @@ impl SharedView {
             if seen.due_at.is_newer_than(now) {
                 continue;
             }
-            let state = planner.state(seen.channel);
+            let state = scene.state(seen.channel);
             if state.last_change().is_newer_than(seen.since) {
                 deadline = deadline.min(seen.since.after(state.retention_ticks()));
-                let request = match state.horizon().is_newer_than(seen.since) {
-                    false => planner.request_changes(seen.channel, seen.since),
-                    true => {
-                        let (since, variant) = state.catch_up(seen.since);
-                        planner.request(seen.channel, since, variant)
-                    }
+                let (since, variant) = match state.horizon().is_newer_than(seen.since) {
+                    false => (Since::Tick(seen.since), Variant::default()),
+                    true => state.catch_up(seen.since),
                 };
-                self.due.push((number as u16, request));
+                self.due.push((number as u16, part.request_for_view(seen.channel, since, variant)));
             }
             seen.since = now;
-            let phase = planner.turns(seen.channel).phase;
+            let phase = scene.turns(seen.channel).phase;
             seen.due_at = self.ticks.from(lattice::next_turn(now, seen.interval_ticks, phase));
         }
         (self.planned, self.is_written) = (Some(now), false);
@@ -480,7 +495,7 @@ impl SharedView {
     }
 
     /// Writes the pieces of this tick.
-    pub(crate) fn write(&mut self, requests: &[Request], now: Tick) {
+    pub(crate) fn write(&mut self, (requests, numbers): (&[Request], &[u32]), now: Tick) {
         if self.planned != Some(now) || self.is_written {
             return;
         }
@@ -490,7 +505,7 @@ impl SharedView {
         pieces.head.extend(&self.head);
         let mut updates = 0;
         for &(number, request) in &self.due {
-            let frame = &requests[request as usize].frame;
+            let frame = &requests[numbers[request as usize] as usize].frame;
             let seen = &self.channels[usize::from(number)];
             let code_start = number.checked_sub(1).map_or(0, |last| self.channels[usize::from(last)].code_end);
             for (place, segment) in frame.segments.iter().enumerate() {
@@ -514,20 +529,7 @@ impl SharedView {
     }
 }
 
-impl<S: ChannelState> Planner<'_, S> {
-    /// Plans a view for this tick, unless another member has done it already.
-    pub(crate) fn plan_view(&mut self, number: u32) {
-        if self.views.view(number).planned == Some(self.now) {
-            return;
-        }
-        let mut view = std::mem::take(&mut self.views.views[number as usize]);
-        let shared = self.shared;
-        view.plan(self);
-        // The view is no subscription: its members are counted.
-        self.shared = shared;
-        self.views.views[number as usize] = view;
-    }
-
+impl<S: ChannelState> Registry<'_, S> {
     /// The view for a connection with this key and these subscriptions. It gets a member more.
     pub(crate) fn join_view<'s>(
         &mut self,
@@ -536,41 +538,34 @@ impl<S: ChannelState> Planner<'_, S> {
     ) -> Option<u32> {
         let number = match self.views.find(key, self.now)? {
             Found::Made(number) => number,
-            Found::ToMake => {
-                let number = self.views.free.pop().unwrap_or_else(|| {
-                    self.views.views.push(SharedView::default());
-                    self.views.views.len() as u32 - 1
-                });
-                let mut view = std::mem::take(&mut self.views.views[number as usize]);
-                view.begin(key, subscriptions.map(|s| (s.channel, s.interval_ticks)), self);
-                for seen in &view.channels {
-                    // A channel of a view is not removed, so its number means the same as long as the view lives.
-                    self.count_subscriber(seen.channel, 1);
-                }
-                self.views.views[number as usize] = view;
-                if let Some(group) = self.views.groups.get_mut(&key) {
-                    group.view = number;
-                }
-                number
-            }
+            Found::ToMake => self.make_view(key, subscriptions),
         };
         self.views.views[number as usize].members += 1;
         Some(number)
     }
 
-    /// The number of the view that connections with this key have, if they have one or should have.
+    fn make_view<'s>(&mut self, key: ViewKey, subscriptions: impl Iterator<Item = &'s Subscription>) -> u32 {
+        let (scene, views) = self.views_mut();
+        let number = views.free.pop().unwrap_or_else(|| {
+            views.views.push(SharedView::default());
+            views.views.len() as u32 - 1
+        });
+        let mut view = std::mem::take(&mut views.views[number as usize]);
+        view.begin(key, subscriptions.map(|s| (s.channel, s.interval_ticks)), scene);
+        for seen in &view.channels {
+            // A channel of a view is not removed, so its number means the same as long as the view lives.
+            self.count_subscriber(seen.channel);
+        }
+        self.views.views[number as usize] = view;
+        if let Some(group) = self.views.groups.get_mut(&key) {
+            group.view = number;
+        }
+        number
+    }
+
+    /// Whether connections with this key have a view, or should have one.
     pub(crate) fn has_view(&self, key: ViewKey) -> bool {
         self.views.find(key, self.now).is_some()
-    }
-
-    /// A member gets what the view's plan asks for.
-    pub(crate) fn count_shared(&mut self, number: u32) {
-        self.shared += self.views.view(number).due.len() as u64;
-    }
-
-    pub(crate) fn leave_view(&mut self, number: u32) {
-        let Planner { views, channels, .. } = self;
-        views.leave(number, |channel| channels[channel as usize].subscribers -= 1);
     }
 }
 

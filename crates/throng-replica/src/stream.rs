@@ -174,7 +174,7 @@ impl Reader for Stream {
         }
         if !self.next_due.is_newer_than(now) {
             self.next_due = NEVER;
-            let begin = planner.dues.len() as u32;
+            let begin = planner.part.dues().len() as u32;
             for number in 1..self.entries.len() {
                 if !self.due_at[number].is_newer_than(now) {
                     self.turn(number, planner);
@@ -183,7 +183,7 @@ impl Reader for Stream {
                     self.next_due = self.due_at[number];
                 }
             }
-            self.due = begin..planner.dues.len() as u32;
+            self.due = begin..planner.part.dues().len() as u32;
         }
         Regular::default()
     }
@@ -320,7 +320,7 @@ impl Stream {
         let too_old = is_fresh || is_outdated;
         let since = if too_old { Since::Start } else { Since::Tick(base) };
         let request = planner.request(entry.channel, since, entry.variant);
-        planner.dues.push(Due { number: number as u16, request });
+        planner.part.push_due(Due { number: number as u16, request });
         // The turn is over when the frame is drained.
         self.next_due = now;
     }

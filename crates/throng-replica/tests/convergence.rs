@@ -1,5 +1,6 @@
 //! After any storm of changes, losses, duplicates and reordering, each client holds what the server holds for it.
 
+use std::hash::Hasher;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::storm::{Storm, StormOptions, WATCHFUL_TICKS};
@@ -59,6 +60,25 @@ fn clients_converge_that_see_from_afar_as_well() {
     let crowd =
         |seed| StormOptions { clients: 6, is_crowd: true, view_switches: 20 * (seed as u32 % 2), ..storm(seed) };
     assert!(far(300, crowd) > 500);
+}
+
+#[test]
+fn what_is_sent_does_not_depend_on_the_rows_into_which_connections_are_divided() {
+    throng_seeds::for_seeds(12, |seed| {
+        let written = |rows: usize| {
+            let is_crowd = seed % 4 != 3;
+            let budget_bytes = [2_000, 300][seed as usize % 2];
+            let view_switches = [0, 20][seed as usize / 2 % 2];
+            let common = StormOptions { clients: 9, storm_ticks: 80, is_crowd, ..StormOptions::default() };
+            let mut storm = Storm::new(seed, StormOptions { rows, budget_bytes, view_switches, ..common });
+            storm.weather().map(|()| storm.written.finish())
+        };
+        let one = written(1)?;
+        match [2, 4, 20].into_iter().find(|&rows| written(rows) != Ok(one)) {
+            Some(rows) => Err(format!("with {rows} rows other bytes are sent")),
+            None => Ok(()),
+        }
+    });
 }
 
 /// Storms over a crowd, in which most connections are members of a shared view most of the time. Returns the part of the

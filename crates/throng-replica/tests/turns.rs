@@ -28,6 +28,49 @@ struct Walker {
     position: [f32; 3],
 }
 
+#[test]
+fn a_member_that_ends_a_subscription_between_its_ticks_is_sent_no_more_of_it() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let keys = [ChannelKey::Custom(1), ChannelKey::Custom(2)];
+    let other = house.server.hub().connect().expect("room");
+    let channels = keys.map(|key| house.server.channel(key).expect("room"));
+    let [_, ended] = keys.map(|key| house.subscribe(key, 2).expect("room"));
+    for channel in channels {
+        house.server.hub().subscribe(other, channel, 2, 1).expect("room");
+    }
+    for id in [house.connection, other] {
+        house.server.hub().connection_mut(id).expect("it is there").set_send_interval(2, 0);
+    }
+    let lamps = keys.map(|key| house.spawn(&Lamp { number: 1 }, key));
+    let mut updates = Vec::new();
+    for tick in 1..50u32 {
+        house.update(lamps[1], &Lamp { number: tick });
+        if tick == 31 {
+            let connection = house.connection;
+            house.server.hub().unsubscribe(connection, ended);
+        }
+        house.plan();
+        let connections = [house.connection, other];
+        for id in connections {
+            let (outgoing, slots) = house.server.hub().writers();
+            let mut connection = slots[id.index as usize].writer().expect("it stays");
+            connection.begin_write(outgoing, 10_000);
+            let written = connection.has_more() && connection.write_packet(outgoing, tick.into(), &mut [0; 1_150]) > 0;
+            drop(connection);
+            if written {
+                house.server.hub().delivered(id, tick.into());
+            }
+        }
+        let connection = house.server.hub_ref().connection(house.connection).expect("it stays");
+        updates.push((connection.counters().object_updates, connection.counters().shared_segments));
+        house.server.begin_tick();
+    }
+    let before = updates[29];
+    assert!(before.1 > 5, "it is a member of a view: {updates:?}");
+    assert!(updates[30..].iter().all(|now| now.0 == before.0), "it is sent what it has left: {updates:?}");
+}
+
 struct House {
     server: Replicator,
     client: ReplicaClient,

@@ -61,6 +61,19 @@ struct Place {
     touched: bool,
 }
 
+/// A value that the game may have changed.
+pub(crate) struct Committed<'a> {
+    pub(crate) id: ObjectId,
+    arena: &'a dyn Arena,
+    row: u32,
+}
+
+impl Committed<'_> {
+    pub(crate) fn quantise(&self, to: ValuesMut<'_>) {
+        self.arena.quantise(self.row, to);
+    }
+}
+
 impl Values {
     pub(crate) fn insert<T: Replicate>(&mut self, id: ObjectId, value: T) {
         let arena = self.arena_of::<T>();
@@ -131,17 +144,24 @@ impl Values {
         }
     }
 
-    /// Calls `commit` for each object touched since the last call, in the order in which they were touched first.
-    pub(crate) fn drain_touched(&mut self, mut commit: impl FnMut(ObjectId, &dyn Fn(ValuesMut<'_>))) {
-        for index in self.touched.drain(..) {
-            let place = &mut self.places[index as usize];
-            place.touched = false;
-            if place.alive {
-                let (arena, row) = (&self.arenas[usize::from(place.arena)], place.row);
-                let id = ObjectId { index, generation: place.generation };
-                commit(id, &|to| arena.quantise(row, to));
-            }
-        }
+    /// The objects that were touched since the last call, by index, in the order in which they were touched first. To be
+    /// given [back](Self::give_back) when they are committed.
+    pub(crate) fn take_touched(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// The value of a touched object, if it is still there. It counts as touched no longer.
+    pub(crate) fn commit(&mut self, index: u32) -> Option<Committed<'_>> {
+        let place = &mut self.places[index as usize];
+        place.touched = false;
+        let id = ObjectId { index, generation: place.generation };
+        place.alive.then(|| Committed { id, arena: &*self.arenas[usize::from(place.arena)], row: place.row })
+    }
+
+    /// Keeps the memory of the list.
+    pub(crate) fn give_back(&mut self, mut touched: Vec<u32>) {
+        touched.clear();
+        self.touched = touched;
     }
 
     fn place(&self, id: ObjectId) -> Option<Place> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use throng_interest::{CellBounds, CellId, Grid, InterestError, Ring, RingInterest, RingOptions, Rings, Shape};
 use throng_replica::{
     CellGrid, ChannelKey, ConnectionCounters, ConnectionSlot, Executor, HubCounters, Layers, LimitReached,
-    ObjectsOutgoing, Placed, Placement, Replicator, ReplicatorOptions, SubscriptionId, Up,
+    ObjectsOutgoing, Placed, Placement, Replicator, ReplicatorOptions, RowChanges, SubscriptionId, Up,
 };
 use throng_schema::{Facet, Schema, ValuesMut};
 use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 use crate::options::{FarOptions, GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
-use crate::view::{GridView, OWN_WEIGHT, Seats, View, Views, subscribe};
+use crate::view::{GridView, Looker, OWN_WEIGHT, Seats, View, Views, subscribe};
 
 /// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
@@ -34,6 +34,9 @@ pub struct Channels {
     replicator: Replicator,
     pub(crate) views: Views,
     seats: Seats,
+    /// One for each row of connections.
+    lookers: Vec<Looker>,
+    changes: Vec<RowChanges>,
     /// Channels of single objects that have ended, with the tick by which all subscribers have received the end.
     ended: VecDeque<(Tick, ChannelKey)>,
     retention_ticks: u32,
@@ -76,6 +79,8 @@ impl Channels {
             replicator,
             views: Views::new(grids, options),
             seats: Seats::default(),
+            lookers: Vec::new(),
+            changes: Vec::new(),
             ended: VecDeque::new(),
             retention_ticks: options.replicator.retention_ticks,
         })
@@ -121,6 +126,49 @@ impl Channels {
                 }
             }
         }
+    }
+
+    /// Follows what has changed about the views, in rows of connections. Views that need a channel that does not exist have
+    /// to wait for [`make_channels`](Self::make_channels), so that channels are made in the same order whatever the rows are.
+    fn look_in_rows(&mut self, executor: &impl Executor) {
+        let count = executor.parts().max(1);
+        self.lookers.resize_with(count, Looker::default);
+        self.changes.resize_with(count, RowChanges::default);
+        let len = self.replicator.hub().slots().len().div_ceil(count).max(1);
+        let (views, at_all) = (&self.views, self.views.others.have_changed());
+        let rows = self.replicator.rows(len, self.changes.iter_mut()).zip(self.seats.rows(len)).zip(&mut self.lookers);
+        executor.for_each_part(rows, |((mut row, seats), looker)| {
+            seats.look(at_all, |index, view| looker.look(views, (index, view), &mut row));
+        });
+        self.changes.iter_mut().for_each(|changes| self.replicator.note_row(changes));
+    }
+
+    /// Makes the channels that views need, and lets these views go on.
+    fn make_channels(&mut self) {
+        for looker in &mut self.lookers {
+            // The hub counts those for which there is no room.
+            for key in looker.missing.drain(..) {
+                let _ = self.replicator.channel(key);
+            }
+        }
+        for looker in &mut self.lookers {
+            let mut waiting = std::mem::take(&mut looker.waiting);
+            for (index, entered) in waiting.drain(..) {
+                let rows = self.replicator.rows(usize::MAX, self.changes.iter_mut().take(1));
+                for mut row in rows {
+                    self.seats.look_at(index, |index, view| looker.look(&self.views, (index, view), &mut row));
+                }
+                // The others wait for the next tick.
+                if !looker.missing.is_empty() {
+                    looker.refused += entered;
+                    looker.missing.clear();
+                    looker.waiting.clear();
+                }
+            }
+            looker.waiting = waiting;
+            self.views.note_refused(looker);
+        }
+        self.changes.iter_mut().for_each(|changes| self.replicator.note_row(changes));
     }
 
     fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
@@ -185,6 +233,11 @@ impl Replication for Channels {
     fn update(&mut self, id: ObjectId, quantise: impl FnOnce(ValuesMut<'_>)) {
         // An object that finds no channel stays where it was; the hub counts the limit.
         let _ = self.replicator.update(id, quantise);
+    }
+
+    #[inline]
+    fn fetch_object(&self, index: u32) -> u64 {
+        self.replicator.fetch_object(index)
     }
 
     fn despawn(&mut self, id: ObjectId) {
@@ -315,7 +368,7 @@ impl Replication for Channels {
         self.seats.looks_from_within(id, place, radius_m)
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, executor: &impl Executor) {
         for placed in self.replicator.placed() {
             let Placed::Entered { object, facet: Facet::Public, .. } = *placed else { continue };
             let id = self.replicator.store().id_at(object);
@@ -324,8 +377,8 @@ impl Replication for Channels {
             }
         }
         self.views.others.note(&self.replicator);
-        let at_all = self.views.others.have_changed();
-        self.seats.look(at_all, |view| self.views.look(view, &mut self.replicator));
+        self.look_in_rows(executor);
+        self.make_channels();
         self.views.others.forget_changes();
     }
 
@@ -333,8 +386,8 @@ impl Replication for Channels {
         self.replicator.hub().set_allowance(id, bytes);
     }
 
-    fn plan(&mut self) {
-        self.replicator.plan();
+    fn plan(&mut self, executor: &impl Executor) {
+        self.replicator.plan_with(executor);
     }
 
     fn encode(&mut self, executor: &impl Executor) {

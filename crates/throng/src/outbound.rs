@@ -347,6 +347,14 @@ impl Executor for Helpers<'_> {
         };
         work_on(0..=self.0.current_num_threads(), Some(self), |_| work());
     }
+
+    fn parts(&self) -> usize {
+        self.0.current_num_threads() + 1
+    }
+
+    fn for_each_part<T: Send>(&self, parts: impl Iterator<Item = T>, job: impl Fn(T) + Copy + Send) {
+        work_on(parts, Some(self), job);
+    }
 }
 
 /// Does the parts of a job: the caller's thread the first, the helpers the others, or the caller's thread all.

@@ -49,6 +49,13 @@ pub trait Replication: Send + Sized {
     /// The game may have changed the object: `quantise` writes what its values are now.
     fn update(&mut self, id: ObjectId, quantise: impl FnOnce(ValuesMut<'_>));
 
+    /// Reads a little of everything that an [`update`](Self::update) of the object with this index looks at, so that the
+    /// processor fetches that of many objects at once. The value means nothing.
+    fn fetch_object(&self, index: u32) -> u64 {
+        let _ = index;
+        0
+    }
+
     /// Ends an object.
     fn despawn(&mut self, id: ObjectId);
 
@@ -110,7 +117,7 @@ pub trait Replication: Send + Sized {
     }
 
     /// Follows the viewpoints.
-    fn look(&mut self);
+    fn look(&mut self, executor: &impl Executor);
 
     /// How much may be written to a connection in the coming tick, in bytes; 0 for nothing at all. A model with shared
     /// encoding need not encode state that cannot be sent to any connection.
@@ -119,7 +126,7 @@ pub trait Replication: Send + Sized {
     }
 
     /// Decides which updates are due. Does nothing in models that decide it when they encode.
-    fn plan(&mut self);
+    fn plan(&mut self, executor: &impl Executor);
 
     /// Encodes the updates that connections share. A model without a [`plan`](Self::plan) decides here what is due.
     fn encode(&mut self, executor: &impl Executor);

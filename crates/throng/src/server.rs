@@ -22,7 +22,8 @@ use throng_link::session::{
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
 use throng_replica::{
-    ConnectionCounters, EntryTooLong, GridError, Inline, LimitReached, Placement, RETENTION_TICKS_MAX, Replicator,
+    ConnectionCounters, EntryTooLong, Executor, GridError, Inline, LimitReached, Placement, RETENTION_TICKS_MAX,
+    Replicator,
 };
 use throng_schema::{Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
@@ -37,7 +38,7 @@ use crate::inbound::{Inbound, Peers};
 use crate::intake::{Moment, Shares};
 use crate::message::Received;
 use crate::options::{ServerOptions, session_options};
-use crate::outbound::{Helpers, Job, Stopwatch, Way, Worker, work_on};
+use crate::outbound::{GROUP, Helpers, Job, Stopwatch, Way, Worker, work_on};
 use crate::peer::Peer;
 use crate::replication::Replication;
 
@@ -452,14 +453,12 @@ impl<R: Replication> Server<R> {
     pub fn tick(&mut self, now: Time) {
         self.begin_metering();
         self.quantise();
-        self.meter.enter(Subsystem::INTEREST, self.stopwatch.ns());
-        self.replication.look();
-        self.meter.enter(Subsystem::PLAN, self.stopwatch.ns());
-        self.replication.plan();
-        self.meter.enter(Subsystem::ENCODE, self.stopwatch.ns());
-        match &self.helpers {
-            Some(helpers) => self.replication.encode(&Helpers(helpers)),
-            None => self.replication.encode(&Inline),
+        match self.helpers.take() {
+            Some(helpers) => {
+                self.prepare(&Helpers(&helpers));
+                self.helpers = Some(helpers);
+            }
+            None => self.prepare(&Inline),
         }
         self.send_all(now);
         self.meter.enter(Subsystem::OTHER, self.stopwatch.ns());
@@ -594,14 +593,29 @@ impl<R: Replication> Server<R> {
         }
     }
 
+    /// Decides what is sent, and encodes it.
+    fn prepare(&mut self, executor: &impl Executor) {
+        self.meter.enter(Subsystem::INTEREST, self.stopwatch.ns());
+        self.replication.look(executor);
+        self.meter.enter(Subsystem::PLAN, self.stopwatch.ns());
+        self.replication.plan(executor);
+        self.meter.enter(Subsystem::ENCODE, self.stopwatch.ns());
+        self.replication.encode(executor);
+    }
+
     /// Quantises the touched objects, and compares.
     fn quantise(&mut self) {
         self.meter.enter(Subsystem::QUANTISE, self.stopwatch.ns());
-        let (replication, counters) = (&mut self.replication, self.meter.counters());
-        self.values.drain_touched(|id, quantise| {
-            counters.objects_quantised += 1;
-            replication.update(id, quantise);
-        });
+        let touched = self.values.take_touched();
+        for batch in touched.chunks(GROUP) {
+            std::hint::black_box(batch.iter().fold(0, |sum, &index| sum ^ self.replication.fetch_object(index)));
+            for &index in batch {
+                let Some(object) = self.values.commit(index) else { continue };
+                self.meter.counters().objects_quantised += 1;
+                self.replication.update(object.id, |to| object.quantise(to));
+            }
+        }
+        self.values.give_back(touched);
     }
 
     fn send_all(&mut self, now: Time) {

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use throng_interest::{
     CellId, InterestError, MAX_SHAPES, MAX_VIEWPOINTS, RingInterest, Scratch, Shape, Sink, Sources, Viewer,
 };
-use throng_replica::{ChannelKey, Replicator, SubscriptionId};
+use throng_replica::{ChannelKey, Replicator, SubscriberRow, SubscriptionId};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
@@ -181,20 +181,34 @@ pub(crate) struct Views {
     far: Option<FarCells>,
     /// Where each grid's world ends, in metres.
     bounds_m: Vec<Option<[[f64; 3]; 2]>>,
-    scratch: Scratch,
     /// The objects with fields for everyone but the owner.
     pub(crate) others: Others,
-    wanted: Vec<(ObjectId, u16)>,
-    /// Scratch of [`Views::weigh`].
-    own_channels: Vec<ChannelKey>,
-    /// Scratch of [`Views::follow_viewpoint`].
-    positions: Vec<[f64; 3]>,
-    /// Scratch of [`Views::follow_viewpoint`].
-    shapes: Vec<Shape>,
     pub(crate) refused: u64,
     /// Channels and objects that were looked at for the sake of fields for others.
     #[cfg(test)]
     pub(crate) looked_at: usize,
+}
+
+/// Follows what has changed about views: those of one row of connections.
+#[derive(Default)]
+pub(crate) struct Looker {
+    /// Channels that were needed, and do not exist.
+    pub(crate) missing: Vec<ChannelKey>,
+    /// The connections that need them, by index, each with the number of cells that have come into view without one.
+    pub(crate) waiting: Vec<(u32, u64)>,
+    pub(crate) refused: u64,
+    /// The number of cells that have come into view without a channel since the last look.
+    unmade: u64,
+    #[cfg(test)]
+    looked_at: usize,
+    scratch: Scratch,
+    wanted: Vec<(ObjectId, u16)>,
+    /// Scratch of [`Looker::weigh`].
+    own_channels: Vec<ChannelKey>,
+    /// Scratch of [`Looker::visit`].
+    positions: Vec<[f64; 3]>,
+    /// Scratch of [`Looker::visit`].
+    shapes: Vec<Shape>,
 }
 
 impl Views {
@@ -219,27 +233,19 @@ impl Views {
             far,
             sent_at_offset: vec![0; send_interval.into()],
             bounds_m,
-            scratch: Scratch::new(),
             others: Others::default(),
-            wanted: Vec::new(),
-            own_channels: Vec::new(),
-            positions: Vec::new(),
-            shapes: Vec::new(),
             refused: 0,
             #[cfg(test)]
             looked_at: 0,
         }
     }
 
-    /// Sends to the connection as often as its most frequent subscription needs it, if that may have changed.
-    pub(crate) fn set_send_interval(&self, view: &mut View, replicator: &mut Replicator) {
-        if !std::mem::take(&mut view.intervals_changed) {
-            return;
-        }
-        let interval = view.shortest_explicit_interval().min(self.send_interval);
-        let offset = view.send_offset.unwrap_or_default();
-        if let Some(connection) = replicator.hub().connection_mut(view.connection) {
-            connection.set_send_interval(interval, offset);
+    /// Adds what a looker has counted.
+    pub(crate) fn note_refused(&mut self, looker: &mut Looker) {
+        self.refused += std::mem::take(&mut looker.refused);
+        #[cfg(test)]
+        {
+            self.looked_at += std::mem::take(&mut looker.looked_at);
         }
     }
 
@@ -277,54 +283,6 @@ impl Views {
         }
     }
 
-    /// Gives the channels in which the connection's own objects live their weight, if one of them has moved.
-    pub(crate) fn weigh(&mut self, view: &mut View, replicator: &mut Replicator) {
-        if !std::mem::take(&mut view.own.has_moved) {
-            return;
-        }
-        let hub = replicator.hub_ref();
-        let homes = view.own.objects.iter().filter_map(|&id| replicator.home(id, Facet::Public));
-        self.own_channels.clear();
-        self.own_channels.extend(homes.map(|home| hub.key(home)));
-        self.own_channels.sort_unstable();
-        self.own_channels.dedup();
-        std::mem::swap(&mut view.own.channels, &mut self.own_channels);
-        let (now, before) = (&view.own.channels, &self.own_channels);
-        let differs = |key: &&ChannelKey| now.binary_search(key).is_ok() != before.binary_search(key).is_ok();
-        for &key in now.iter().chain(before).filter(differs) {
-            let by_hand = view.explicit.get(&key).map(|&(subscription, _)| subscription);
-            let subscription = by_hand.or(view.in_view(key).map(|(subscription, _)| subscription));
-            if let (Some(subscription), Some(connection)) =
-                (subscription, replicator.hub().connection_mut(view.connection))
-            {
-                connection.set_weight(subscription, view.own.weight(key));
-            }
-        }
-    }
-
-    /// Subscribes the connection to the cells around its viewpoint, if that has moved, and to those that were refused.
-    pub(crate) fn update(&mut self, view: &mut View, replicator: &mut Replicator) {
-        if view.is_live && std::mem::take(&mut view.viewpoint_moved) {
-            self.visit(view, replicator, Visit::Follow);
-        }
-        let has_room =
-            || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
-        if view.has_refused && has_room() {
-            view.has_refused = false;
-            self.visit(view, replicator, Visit::AskAgain);
-        }
-    }
-
-    /// Follows what has changed about a view. Returns whether it has to be looked at again in the next tick, and from where
-    /// the client sees the same cells.
-    pub(crate) fn look(&mut self, view: &mut View, replicator: &mut Replicator) -> (bool, Option<CalmBox>) {
-        self.set_send_interval(view, replicator);
-        self.weigh(view, replicator);
-        self.update(view, replicator);
-        self.update_others(view, replicator);
-        (view.has_refused || view.lacks_others, self.calm_box(view))
-    }
-
     /// From where a client that looks from a single viewpoint sees the same cells, in all grids.
     fn calm_box(&self, view: &View) -> Option<CalmBox> {
         let is_single = view.more_viewpoints.is_empty() && view.shapes.is_empty();
@@ -351,11 +309,68 @@ impl Views {
         view.viewpoint_moved = true;
         Ok(())
     }
+}
 
-    fn visit(&mut self, view: &mut View, replicator: &mut Replicator, visit: Visit) {
-        let refused = self.refused;
+impl Looker {
+    /// Follows what has changed about a view. Returns whether it has to be looked at again in the next tick, and from where
+    /// the client sees the same cells.
+    pub(crate) fn look(
+        &mut self,
+        views: &Views,
+        (index, view): (u32, &mut View),
+        row: &mut SubscriberRow<'_>,
+    ) -> (bool, Option<CalmBox>) {
+        let missing = self.missing.len();
+        set_send_interval(views, view, row);
+        self.weigh(view, row);
+        self.update(views, view, row);
+        self.update_others(views, view, row);
+        if self.missing.len() > missing {
+            self.waiting.push((index, std::mem::take(&mut self.unmade)));
+        }
+        (view.has_refused || view.lacks_others, views.calm_box(view))
+    }
+
+    /// Gives the channels in which the connection's own objects live their weight, if one of them has moved.
+    fn weigh(&mut self, view: &mut View, row: &mut SubscriberRow<'_>) {
+        if !std::mem::take(&mut view.own.has_moved) {
+            return;
+        }
+        let homes = view.own.objects.iter().filter_map(|&id| row.home(id, Facet::Public));
+        self.own_channels.clear();
+        self.own_channels.extend(homes.map(|home| row.key(home)));
+        self.own_channels.sort_unstable();
+        self.own_channels.dedup();
+        std::mem::swap(&mut view.own.channels, &mut self.own_channels);
+        let (now, before) = (&view.own.channels, &self.own_channels);
+        let differs = |key: &&ChannelKey| now.binary_search(key).is_ok() != before.binary_search(key).is_ok();
+        for &key in now.iter().chain(before).filter(differs) {
+            let by_hand = view.explicit.get(&key).map(|&(subscription, _)| subscription);
+            let subscription = by_hand.or(view.in_view(key).map(|(subscription, _)| subscription));
+            if let (Some(subscription), Some(connection)) = (subscription, row.connection_mut(view.connection)) {
+                connection.set_weight(subscription, view.own.weight(key));
+            }
+        }
+    }
+
+    /// Subscribes the connection to the cells around its viewpoint, if that has moved, and to those that were refused.
+    fn update(&mut self, views: &Views, view: &mut View, row: &mut SubscriberRow<'_>) {
+        let missing = self.missing.len();
+        if view.is_live && std::mem::take(&mut view.viewpoint_moved) {
+            self.visit(views, (view, row), Visit::Follow);
+        }
+        let has_room = || row.connection(view.connection).is_some_and(|connection| connection.has_room());
+        // A cell that lacks its channel is asked for again when the channel has been made.
+        if view.has_refused && self.missing.len() == missing && has_room() {
+            view.has_refused = false;
+            self.visit(views, (view, row), Visit::AskAgain);
+        }
+    }
+
+    fn visit(&mut self, views: &Views, (view, row): (&mut View, &mut SubscriberRow<'_>), visit: Visit) {
+        let (refused, missing) = (self.refused, self.missing.len());
         let single = view.viewpoint.filter(|_| view.more_viewpoints.is_empty() && view.shapes.is_empty());
-        for (number, (grid, viewer)) in self.grids.iter().zip(&mut view.viewers).enumerate() {
+        for (number, (grid, viewer)) in views.grids.iter().zip(&mut view.viewers).enumerate() {
             let mut sink = CellSink {
                 connection: view.connection,
                 grid: number as u8,
@@ -363,11 +378,13 @@ impl Views {
                 explicit: &view.explicit,
                 own: &view.own,
                 far: view.far.as_mut().filter(|far| usize::from(far.grid) == number),
-                replicator,
+                row,
                 changed: &mut view.cells_changed,
                 refused: &mut self.refused,
+                missing: &mut self.missing,
+                unmade: &mut self.unmade,
             };
-            let bounds_m = self.bounds_m[number];
+            let bounds_m = views.bounds_m[number];
             match (visit, single) {
                 (Visit::AskAgain, _) => {
                     view.has_refused |= viewer.offer_again(NO_SUBSCRIPTION, |cell, ring| sink.try_enter(cell, ring));
@@ -388,7 +405,19 @@ impl Views {
                 }
             }
         }
-        view.has_refused |= self.refused > refused;
+        view.has_refused |= self.refused > refused || self.missing.len() > missing;
+    }
+}
+
+/// Sends to the connection as often as its most frequent subscription needs it, if that may have changed.
+fn set_send_interval(views: &Views, view: &mut View, row: &mut SubscriberRow<'_>) {
+    if !std::mem::take(&mut view.intervals_changed) {
+        return;
+    }
+    let interval = view.shortest_explicit_interval().min(views.send_interval);
+    let offset = view.send_offset.unwrap_or_default();
+    if let Some(connection) = row.connection_mut(view.connection) {
+        connection.set_send_interval(interval, offset);
     }
 }
 
@@ -436,7 +465,7 @@ enum Visit {
 }
 
 /// Subscribes a connection to the cells of one grid.
-struct CellSink<'a> {
+struct CellSink<'a, 'r> {
     connection: ConnectionId,
     grid: u8,
     interest: &'a RingInterest,
@@ -444,24 +473,26 @@ struct CellSink<'a> {
     own: &'a Own,
     /// If the grid is the one for far facets.
     far: Option<&'a mut FarCells>,
-    replicator: &'a mut Replicator,
+    row: &'a mut SubscriberRow<'r>,
     changed: &'a mut bool,
     refused: &'a mut u64,
+    missing: &'a mut Vec<ChannelKey>,
+    unmade: &'a mut u64,
 }
 
-impl CellSink<'_> {
+impl CellSink<'_, '_> {
     fn key(&self, cell: CellId) -> ChannelKey {
         ChannelKey::Cell { grid: self.grid, cell: [cell.x, cell.y, cell.z] }
     }
 
     fn set_interval(&mut self, subscription: SubscriptionId, interval_ticks: u16) {
-        if let Some(connection) = self.replicator.hub().connection_mut(self.connection) {
+        if let Some(connection) = self.row.connection_mut(self.connection) {
             connection.set_interval(subscription, interval_ticks);
         }
     }
 }
 
-impl CellSink<'_> {
+impl CellSink<'_, '_> {
     /// The tag of a cell that has its subscription.
     fn try_enter(&mut self, cell: CellId, ring: u8) -> Option<u32> {
         let interval = self.interest.rings().interval_ticks(ring) as u16;
@@ -475,6 +506,12 @@ impl CellSink<'_> {
 
     /// Subscribes to all parts of a cell, or to none.
     fn try_enter_far(&mut self, far: &mut FarCells, cell: CellId, interval_ticks: u16) -> bool {
+        let missing = self.missing.len();
+        let exists = |key: &ChannelKey| self.explicit.contains_key(key) || self.row.find(*key).is_some();
+        self.missing.extend(far.keys(cell).filter(|key| !exists(key)));
+        if self.missing.len() > missing {
+            return false;
+        }
         let mut subscriptions = Vec::with_capacity(far.parts.into());
         for key in far.keys(cell) {
             match self.enter_channel(key, interval_ticks) {
@@ -495,9 +532,11 @@ impl CellSink<'_> {
             return Some(subscription);
         }
         // The cell was not in view, and is not subscribed to by hand.
-        let channel = self.replicator.channel(key).ok()?;
-        let (hub, weight) = (self.replicator.hub(), self.own.weight(key));
-        hub.subscribe_unseen(self.connection, channel, interval_ticks, weight).ok()
+        let Some(channel) = self.row.find(key) else {
+            self.missing.push(key);
+            return None;
+        };
+        self.row.subscribe_unseen(self.connection, channel, interval_ticks, self.own.weight(key)).ok()
     }
 
     fn change_channel(&mut self, key: ChannelKey, subscription: SubscriptionId, interval_ticks: u16) {
@@ -508,16 +547,20 @@ impl CellSink<'_> {
     fn leave_channel(&mut self, key: ChannelKey, subscription: SubscriptionId) {
         match self.explicit.get(&key) {
             Some(&(by_hand, interval)) if by_hand == subscription => self.set_interval(subscription, interval),
-            _ => self.replicator.hub().unsubscribe(self.connection, subscription),
+            _ => self.row.unsubscribe(self.connection, subscription),
         }
     }
 }
 
-impl Sink for CellSink<'_> {
+impl Sink for CellSink<'_, '_> {
     fn enter(&mut self, cell: CellId, ring: u8) -> u32 {
         *self.changed = true;
+        let missing = self.missing.len();
         self.try_enter(cell, ring).unwrap_or_else(|| {
-            *self.refused += 1;
+            match self.missing.len() == missing {
+                true => *self.refused += 1,
+                false => *self.unmade += 1,
+            }
             NO_SUBSCRIPTION
         })
     }

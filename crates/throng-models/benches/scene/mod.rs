@@ -270,12 +270,12 @@ impl<R: Replication> Scene<R> {
 
     #[inline(never)]
     fn look(&mut self) {
-        self.model.look();
+        self.model.look(&Inline);
     }
 
     #[inline(never)]
     fn encode(&mut self) {
-        self.model.plan();
+        self.model.plan(&Inline);
         self.model.encode(&Inline);
     }
 

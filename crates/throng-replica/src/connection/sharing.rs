@@ -25,10 +25,10 @@ use throng_wire::Tick;
 
 use super::{Connection, NEVER, Resend};
 use crate::frame::Frame;
-use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner};
+use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner, Registry, Scene};
 use crate::piece::{Piece, SharedRange};
 use crate::reader::Regular;
-use crate::shared_view::{SharedPieces, SharedViews, ViewKey, number_of};
+use crate::shared_view::{SharedPieces, SharedView, SharedViews, ViewKey, number_of};
 use crate::subscription::{Stage, Subscription};
 
 /// A connection that could not afford its view is by itself for so many ticks.
@@ -143,66 +143,70 @@ impl Sharing {
 }
 
 impl Connection {
-    /// Becomes or stays a member of a view if that is possible, and asks the view for its frames.
-    pub(super) fn plan_shared<S: ChannelState>(&mut self, was_short: bool, planner: &mut Planner<'_, S>) {
-        let key = ViewKey { sum: self.sharing.sum, ticks: self.ticks };
-        let key = Some(key).filter(|_| self.sharing.count > 0);
+    /// Becomes a member of the view of its set, or leaves that of its former set.
+    pub(super) fn register_shared<S: ChannelState>(&mut self, was_short: bool, registry: &mut Registry<'_, S>) {
+        let (key, now) = (self.view_key(), registry.now);
         let has_closed = std::mem::take(&mut self.sharing.has_closed);
         if self.sharing.registered != key {
             if let Some(key) = key {
-                planner.views.register(key, planner.now);
+                registry.views.register(key, now);
             }
-            if !key.is_some_and(|key| self.move_membership(key, planner)) {
-                self.end_membership(planner);
+            if !key.is_some_and(|key| self.move_membership(key, registry)) {
+                self.leave_membership(registry);
             }
             if let Some(before) = std::mem::replace(&mut self.sharing.registered, key) {
-                planner.views.deregister(before);
+                registry.views.deregister(before);
             }
         } else if has_closed {
-            self.end_membership(planner);
+            self.leave_membership(registry);
         }
-        self.sharing.is_overdue = self.is_overdue(planner);
-        let now = planner.now;
-        if let Some(view) = self.sharing.view {
-            let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
-            let is_short = was_short || is_late || !planner.can_afford(view);
-            if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(planner) {
-                self.end_membership(planner);
-                self.sharing.alone_until = now.after(if is_short { ALONE_TICKS } else { 1 });
-            } else {
-                self.share_exceptions(view, planner);
-            }
-        } else if let Some(key) = key
-            && !was_short
-            && planner.allowance_bytes > BESIDE_BYTES
-            && !self.sharing.is_overdue
-            && !self.sharing.alone_until.is_newer_than(now)
-        {
-            match planner.has_view(key) {
-                true => self.begin_membership(key, planner),
+        let Some(key) = key.filter(|_| !self.sharing.is_member() && !was_short) else { return };
+        let is_waiting = self.sharing.alone_until.is_newer_than(now);
+        if registry.allowance_bytes > BESIDE_BYTES && !is_waiting && !self.is_overdue(registry.scene().0) {
+            match registry.has_view(key) {
+                true => self.begin_membership(key, registry),
                 false => self.sharing.alone_until = now.after(ASKS_AGAIN_TICKS),
             }
         }
-        if let Some(view) = self.sharing.view {
-            planner.plan_view(view);
-            planner.count_shared(view);
-            self.sharing.planned = Some(now);
+    }
+
+    /// The set of its subscriptions that views may serve, if there are any.
+    fn view_key(&self) -> Option<ViewKey> {
+        let key = ViewKey { sum: self.sharing.sum, ticks: self.ticks };
+        Some(key).filter(|_| self.sharing.count > 0)
+    }
+
+    /// Stays a member of its view if that is possible, and takes what the view is sent.
+    pub(super) fn plan_shared<S: ChannelState>(&mut self, was_short: bool, planner: &mut Planner<'_, S>) {
+        let (now, scene) = (planner.now, planner.scene());
+        self.sharing.is_overdue = self.is_overdue(scene);
+        let Some(view) = self.sharing.view else { return };
+        let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
+        let is_short = was_short || is_late || !planner.can_afford(view);
+        if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(scene) {
+            self.end_membership(planner);
+            self.sharing.alone_until = now.after(if is_short { ALONE_TICKS } else { 1 });
+            return;
         }
+        self.share_exceptions(planner.views.view(view), scene);
+        planner.take_view(view);
+        self.sharing.planned = Some(now);
     }
 
     /// The regular case, as this plan finds it: until when later plans need not look at this connection.
     pub(super) fn regular(&self) -> Regular {
         let sharing = &self.sharing;
-        let is_quiet = self.resends.is_empty() && !self.is_cut && !sharing.is_overdue;
+        let asks = sharing.view.is_none() || sharing.has_closed || sharing.registered != self.view_key();
+        let is_quiet = self.resends.is_empty() && !self.is_cut && !sharing.is_overdue && !asks;
         let Some(view) = sharing.view.filter(|_| is_quiet && sharing.changed.is_empty()) else {
-            return Regular::default();
+            return Regular::irregular(asks);
         };
         let mut until = sharing.deadline.min(sharing.former_deadline);
         for &number in &sharing.exceptions {
             let number = usize::from(number);
             if self.subscriptions[number].may_share() && self.subscriptions[number].is_open() {
                 // It may become shared in any tick.
-                return Regular::default();
+                return Regular::irregular(asks);
             }
             until = until.min(self.due_at[number].before(1));
         }
@@ -225,12 +229,12 @@ impl Connection {
     }
 
     /// Whether something undelivered is too old.
-    fn is_overdue<S: ChannelState>(&mut self, planner: &Planner<'_, S>) -> bool {
-        let now = planner.now;
+    fn is_overdue<S: ChannelState>(&mut self, scene: Scene<'_, S>) -> bool {
+        let now = scene.now;
         if now.is_newer_than(self.sharing.former_deadline) && self.sharing.is_member() {
             let deadlines = self.subscriptions.iter().filter(|s| s.stage == Stage::Shared).filter_map(|s| {
                 let basis = s.flight.oldest_basis()?.until(now);
-                Some(basis.after(planner.state(s.channel).retention_ticks()))
+                Some(basis.after(scene.state(s.channel).retention_ticks()))
             });
             self.sharing.former_deadline = deadlines.min().unwrap_or(Tick(u64::MAX));
             if now.is_newer_than(self.sharing.former_deadline) {
@@ -256,68 +260,70 @@ impl Connection {
 
     /// A member becomes one of another view, if there is one for its new set. The channels that are in both, at one
     /// interval, stay shared: views with the same ticks stand at the same turn of each class. False if nothing has changed.
-    fn move_membership<S: ChannelState>(&mut self, key: ViewKey, planner: &mut Planner<'_, S>) -> bool {
+    fn move_membership<S: ChannelState>(&mut self, key: ViewKey, registry: &mut Registry<'_, S>) -> bool {
         let (Some(from), Some(before)) = (self.sharing.view, self.sharing.registered) else { return false };
         let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
         let exceptions = self.sharing.exceptions.len() + self.sharing.changed.len();
         let has_few = exceptions * EXCEPTIONS_PART <= self.sharing.count;
-        let can_move = before.ticks == key.ticks && !is_late && has_few && planner.has_view(key);
+        let can_move = before.ticks == key.ticks && !is_late && has_few && registry.has_view(key);
         if !can_move || self.could_mistake() {
             return false;
         }
         let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
-        let Some(view) = planner.join_view(key, open) else { return false };
-        if planner.views.view(view).is_ahead_of(planner.views.view(from), planner.now) {
+        let Some(view) = registry.join_view(key, open) else { return false };
+        let (scene, views) = registry.scene();
+        if views.view(view).is_ahead_of(views.view(from), scene.now) {
             // The changes between the two would be missing.
-            planner.leave_view(view);
+            registry.leave_view(view);
             return false;
         }
         let changed = std::mem::take(&mut self.sharing.changed);
         for &number in &changed {
             if self.subscriptions[usize::from(number)].stage == Stage::Shared {
-                self.stand_alone(usize::from(number), from, planner);
+                self.stand_alone(usize::from(number), views.view(from), scene);
                 self.sharing.exceptions.push(number);
             }
         }
         self.sharing.changed = changed;
         self.sharing.changed.clear();
-        planner.leave_view(from);
+        registry.leave_view(from);
         self.sharing.view = Some(view);
         true
     }
 
     /// A shared subscription is by itself from now on: it stands where the view stands.
-    fn stand_alone<S: ChannelState>(&mut self, number: usize, view: u32, planner: &Planner<'_, S>) {
-        let (now, subscription) = (planner.now, &mut self.subscriptions[number]);
+    fn stand_alone<S: ChannelState>(&mut self, number: usize, seen: &SharedView, scene: Scene<'_, S>) {
+        let (now, subscription) = (scene.now, &mut self.subscriptions[number]);
         subscription.stage = Stage::Open;
-        if let Some(since) = planner.views.view(view).since_before(subscription.channel, now) {
+        if let Some(since) = seen.since_before(subscription.channel, now) {
             subscription.since = subscription.since.newest(since);
         }
-        let phase = planner.turns(subscription.channel).phase;
+        let phase = scene.turns(subscription.channel).phase;
         let sooner = subscription.since.after(u32::from(subscription.interval_ticks)).newest(now);
         self.due_at[number] = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
     }
 
     /// Becomes a member, if most subscriptions stand where the view stands.
-    fn begin_membership<S: ChannelState>(&mut self, key: ViewKey, planner: &mut Planner<'_, S>) {
+    fn begin_membership<S: ChannelState>(&mut self, key: ViewKey, registry: &mut Registry<'_, S>) {
         let could_mistake = self.could_mistake();
         let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
         let unready = open.clone().filter(|subscription| !is_ready(subscription)).count();
         if could_mistake || unready * EXCEPTIONS_PART > self.sharing.count {
             return;
         }
-        let Some(view) = planner.join_view(key, open) else { return };
+        let Some(view) = registry.join_view(key, open) else { return };
+        let (scene, views) = registry.scene();
         self.sharing.view = Some(view);
         self.sharing.former_deadline = Tick(0);
         self.sharing.exceptions.clear();
         let open = self.subscriptions.iter().enumerate().filter(|(_, subscription)| subscription.is_open());
         self.sharing.exceptions.extend(open.map(|(number, _)| number as u16));
-        self.share_exceptions(view, planner);
+        self.share_exceptions(views.view(view), scene);
         let shareable = |number: &&u16| self.subscriptions[usize::from(**number)].may_share();
         let exceptions = self.sharing.exceptions.iter().filter(shareable).count();
-        if exceptions * EXCEPTIONS_PART > self.sharing.count || !self.has_sound_exceptions(planner) {
-            self.end_membership(planner);
-            self.sharing.alone_until = planner.now.after(1);
+        if exceptions * EXCEPTIONS_PART > self.sharing.count || !self.has_sound_exceptions(scene) {
+            self.leave_membership(registry);
+            self.sharing.alone_until = registry.now.after(1);
         } else if !std::mem::replace(&mut self.sharing.was_member, true) {
             self.shrink();
             // Room for a step into the next cell, so that no tick has to make it.
@@ -326,9 +332,8 @@ impl Connection {
     }
 
     /// Exceptions that stand where the view stands are exceptions no longer.
-    fn share_exceptions<S: ChannelState>(&mut self, view: u32, planner: &Planner<'_, S>) {
-        let (subscriptions, due_at, now) = (&mut self.subscriptions, &mut self.due_at, planner.now);
-        let seen = planner.views.view(view);
+    fn share_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        let (subscriptions, due_at, now) = (&mut self.subscriptions, &mut self.due_at, scene.now);
         let mut has_former = false;
         self.sharing.exceptions.retain(|&number| {
             let subscription = &mut subscriptions[usize::from(number)];
@@ -341,7 +346,7 @@ impl Connection {
             let Some(since) = seen.since_before(subscription.channel, now).filter(|_| subscription.may_share()) else {
                 return true;
             };
-            let state = planner.state(subscription.channel);
+            let state = scene.state(subscription.channel);
             let is_behind =
                 since.is_newer_than(subscription.since) && state.last_change().is_newer_than(subscription.since);
             let lacks = is_behind || subscription.is_held_back(now, state.retention_ticks());
@@ -359,27 +364,38 @@ impl Connection {
 
     /// Whether the client may be given shared pieces of channels in which it stands elsewhere: it must not be so far behind
     /// that a slot may mean something else to it.
-    fn has_sound_exceptions<S: ChannelState>(&self, planner: &Planner<'_, S>) -> bool {
+    fn has_sound_exceptions<S: ChannelState>(&self, scene: Scene<'_, S>) -> bool {
         self.sharing.exceptions.iter().all(|&number| {
             let subscription = &self.subscriptions[usize::from(number)];
             if !subscription.is_open() || !subscription.may_share() || subscription.stage == Stage::Fresh {
                 return true;
             }
-            let retention_ticks = planner.state(subscription.channel).retention_ticks();
-            planner.now.since(subscription.since) <= retention_ticks
-                && !subscription.is_held_back(planner.now, retention_ticks)
+            let retention_ticks = scene.state(subscription.channel).retention_ticks();
+            scene.now.since(subscription.since) <= retention_ticks
+                && !subscription.is_held_back(scene.now, retention_ticks)
         })
     }
 
-    /// Leaves the view: each subscription stands where the view stood, or before what the view said and was not written.
+    fn leave_membership<S: ChannelState>(&mut self, registry: &mut Registry<'_, S>) {
+        let Some(view) = self.sharing.view.take() else { return };
+        let (scene, views) = registry.scene();
+        self.stand_alone_after(views.view(view), scene);
+        registry.leave_view(view);
+    }
+
     fn end_membership<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
         let Some(view) = self.sharing.view.take() else { return };
+        self.stand_alone_after(planner.views.view(view), planner.scene());
+        planner.leave_view(view);
+    }
+
+    /// Each subscription stands where the view stood, or before what the view said and was not written.
+    fn stand_alone_after<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
         for number in 0..self.subscriptions.len() {
             if self.subscriptions[number].stage == Stage::Shared {
-                self.stand_alone(number, view, planner);
+                self.stand_alone(number, seen, scene);
             }
         }
-        let (now, seen) = (planner.now, planner.views.view(view));
         let untaken = self.sharing.planned.take().and_then(|tick| seen.pieces_of(tick).cloned());
         if untaken.is_some() {
             (self.sharing.pieces, self.sharing.next_piece) = (untaken, 0);
@@ -390,13 +406,12 @@ impl Connection {
                 let subscription = &mut self.subscriptions[number];
                 if subscription.stage == Stage::Open {
                     subscription.since = subscription.since.min(piece.since.until(pieces.tick));
-                    self.due_at[number] = self.due_at[number].min(self.ticks.from(now));
+                    self.due_at[number] = self.due_at[number].min(self.ticks.from(scene.now));
                 }
             }
         }
         self.sharing.exceptions.clear();
         self.sharing.changed.clear();
-        planner.leave_view(view);
     }
 
     /// The connection ends. Returns the channels of a view that has no members any more.
@@ -431,13 +446,12 @@ impl Connection {
         self.counters.shared_segments += u64::from(end - first);
         self.counters.object_updates += u64::from(pieces.updates(first, end));
         self.counters.object_bytes += bytes as u64;
-        let range = SharedRange { first, end, pieces: Arc::clone(pieces) };
         self.sharing.deadline = self.sharing.deadline.min(pieces.deadline);
         self.sharing.next_piece = end;
-        if end as usize == pieces.count() {
-            self.sharing.pieces = None;
-        }
-        (bytes, Some(range))
+        // The last packet takes over the reference: to count one more and one less is a walk to another core's cache.
+        let is_all = end as usize == pieces.count();
+        let pieces = if is_all { self.sharing.pieces.take() } else { self.sharing.pieces.clone() };
+        (bytes, pieces.map(|pieces| SharedRange { first, end, pieces }))
     }
 
     /// Shared pieces are lost: those that have not been overtaken are sent again, to this connection alone.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::f32::consts::TAU;
+use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
 
 use fastrand::Rng;
 use throng_replica::{
-    ChannelKey, ClientOptions, GridShape, Inline, Layers, Placement, ReplicaClient, ReplicaObject, Replicator,
+    ChannelKey, ClientOptions, Executor, GridShape, Layers, Placement, ReplicaClient, ReplicaObject, Replicator,
     ReplicatorOptions, SubscriptionId,
 };
 use throng_schema::{Facet, Replicate, Schema, Values, ValuesMut};
@@ -92,6 +93,28 @@ pub(crate) struct StormOptions {
     pub runners: usize,
     /// Clients see walkers from afar as well, in cells with so many parts; 0: they do not.
     pub far_parts: u16,
+    /// Plans divide the connections into so many rows.
+    pub rows: usize,
+}
+
+/// Does the last rows first, as threads might.
+struct Rows(usize);
+
+impl Executor for Rows {
+    fn for_each<T: Send, F: Fn(&mut T) + Send + Sync>(&self, items: &mut [T], job: F) {
+        items.iter_mut().rev().for_each(job);
+    }
+
+    fn parts(&self) -> usize {
+        self.0
+    }
+
+    fn for_each_part<T: Send>(&self, parts: impl Iterator<Item = T>, job: impl Fn(T) + Copy + Send) {
+        let mut parts: Vec<T> = parts.collect();
+        while let Some(part) = parts.pop() {
+            job(part);
+        }
+    }
 }
 
 /// A memory so long that no subscription is held back: then a client has been told everything in each tick of a calm.
@@ -117,6 +140,7 @@ impl Default for StormOptions {
             bustle: 0,
             runners: 0,
             far_parts: 0,
+            rows: 1,
         }
     }
 }
@@ -138,6 +162,8 @@ pub(crate) struct Storm {
     pub(crate) far_looks: u64,
     /// Plans of connections that the hub did not have to look at.
     pub(crate) regular: u64,
+    /// A hash of every packet that was written, in order.
+    pub(crate) written: DefaultHasher,
 }
 
 /// The values of the game at the end of a tick.
@@ -200,6 +226,7 @@ impl Storm {
             looks: [0; 2],
             far_looks: 0,
             regular: 0,
+            written: DefaultHasher::new(),
         }
     }
 
@@ -338,9 +365,9 @@ impl Storm {
         }
         self.follow_entities();
         self.acknowledge_inputs();
-        self.server.plan();
+        self.server.plan_with(&Rows(self.options.rows));
         self.regular += self.server.hub_ref().counters().regular_connections;
-        self.server.encode(&Inline);
+        self.server.encode(&Rows(self.options.rows));
         self.write(step, storm);
         self.deliver(step)
     }
@@ -612,6 +639,7 @@ impl Storm {
                     break;
                 }
                 sent += written;
+                (peer.id, peer.sequence, &packet[..written]).hash(&mut self.written);
                 let lost = storm && (self.rng.f64() < self.options.loss || step < peer.burst_until);
                 let delay = if storm { self.rng.u32(0..8) } else { 1 };
                 if !lost {

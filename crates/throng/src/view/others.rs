@@ -2,11 +2,11 @@
 //! subscription of its own to those fields of each of them, so only their comings and goings are of interest here.
 
 use rustc_hash::FxHashMap;
-use throng_replica::{ChannelKey, Placed, Replicator};
+use throng_replica::{ChannelKey, Placed, Replicator, SubscriberRow};
 use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId};
 
-use super::{View, Views, subscribe};
+use super::{Looker, View, Views};
 use throng_interest::CellId;
 
 /// The objects with fields for others, and the channels of their public facets.
@@ -67,13 +67,13 @@ impl Others {
         &self,
         key: ChannelKey,
         interval: u16,
-        (replicator, viewer): (&Replicator, ConnectionId),
+        (row, viewer): (&SubscriberRow<'_>, ConnectionId),
         wanted: &mut Vec<(ObjectId, u16)>,
     ) {
         let from = self.by_channel.partition_point(|&(channel, _)| channel < key);
         let in_channel = self.by_channel[from..].iter().take_while(|&&(channel, _)| channel == key);
-        let ids = in_channel.map(|&(_, object)| replicator.store().id_at(object));
-        wanted.extend(ids.filter(|&id| replicator.owner(id) != Some(viewer)).map(|id| (id, interval)));
+        let ids = in_channel.map(|&(_, object)| row.store().id_at(object));
+        wanted.extend(ids.filter(|&id| row.owner(id) != Some(viewer)).map(|id| (id, interval)));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,46 +89,39 @@ impl Others {
     }
 }
 
-impl Views {
+impl Looker {
     /// Subscribes the connection to the facets for everyone but the owner that have come into its view, and ends those that
     /// have left it.
-    pub(crate) fn update_others(&mut self, view: &mut View, replicator: &mut Replicator) {
+    pub(super) fn update_others(&mut self, views: &Views, view: &mut View, row: &mut SubscriberRow<'_>) {
         let view_changed = std::mem::take(&mut view.cells_changed) | std::mem::take(&mut view.explicit_changed);
-        if !view.is_live || (self.others.is_empty() && view.followed.is_empty()) {
+        if !view.is_live || (views.others.is_empty() && view.followed.is_empty()) {
             return;
         }
         #[cfg(test)]
         {
-            self.looked_at += self.others.changed().len();
+            self.looked_at += views.others.changed().len();
         }
-        let is_concerned = view_changed || self.others.changed().iter().any(|&key| view.looks_into(key));
-        if is_concerned || self.can_ask_again(view, replicator) {
-            self.follow(view, replicator);
+        let is_concerned = view_changed || views.others.changed().iter().any(|&key| view.looks_into(key));
+        if is_concerned || can_ask_again(view, row) {
+            self.follow(views, view, row);
         }
-    }
-
-    /// Whether a facet that was refused can be subscribed to now.
-    fn can_ask_again(&self, view: &View, replicator: &Replicator) -> bool {
-        let has_room =
-            || replicator.hub_ref().connection(view.connection).is_some_and(|connection| connection.has_room());
-        view.lacks_others && has_room()
     }
 
     /// Subscribes the connection to the facets for everyone but the owner, of all objects in the channels that it
     /// sees, and ends what it no longer sees.
-    fn follow(&mut self, view: &mut View, replicator: &mut Replicator) {
+    fn follow(&mut self, views: &Views, view: &mut View, row: &mut SubscriberRow<'_>) {
         self.wanted.clear();
         view.lacks_others = false;
-        for (grid, (viewer, of_grid)) in view.viewers.iter().zip(&self.grids).enumerate() {
+        for (grid, (viewer, of_grid)) in view.viewers.iter().zip(&views.grids).enumerate() {
             for held in viewer.held() {
                 let CellId { x, y, z } = held.cell;
                 let interval = of_grid.interest.rings().interval_ticks(held.ring) as u16;
                 let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
-                self.others.collect(key, interval, (replicator, view.connection), &mut self.wanted);
+                views.others.collect(key, interval, (row, view.connection), &mut self.wanted);
             }
         }
         for (&key, &(_, interval)) in &view.explicit {
-            self.others.collect(key, interval, (replicator, view.connection), &mut self.wanted);
+            views.others.collect(key, interval, (row, view.connection), &mut self.wanted);
         }
         #[cfg(test)]
         {
@@ -143,14 +136,14 @@ impl Views {
         view.followed.retain(|object, (subscription, _)| {
             let stays = wanted.binary_search_by_key(object, |&(object, _)| object).is_ok() && !by_hand(*object);
             if !stays {
-                replicator.hub().unsubscribe(view.connection, *subscription);
+                row.unsubscribe(view.connection, *subscription);
             }
             stays
         });
         for &(object, interval) in wanted.iter().filter(|&&(object, _)| !by_hand(object)) {
             if let Some((subscription, present)) = view.followed.get_mut(&object) {
                 if *present != interval
-                    && let Some(connection) = replicator.hub().connection_mut(view.connection)
+                    && let Some(connection) = row.connection_mut(view.connection)
                 {
                     connection.set_interval(*subscription, interval);
                     *present = interval;
@@ -158,7 +151,8 @@ impl Views {
                 continue;
             }
             let key = ChannelKey::Entity { object, facet: Facet::Others };
-            match subscribe(replicator, view.connection, key, interval, 1) {
+            let channel = row.find(key);
+            match channel.and_then(|channel| row.subscribe(view.connection, channel, interval, 1).ok()) {
                 Some(subscription) => {
                     view.followed.insert(object, (subscription, interval));
                 }
@@ -169,6 +163,11 @@ impl Views {
             }
         }
     }
+}
+
+/// Whether a facet that was refused can be subscribed to now.
+fn can_ask_again(view: &View, row: &SubscriberRow<'_>) -> bool {
+    view.lacks_others && row.connection(view.connection).is_some_and(|connection| connection.has_room())
 }
 
 /// Where the object lives that has this index now, if it has fields for others.

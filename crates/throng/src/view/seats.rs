@@ -57,6 +57,31 @@ impl Seat {
         self.is_changed = true;
         Some(view)
     }
+
+    fn look(&mut self, index: u32, each: impl FnOnce(u32, &mut View) -> (bool, Option<CalmBox>)) {
+        let Some(view) = self.view.as_deref_mut() else { return };
+        let (looks_again, calm) = each(index, view);
+        self.is_changed = looks_again;
+        if self.calm.is_none() {
+            self.calm = calm.zip(view.viewpoint);
+        }
+    }
+}
+
+/// The seats of some connections beside each other.
+pub(crate) struct SeatRow<'a> {
+    first: usize,
+    seats: &'a mut [Seat],
+}
+
+impl SeatRow<'_> {
+    /// Calls `each` for the views that have changed since the last call, or for all. It returns whether the view has to be
+    /// looked at again next time, and from where its client sees the same.
+    pub(crate) fn look(self, at_all: bool, mut each: impl FnMut(u32, &mut View) -> (bool, Option<CalmBox>)) {
+        for (place, seat) in self.seats.iter_mut().enumerate().filter(|(_, seat)| seat.is_changed || at_all) {
+            seat.look((self.first + place) as u32, &mut each);
+        }
+    }
 }
 
 /// The views of all connections, by index.
@@ -125,16 +150,16 @@ impl Seats {
         }
     }
 
-    /// Calls `each` for the views that have changed since the last call, or for all. It returns whether the view has to be
-    /// looked at again next time, and from where its client sees the same.
-    pub(crate) fn look(&mut self, at_all: bool, mut each: impl FnMut(&mut View) -> (bool, Option<CalmBox>)) {
-        for seat in self.seats.iter_mut().filter(|seat| seat.is_changed || at_all) {
-            let Some(view) = seat.view.as_deref_mut() else { continue };
-            let (looks_again, calm) = each(view);
-            seat.is_changed = looks_again;
-            if seat.calm.is_none() {
-                seat.calm = calm.zip(view.viewpoint);
-            }
+    /// The seats in rows of `len`.
+    pub(crate) fn rows(&mut self, len: usize) -> impl Iterator<Item = SeatRow<'_>> {
+        let rows = self.seats.chunks_mut(len).enumerate();
+        rows.map(move |(row, seats)| SeatRow { first: row * len, seats })
+    }
+
+    /// Looks at one view, as [`SeatRow::look`] does.
+    pub(crate) fn look_at(&mut self, index: u32, each: impl FnOnce(u32, &mut View) -> (bool, Option<CalmBox>)) {
+        if let Some(seat) = self.seats.get_mut(index as usize) {
+            seat.look(index, each);
         }
     }
 

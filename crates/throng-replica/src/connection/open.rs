@@ -1,0 +1,59 @@
+//! A subscription begins, and ends.
+
+use throng_wire::Tick;
+
+use super::{Connection, SubscriptionId};
+use crate::hub::ChannelIndex;
+use crate::key::ChannelKey;
+use crate::limits::LimitReached;
+use crate::shared_view::may_share;
+use crate::subscription::{Stage, Subscription};
+
+impl Connection {
+    /// Subscribes it to a channel of which it has no open subscription.
+    pub(crate) fn open(
+        &mut self,
+        (channel, key): (ChannelIndex, ChannelKey),
+        interval_ticks: u16,
+        weight: u8,
+        opened: Tick,
+    ) -> Result<SubscriptionId, LimitReached> {
+        debug_assert!(!self.is_subscribed(channel.0), "the connection has a subscription of the channel");
+        let mut subscription = Subscription::open(channel.0, interval_ticks, weight, opened);
+        if may_share(key) {
+            subscription.let_share();
+        }
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.subscriptions[usize::from(number)] = subscription;
+                self.due_at[usize::from(number)] = opened;
+                number
+            }
+            None if self.subscriptions.len() <= self.limit => {
+                self.subscriptions.push(subscription);
+                self.due_at.push(opened);
+                (self.subscriptions.len() - 1) as u16
+            }
+            None => return Err(LimitReached::Subscriptions(self.limit)),
+        };
+        self.sharing.add(&self.subscriptions[usize::from(number)]);
+        self.sharing.note_exception(number);
+        Ok(SubscriptionId(number))
+    }
+
+    /// Ends a subscription; returns its channel if it was open.
+    pub(crate) fn unsubscribe(&mut self, id: SubscriptionId) -> Option<u32> {
+        let subscription = self.subscriptions.get_mut(usize::from(id.0)).filter(|s| s.is_open())?;
+        if subscription.stage == Stage::Sending {
+            self.sending.retain(|sending| sending.subscription != id.0);
+        }
+        subscription.stage = Stage::Closing;
+        self.sharing.remove(subscription);
+        self.sharing.has_closed |= subscription.may_share();
+        if self.first == id.0 {
+            (self.first, self.needs_full_packet) = (0, false);
+        }
+        self.closes.push_back(id.0);
+        Some(subscription.channel)
+    }
+}
