@@ -190,7 +190,7 @@ impl Balance {
         let other = OtherServer { heard: now, ..OtherServer::default() };
         Balance {
             borders: Borders::equal(&options.division),
-            planner: Planner::new(options.division, options.planner.clone()),
+            planner: Planner::new(options.division, options.planner),
             plans: true,
             edges: FxHashMap::default(),
             others: vec![other; options.division.servers().into()],
