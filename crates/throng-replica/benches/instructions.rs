@@ -7,7 +7,7 @@ mod scene;
 use std::hint::black_box;
 
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use scene::{CLOSE_400, CLOSE_400_AMPLE, CROWD_1000, DENSE_100, SPARSE_100, Scene, Shape};
+use scene::{CLOSE_400, CLOSE_400_AMPLE, CROWD_10HZ, CROWD_1000, DENSE_100, SPARSE_100, Scene, Shape};
 
 /// Fails above this many instructions.
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
@@ -54,6 +54,8 @@ fn at_apply(shape: Shape) -> Scene {
 
 #[library_benchmark]
 #[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(63_700))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(1_370_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_settle, config = at_most(1_382_000))]
 fn settle(mut scene: Scene) -> Scene {
     black_box(&mut scene).settle();
     scene
@@ -69,6 +71,8 @@ fn commit(mut scene: Scene) -> Scene {
 #[library_benchmark]
 #[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(76_300))]
 #[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(54_100))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_plan, config = at_most(3_280_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_plan, config = at_most(3_010_000))]
 fn plan(mut scene: Scene) -> Scene {
     black_box(&mut scene).plan();
     scene
@@ -84,6 +88,8 @@ fn encode(mut scene: Scene) -> Scene {
 #[library_benchmark]
 #[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(149_000))]
 #[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(49_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_write, config = at_most(3_940_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_write, config = at_most(3_590_000))]
 fn write(mut scene: Scene) -> Scene {
     black_box(&mut scene).write();
     scene

@@ -116,7 +116,7 @@ impl<C: Reader> ConnectionSlot<C> {
 
     /// The connection, for a change after which its next plan has to look at it.
     pub(crate) fn changing(&mut self) -> Option<&mut C> {
-        (self.regular.until, self.regular.asks) = (Tick(0), true);
+        (self.regular.until, self.regular.asks_at) = (Tick(0), Tick(0));
         self.connection.as_deref_mut()
     }
 }
@@ -158,8 +158,8 @@ impl<C: Reader> Drop for Writer<'_, C> {
 pub struct Regular {
     /// The last tick for which this holds, unless the connection changes before.
     pub(crate) until: Tick,
-    /// The connection may have to join or leave a view.
-    pub(crate) asks: bool,
+    /// From this tick on, the connection may have to join or leave a view.
+    pub(crate) asks_at: Tick,
     /// The view was planned for it in this tick, and it does not know that yet.
     untaken: Option<Tick>,
     view: u32,
@@ -170,19 +170,26 @@ pub struct Regular {
 
 impl Default for Regular {
     fn default() -> Regular {
-        Regular { until: Tick(0), asks: true, untaken: None, view: 0, ticks: SendTicks::default(), is_written: false }
+        Regular {
+            until: Tick(0),
+            asks_at: Tick(0),
+            untaken: None,
+            view: 0,
+            ticks: SendTicks::default(),
+            is_written: false,
+        }
     }
 }
 
 impl Regular {
     /// A connection that wants nothing but what its view has, up to `until`.
     pub(crate) fn new(until: Tick, view: u32, ticks: SendTicks) -> Regular {
-        Regular { until, view, ticks, asks: false, ..Regular::default() }
+        Regular { until, view, ticks, asks_at: Tick(u64::MAX), ..Regular::default() }
     }
 
-    /// A connection that the next plan has to look at. It is in the view that it wants to be in, or `asks`.
-    pub(crate) fn irregular(asks: bool) -> Regular {
-        Regular { asks, ..Regular::default() }
+    /// A connection that the next plan has to look at. It stays in its view, or by itself, until `asks_at`.
+    pub(crate) fn irregular(asks_at: Tick) -> Regular {
+        Regular { asks_at, ..Regular::default() }
     }
 
     /// Whether the plan of `now` will have to look at the connection, as far as can be seen from here.

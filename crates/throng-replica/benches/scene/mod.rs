@@ -94,6 +94,9 @@ pub(crate) const CROWD_10K: Shape = Shape {
     rings: &[(10.0, 1), (30.0, 10), (65.0, 60)],
 };
 
+/// A thousand characters at the same density, so that a benchmark of instructions takes a minute.
+pub(crate) const CROWD_10HZ: Shape = Shape { players: 1_000, area_m: 95.0, ..CROWD_10K };
+
 /// 400 characters on 60 m: near ones every tick, the others every tenth, on 64 kbit/s, a tenth of what that takes.
 pub(crate) const CLOSE_400: Shape = Shape {
     players: 400,

@@ -196,17 +196,22 @@ impl Connection {
     /// The regular case, as this plan finds it: until when later plans need not look at this connection.
     pub(super) fn regular(&self) -> Regular {
         let sharing = &self.sharing;
-        let asks = sharing.view.is_none() || sharing.has_closed || sharing.registered != self.view_key();
-        let is_quiet = self.resends.is_empty() && !self.is_cut && !sharing.is_overdue && !asks;
+        let is_settled = sharing.registered == self.view_key() && !sharing.has_closed;
+        let asks_at = match (is_settled, sharing.view) {
+            (false, _) => Tick(0),
+            (true, None) => sharing.alone_until,
+            (true, Some(_)) => Tick(u64::MAX),
+        };
+        let is_quiet = self.resends.is_empty() && !self.is_cut && !sharing.is_overdue && is_settled;
         let Some(view) = sharing.view.filter(|_| is_quiet && sharing.changed.is_empty()) else {
-            return Regular::irregular(asks);
+            return Regular::irregular(asks_at);
         };
         let mut until = sharing.deadline.min(sharing.former_deadline);
         for &number in &sharing.exceptions {
             let number = usize::from(number);
             if self.subscriptions[number].may_share() && self.subscriptions[number].is_open() {
                 // It may become shared in any tick.
-                return Regular::irregular(asks);
+                return Regular::irregular(asks_at);
             }
             until = until.min(self.due_at[number].before(1));
         }
