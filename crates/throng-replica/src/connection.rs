@@ -189,10 +189,12 @@ const PIECE_HEAD_BYTES: usize = 2;
 /// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
-/// A member of a shared view keeps room for so many due subscriptions, and room for so many more than it has. When a client
-/// joins, all its subscriptions are due at once; later, it enters a few cells at a time.
+/// A member of a shared view keeps room for so many due subscriptions. When a client joins, all its subscriptions are due at
+/// once; later, it enters a few cells at a time.
 const MEMBER_DUE: usize = 32;
-const MEMBER_SUBSCRIPTIONS: usize = 32;
+
+/// The table of subscriptions grows by so many, or by an eighth of them: doubled, it would be half empty in most connections.
+const MORE_SUBSCRIPTIONS: usize = 16;
 
 /// Subscriptions are fetched from memory together when there are so many.
 const FETCH_LEAST: usize = 3;
@@ -414,6 +416,11 @@ impl Connection {
                 number
             }
             None if self.subscriptions.len() <= self.limit => {
+                if self.subscriptions.len() == self.subscriptions.capacity() {
+                    let more = (self.subscriptions.len() / 8).max(MORE_SUBSCRIPTIONS);
+                    self.subscriptions.reserve_exact(more);
+                    self.due_at.reserve_exact(more);
+                }
                 self.subscriptions.push(subscription);
                 self.due_at.push(opened);
                 (self.subscriptions.len() - 1) as u16
@@ -428,9 +435,6 @@ impl Connection {
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
-        let subscriptions = self.subscriptions.len() + MEMBER_SUBSCRIPTIONS;
-        self.subscriptions.shrink_to(subscriptions);
-        self.due_at.shrink_to(subscriptions);
         self.records.shrink();
     }
 
