@@ -188,10 +188,9 @@ const PIECE_HEAD_BYTES: usize = 2;
 /// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
-/// A member of a shared view keeps room for so many due subscriptions, and room for so many more than it has. When a client
-/// joins, all its subscriptions are due at once; later, it enters a few cells at a time.
+/// A member of a shared view keeps room for so many due subscriptions. When a client joins, all its subscriptions are due at
+/// once; later, it enters a few cells at a time.
 const MEMBER_DUE: usize = 32;
-const MEMBER_SUBSCRIPTIONS: usize = 32;
 
 /// Subscriptions are fetched from memory together when there are so many.
 const FETCH_LEAST: usize = 3;
@@ -396,9 +395,6 @@ impl Connection {
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
-        let subscriptions = self.subscriptions.len() + MEMBER_SUBSCRIPTIONS;
-        self.subscriptions.shrink_to(subscriptions);
-        self.due_at.shrink_to(subscriptions);
         self.records.shrink();
     }
 

@@ -9,6 +9,9 @@ use crate::limits::LimitReached;
 use crate::shared_view::may_share;
 use crate::subscription::{Stage, Subscription};
 
+/// The table of subscriptions grows by so many, or by an eighth of them: doubled, it would be half empty in most connections.
+const MORE_SUBSCRIPTIONS: usize = 16;
+
 impl Connection {
     /// Subscribes it to a channel of which it has no open subscription.
     pub(crate) fn open(
@@ -30,6 +33,11 @@ impl Connection {
                 number
             }
             None if self.subscriptions.len() <= self.limit => {
+                if self.subscriptions.len() == self.subscriptions.capacity() {
+                    let more = (self.subscriptions.len() / 8).max(MORE_SUBSCRIPTIONS);
+                    self.subscriptions.reserve_exact(more);
+                    self.due_at.reserve_exact(more);
+                }
                 self.subscriptions.push(subscription);
                 self.due_at.push(opened);
                 (self.subscriptions.len() - 1) as u16

@@ -320,10 +320,7 @@ impl Connection {
         let (scene, views) = registry.scene();
         self.sharing.view = Some(view);
         self.sharing.former_deadline = Tick(0);
-        self.sharing.exceptions.clear();
-        let open = self.subscriptions.iter().enumerate().filter(|(_, subscription)| subscription.is_open());
-        self.sharing.exceptions.extend(open.map(|(number, _)| number as u16));
-        self.share_exceptions(views.view(view), scene);
+        self.find_exceptions(views.view(view), scene);
         let shareable = |number: &&u16| self.subscriptions[usize::from(**number)].may_share();
         let exceptions = self.sharing.exceptions.iter().filter(shareable).count();
         if exceptions * EXCEPTIONS_PART > self.sharing.count || !self.has_sound_exceptions(scene) {
@@ -336,35 +333,46 @@ impl Connection {
         }
     }
 
+    /// Shares what stands where the view stands. All other open subscriptions are exceptions.
+    fn find_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
+        exceptions.clear();
+        let numbers = 0..self.subscriptions.len() as u16;
+        exceptions.extend(numbers.filter(|&number| self.stays_exception(number, seen, scene)));
+        self.sharing.exceptions = exceptions;
+    }
+
     /// Exceptions that stand where the view stands are exceptions no longer.
     fn share_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
-        let (subscriptions, due_at, now) = (&mut self.subscriptions, &mut self.due_at, scene.now);
-        let mut has_former = false;
-        self.sharing.exceptions.retain(|&number| {
-            let subscription = &mut subscriptions[usize::from(number)];
-            if !subscription.is_open() || subscription.stage == Stage::Shared {
-                return false;
-            }
-            if !is_ready(subscription) {
-                return true;
-            }
-            let Some(since) = seen.since_before(subscription.channel, now).filter(|_| subscription.may_share()) else {
-                return true;
-            };
-            let state = scene.state(subscription.channel);
-            let is_behind =
-                since.is_newer_than(subscription.since) && state.last_change().is_newer_than(subscription.since);
-            let lacks = is_behind || subscription.is_held_back(now, state.retention_ticks());
-            if !lacks {
-                has_former |= subscription.flight.oldest_basis().is_some();
-                subscription.stage = Stage::Shared;
-                due_at[usize::from(number)] = NEVER;
-            }
-            lacks
-        });
-        if has_former {
-            self.sharing.former_deadline = Tick(0);
+        let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
+        exceptions.retain(|&number| self.stays_exception(number, seen, scene));
+        self.sharing.exceptions = exceptions;
+    }
+
+    /// Whether a subscription is open and stands elsewhere than the view, which serves it if not.
+    fn stays_exception<S: ChannelState>(&mut self, number: u16, seen: &SharedView, scene: Scene<'_, S>) -> bool {
+        let (subscription, now) = (&mut self.subscriptions[usize::from(number)], scene.now);
+        if !subscription.is_open() || subscription.stage == Stage::Shared {
+            return false;
         }
+        if !is_ready(subscription) {
+            return true;
+        }
+        let Some(since) = seen.since_before(subscription.channel, now).filter(|_| subscription.may_share()) else {
+            return true;
+        };
+        let state = scene.state(subscription.channel);
+        let is_behind =
+            since.is_newer_than(subscription.since) && state.last_change().is_newer_than(subscription.since);
+        let lacks = is_behind || subscription.is_held_back(now, state.retention_ticks());
+        if !lacks {
+            if subscription.flight.oldest_basis().is_some() {
+                self.sharing.former_deadline = Tick(0);
+            }
+            subscription.stage = Stage::Shared;
+            self.due_at[usize::from(number)] = NEVER;
+        }
+        lacks
     }
 
     /// Whether the client may be given shared pieces of channels in which it stands elsewhere: it must not be so far behind
