@@ -42,7 +42,7 @@ impl Evenness {
         let newest = self.newest?;
         match self.uneven {
             None => Some(0.0),
-            Some(uneven) => (uneven < newest).then(|| uneven.as_secs_f64()),
+            Some(uneven) => (uneven < newest).then_some(uneven.as_secs_f64()),
         }
     }
 }
