@@ -434,6 +434,7 @@ impl Connection {
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
+        self.standings.forget(&mut self.subscriptions);
         self.records.shrink();
     }
 

@@ -335,6 +335,7 @@ impl Connection {
 
     /// Shares what stands where the view stands. All other open subscriptions are exceptions.
     fn find_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.clear();
         let numbers = 0..self.subscriptions.len() as u16;
@@ -345,6 +346,7 @@ impl Connection {
 
     /// Exceptions that stand where the view stands are exceptions no longer.
     fn share_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.retain(|&number| self.stays_exception(number, seen, scene));
         self.sharing.exceptions = exceptions;

@@ -24,8 +24,8 @@ const BLOCK: usize = 16;
 /// The table grows by so many places, or by an eighth of them.
 const MORE_PLACES: usize = 16;
 
-/// It is made shorter when it has so many free places beside twice those in use.
-const FREE_PLACES: usize = 32;
+/// The part that each look takes off the number of places that were in use at most: see [`Standings::shrink`].
+const FORGOTTEN_PART: usize = 64;
 
 /// The standings of one connection.
 #[derive(Debug)]
@@ -34,11 +34,13 @@ pub(super) struct Standings {
     /// When each is due next: apart from the rest, because it is scanned every tick.
     due_at: Vec<Tick>,
     free: Vec<u16>,
+    /// The most places that were in use at a look, where what is long ago counts less.
+    usual: usize,
 }
 
 impl Default for Standings {
     fn default() -> Standings {
-        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new() }
+        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new(), usual: 0 }
     }
 }
 
@@ -135,14 +137,29 @@ impl Standings {
         numbers.sort_unstable();
     }
 
-    /// Gives back the memory of places that are not in use.
+    fn used(&self) -> usize {
+        self.standings.len() - self.free.len()
+    }
+
+    /// Looks how many places are in use, before a member of a view gives some up.
+    pub(super) fn look(&mut self) {
+        self.usual = self.used().max(self.usual - self.usual.div_ceil(FORGOTTEN_PART));
+    }
+
+    /// The connection has joined: what it needed for that says nothing of what it will need.
+    pub(super) fn forget(&mut self, subscriptions: &mut [Subscription]) {
+        self.usual = self.used();
+        self.shrink(subscriptions);
+    }
+
+    /// Gives back the memory of what a member of a view used long ago. A step into the next cell needs some places, and the
+    /// next step comes soon: these are kept.
     pub(super) fn shrink(&mut self, subscriptions: &mut [Subscription]) {
-        let used = self.standings.len() - self.free.len();
-        if self.free.len() <= used + FREE_PLACES {
+        if self.standings.len() <= 2 * self.usual + MORE_PLACES {
             return;
         }
-        let (mut standings, mut due_at) =
-            (Vec::with_capacity(used + MORE_PLACES), Vec::with_capacity(used + MORE_PLACES));
+        let room = self.usual + MORE_PLACES;
+        let (mut standings, mut due_at) = (Vec::with_capacity(room), Vec::with_capacity(room));
         standings.push(Standing::default());
         due_at.push(NEVER);
         for subscription in subscriptions.iter_mut().filter(|subscription| subscription.standing != NOBODY) {
@@ -150,7 +167,7 @@ impl Standings {
             due_at.push(self.due_at(subscription));
             subscription.standing = (standings.len() - 1) as u16;
         }
-        *self = Standings { standings, due_at, free: Vec::new() };
+        *self = Standings { standings, due_at, free: Vec::new(), usual: self.usual };
     }
 
     /// See [`Connection::fetch_plan`](crate::Connection).
@@ -162,5 +179,82 @@ impl Standings {
     pub(super) fn memory_bytes(&self) -> usize {
         self.standings.capacity() * (size_of::<Standing>() + size_of::<Tick>())
             + self.free.capacity() * size_of::<u16>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subscription_finds_its_own_standing_however_many_begin_and_end() {
+        throng_seeds::for_seeds(20, |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut subscriptions: Vec<Subscription> = (0..200).map(|_| Subscription::default()).collect();
+            let mut standings = Standings::default();
+            let mut expected = vec![None; subscriptions.len()];
+            for step in 0..2_000u64 {
+                // Now nearly all have one, now nearly none.
+                let begins = random.u8(..10) < if step / 500 % 2 == 0 { 8 } else { 1 };
+                let number = random.usize(1..subscriptions.len());
+                let subscription = &mut subscriptions[number];
+                if begins {
+                    standings.begin(number as u16, subscription).since = Tick(step);
+                    standings.set_due_at(subscription, Tick(step % 50));
+                    expected[number] = Some(step);
+                } else {
+                    standings.end(subscription);
+                    expected[number] = None;
+                }
+                standings.look();
+                standings.shrink(&mut subscriptions);
+                for (subscription, expected) in subscriptions.iter().zip(&expected) {
+                    let expected = expected.map_or((0, NEVER), |step: u64| (step, Tick(step % 50)));
+                    assert_eq!((standings.of(subscription).since.0, standings.due_at(subscription)), expected);
+                }
+                let is_due = |step: &Option<u64>| step.is_some_and(|step| step % 50 <= 20);
+                let due: Vec<u16> = (0..200).filter(|&number| is_due(&expected[usize::from(number)])).collect();
+                let mut found = Vec::new();
+                standings.find_due(Tick(20), &mut found);
+                assert_eq!(found, due, "in the order of numbers");
+            }
+        });
+    }
+
+    #[test]
+    fn places_that_were_needed_long_ago_are_given_back_and_those_of_every_step_are_not() {
+        let mut subscriptions: Vec<Subscription> = (0..200).map(|_| Subscription::default()).collect();
+        let mut standings = Standings::default();
+        let mut round = |standings: &mut Standings, count: usize| {
+            for (number, subscription) in subscriptions.iter_mut().enumerate().take(count) {
+                standings.begin(number as u16, subscription);
+            }
+            standings.look();
+            let before = standings.memory_bytes();
+            subscriptions.iter_mut().for_each(|subscription| standings.end(subscription));
+            standings.shrink(&mut subscriptions);
+            before.max(standings.memory_bytes())
+        };
+        let crowded = round(&mut standings, 200);
+        (0..300).for_each(|_| _ = round(&mut standings, 20));
+        let steady = round(&mut standings, 20);
+        assert!(steady * 3 < crowded, "{steady} bytes, {crowded} before");
+        let places = standings.standings.as_ptr();
+        (0..300).for_each(|_| _ = round(&mut standings, 20));
+        assert_eq!(standings.standings.as_ptr(), places, "the memory of 20 places is kept");
+    }
+
+    #[test]
+    fn a_shared_subscription_has_a_standing_only_while_something_is_under_way() {
+        let mut subscription = Subscription { stage: Stage::Shared, ..Subscription::default() };
+        let mut standings = Standings::default();
+        let lost = standings.begin(5, &mut subscription).flight.rejoin(Tick(3).short());
+        let again = standings.begin(5, &mut subscription).flight.rejoin(Tick(4).short());
+        standings.settle(&mut subscription, lost);
+        assert_ne!(subscription.standing, NOBODY);
+        standings.settle(&mut subscription, again);
+        assert_eq!(subscription.standing, NOBODY);
+        standings.settle(&mut subscription, again);
+        assert!(standings.of(&subscription).flight.is_empty(), "nothing is under way of nobody");
     }
 }
