@@ -35,8 +35,9 @@ use throng::{ConnectionId, Tick};
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
 use crate::origin::OriginEvent;
 
-/// A version that is ahead by more changes than this is refused: a single report cannot use up all versions.
-const AHEAD_MAX: u64 = 1 << 32;
+/// A version that is ahead by more changes than this is refused: 24 days of changes each half second. A hostile edge that says 120 of
+/// them in a second uses up all versions in six days.
+const AHEAD_MAX: u64 = 1 << 22;
 /// Borders of before by which an edge still looks.
 const FORMER_MAX: usize = 8;
 const HEAD_BYTES: usize = 24;
@@ -172,8 +173,11 @@ pub struct Balance {
     planner: Planner,
     /// Whether it may decide.
     plans: bool,
-    /// By connection: the version by which an edge looks at this server.
-    edges: FxHashMap<ConnectionId, BordersVersion>,
+    /// By connection: the version by which an edge looks at this server, and when it said so.
+    edges: FxHashMap<ConnectionId, (BordersVersion, Tick)>,
+    /// When it got the borders that it has.
+    adopted: Tick,
+    now: Tick,
     /// By number; nothing comes for the own one.
     others: Vec<OtherServer>,
     /// When it reported last, and with which versions.
@@ -193,6 +197,8 @@ impl Balance {
             planner: Planner::new(options.division, options.planner),
             plans: true,
             edges: FxHashMap::default(),
+            adopted: now,
+            now,
             others: vec![other; options.division.servers().into()],
             reported: None,
             planned: now,
@@ -227,6 +233,7 @@ impl Balance {
 
     /// Takes an event that is about borders or edges. Returns whether it was about borders: then it concerns nobody else.
     pub fn take(&mut self, event: &OriginEvent, now: Tick) -> bool {
+        self.now = now;
         if let OriginEvent::Told { .. }
         | OriginEvent::Looks { .. }
         | OriginEvent::Joined { .. }
@@ -242,7 +249,7 @@ impl Balance {
                     self.others.iter_mut().for_each(|other| (other.heard, other.tick) = (now, None));
                 }
                 // It begins as everybody does: with the borders of the beginning.
-                self.edges.insert(*edge, BordersVersion::default());
+                self.edges.insert(*edge, (BordersVersion::default(), now));
                 false
             }
             OriginEvent::EdgeLeft(edge) => {
@@ -252,7 +259,7 @@ impl Balance {
             OriginEvent::Looks { edge, version } => {
                 // It may know newer borders than this server.
                 match self.edges.get_mut(edge) {
-                    Some(looks) => *looks = BordersVersion(*version),
+                    Some(looks) => *looks = (BordersVersion(*version), now),
                     None => self.counters.refused += 1,
                 }
                 true
@@ -282,14 +289,34 @@ impl Balance {
         self.counters.reports += 1;
         *other = OtherServer { tick: Some(report.tick), ready: report.ready, load: report.load, heard: now };
         if report.borders.version() > self.borders.version() {
-            self.borders = report.borders;
+            (self.borders, self.adopted) = (report.borders, now);
         }
         true
     }
 
-    /// All edges look at this server by this version.
+    /// All edges look at this server by this version, but for those that are left behind: an edge that never says how it looks would
+    /// keep everybody where they are.
     fn ready(&self) -> BordersVersion {
-        self.edges.values().min().copied().unwrap_or_default().min(self.borders.version())
+        let version = self.borders.version();
+        let looking = self.edges.values().filter(|looks| !self.is_left_behind(looks));
+        let least = looking.map(|&(looks, _)| looks).min();
+        least.unwrap_or(if self.edges.is_empty() { BordersVersion::default() } else { version }).min(version)
+    }
+
+    /// Edges that do not follow the borders: their clients do not see all of the objects that have moved to another server.
+    pub fn left_behind(&self) -> usize {
+        self.edges.values().filter(|looks| self.is_left_behind(looks)).count()
+    }
+
+    fn is_left_behind(&self, &(looks, since): &(BordersVersion, Tick)) -> bool {
+        let waits = self.now.since(self.adopted).min(self.now.since(since));
+        looks < self.borders.version() && waits > self.options.silent_ticks
+    }
+
+    /// Whether the others have taken over its part of the world, because they did not hear it for a while. The clients of players who are
+    /// away are served by them: see [`Origin::give_up_kept`](crate::Origin::give_up_kept).
+    pub fn has_no_part(&self) -> bool {
+        self.borders.strip(self.options.number).is_empty()
     }
 
     fn is_alive(&self, number: u16) -> bool {
@@ -300,6 +327,7 @@ impl Balance {
     /// One tick. `steps` are those of all objects that this server has, also of such that another one is about to take over. Returns
     /// a report, if it is time for one: it goes to [`Origin::tell_servers`](crate::Origin::tell_servers).
     pub fn step(&mut self, now: Tick, steps: impl Iterator<Item = u16>) -> Option<Vec<u8>> {
+        self.now = now;
         let is_planned = now.since(self.planned) >= self.options.plan_ticks && self.may_plan();
         let is_new = self.reported.is_none_or(|(at, version, ready)| {
             now.since(at) >= self.options.report_ticks || version != self.borders.version() || ready != self.ready()
@@ -342,7 +370,7 @@ impl Balance {
             }
         }
         if let Some(borders) = self.planner.plan(&self.borders, &load, &alive, self.options.number) {
-            self.borders = borders;
+            (self.borders, self.adopted) = (borders, self.now);
             self.counters.plans += 1;
         }
     }

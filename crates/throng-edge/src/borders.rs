@@ -59,7 +59,9 @@ impl BordersVersion {
 
     /// The first newer version of a server.
     pub fn next(self, server: u16) -> BordersVersion {
-        BordersVersion((self.count() + 1) << BordersVersion::SERVER_BITS | u64::from(server))
+        // The last count stays: borders would begin anew beyond it, and older ones would count.
+        let count = (self.count() + 1).min(u64::MAX >> BordersVersion::SERVER_BITS);
+        BordersVersion(count << BordersVersion::SERVER_BITS | u64::from(server))
     }
 
     /// How many changes there were.

@@ -694,6 +694,17 @@ impl Origin {
         }
     }
 
+    /// All players who are away leave: others have taken over the part of the world of this server, and serve their clients.
+    pub fn give_up_kept(&mut self) {
+        let Origin { clients, events, .. } = self;
+        clients.retain(|_, (player, until)| {
+            if until.is_some() {
+                events.push_back(OriginEvent::Left(*player));
+            }
+            until.is_none()
+        });
+    }
+
     /// Gives a new player a seat. False if it has one, or there is no room.
     fn seat_player(&mut self, player: PlayerId, new: Seat) -> bool {
         let players_max = self.options.players_max;

@@ -545,6 +545,9 @@ impl<R: Replication> Host<R> {
             // It is never too long.
             let _ = origin.tell_servers(&report);
         }
+        if balance.has_no_part() {
+            origin.give_up_kept();
+        }
     }
 
     /// Asks the edges for the players who are in the part of another server.

@@ -42,6 +42,7 @@
 mod open;
 mod settle;
 mod sharing;
+mod standings;
 mod turn;
 
 use std::cmp::Reverse;
@@ -59,6 +60,7 @@ use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
 use crate::subscription::{Stage, Subscription};
 use sharing::Sharing;
+use standings::Standings;
 use turn::{Next, next_frame};
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
@@ -87,8 +89,8 @@ pub struct Connection {
     is_its_tick: bool,
     /// Indexed by subscription number; number 0 is never used.
     subscriptions: Vec<Subscription>,
-    /// When each is due next: apart from the rest, because it is scanned every tick.
-    due_at: Vec<Tick>,
+    /// Of those subscriptions that no view serves.
+    standings: Standings,
     free: Vec<u16>,
     limit: usize,
     /// The subscriptions that may write in this tick, in the order of writing.
@@ -195,12 +197,6 @@ const MEMBER_DUE: usize = 32;
 /// Subscriptions are fetched from memory together when there are so many.
 const FETCH_LEAST: usize = 3;
 
-/// Subscriptions whose next turn is looked at together.
-const DUE_BLOCK: usize = 16;
-
-/// When number 0, which is nobody's, is due.
-const NEVER: Tick = Tick(i64::MAX as u64);
-
 /// A subscription without a turn is not checked for this many ticks.
 const NO_TURN_TICKS: u32 = 1 << 20;
 
@@ -238,7 +234,7 @@ impl Reader for Connection {
             ticks: SendTicks::default(),
             is_its_tick: false,
             subscriptions: vec![Subscription::default()],
-            due_at: vec![NEVER],
+            standings: Standings::default(),
             free: Vec::new(),
             limit: limit.min(0x3FFF),
             due: VecDeque::new(),
@@ -270,7 +266,7 @@ impl Reader for Connection {
 
     fn fetch_plan(&self) -> u64 {
         let lengths = self.due.len() ^ self.resends.len() ^ self.subscriptions.len();
-        lengths as u64 ^ self.sharing.fetch() ^ self.due_at.last().map_or(0, |due_at| due_at.0)
+        lengths as u64 ^ self.sharing.fetch() ^ self.standings.fetch()
     }
 
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
@@ -309,8 +305,10 @@ impl Reader for Connection {
     fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
         let subscription = &mut self.subscriptions[usize::from(number)];
         subscription.stage = Stage::Open;
-        subscription.since = subscription.since.newest(unchanged_at);
-        self.due_at[usize::from(number)] = self.ticks.from(subscription.next_turn(now.before(1), turns.phase));
+        let standing = self.standings.of_mut(subscription);
+        standing.since = standing.since.newest(unchanged_at);
+        let due_at = self.ticks.from(subscription.next_turn(now.before(1), turns.phase));
+        self.standings.set_due_at(subscription, due_at);
     }
 }
 
@@ -327,7 +325,7 @@ impl Connection {
         }
         self.find_candidates(planner.now, &mut planner.part.candidates);
         if planner.part.candidates.len() >= FETCH_LEAST {
-            fetch(&self.subscriptions, planner.part.candidates.iter().copied());
+            fetch((&self.subscriptions, &self.standings), planner.part.candidates.iter().copied());
         }
         self.is_cut = was_short && self.plan_in_order(planner);
         if !was_short {
@@ -385,7 +383,8 @@ impl Connection {
     /// Bytes of memory that the connection holds, about.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Connection>()
-            + self.subscriptions.capacity() * (size_of::<Subscription>() + size_of::<Tick>())
+            + self.subscriptions.capacity() * size_of::<Subscription>()
+            + self.standings.memory_bytes()
             + (self.due.capacity() + self.passed.capacity()) * size_of::<Due>()
             + self.resends.capacity() * size_of::<Resend>()
             + self.records.memory_bytes()
@@ -395,6 +394,7 @@ impl Connection {
     /// Gives back the memory that only a client that joins needs.
     fn shrink(&mut self) {
         self.due.shrink_to(MEMBER_DUE);
+        self.standings.forget(&mut self.subscriptions);
         self.records.shrink();
     }
 
@@ -411,7 +411,9 @@ impl Connection {
         }
         if sooner && subscription.stage == Stage::Open {
             // An object that has come near must not wait for the turn of a far one.
-            self.due_at[index] = self.ticks.from(subscription.since.after(u32::from(subscription.interval_ticks)));
+            let since = self.standings.of(subscription).since;
+            let due_at = self.ticks.from(since.after(u32::from(subscription.interval_ticks)));
+            self.standings.set_due_at(subscription, due_at);
         }
     }
 
@@ -442,31 +444,18 @@ impl Connection {
         self.find_due(now, candidates);
         for lost in self.resends.chunk_by(|a, b| a.subscription == b.subscription) {
             let number = lost[0].subscription;
-            if self.due_at[usize::from(number)].is_newer_than(now) {
+            if self.standings.due_at(&self.subscriptions[usize::from(number)]).is_newer_than(now) {
                 candidates.push(number);
             }
         }
     }
 
     fn find_due(&self, now: Tick, candidates: &mut Vec<u16>) {
-        if self.sharing.is_member() {
-            let due = |number: &u16| self.due_at[usize::from(*number)] <= now;
-            return candidates.extend(self.sharing.exceptions.iter().copied().filter(due));
+        if !self.sharing.is_member() {
+            return self.standings.find_due(now, candidates);
         }
-        let (blocks, rest) = self.due_at.as_chunks::<DUE_BLOCK>();
-        for (block, due_at) in blocks.iter().enumerate() {
-            // A bit for each, without a branch: only those that are due are looked at one by one.
-            let mut due = due_at.iter().rev().fold(0u32, |due, due_at| due << 1 | u32::from(*due_at <= now));
-            while due != 0 {
-                candidates.push((block * DUE_BLOCK + due.trailing_zeros() as usize) as u16);
-                due &= due - 1;
-            }
-        }
-        for (place, due_at) in rest.iter().enumerate() {
-            if *due_at <= now {
-                candidates.push((blocks.len() * DUE_BLOCK + place) as u16);
-            }
-        }
+        let is_due = |number: &u16| self.standings.due_at(&self.subscriptions[usize::from(*number)]) <= now;
+        candidates.extend(self.sharing.exceptions.iter().copied().filter(is_due));
     }
 
     /// Plans turns in order of priority until the budget is used up. Returns whether it has left some out.
@@ -504,13 +493,13 @@ impl Connection {
         let now = planner.now;
         let subscription = &mut self.subscriptions[number];
         let (mut request, mut bytes) = (NOTHING, 0);
-        if self.due_at[number].is_newer_than(now) {
+        if self.standings.due_at(subscription).is_newer_than(now) {
             // It is not due, and only lost segments are written.
         } else if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
-            self.due_at[number] = now.after(NO_TURN_TICKS);
+            self.standings.set_due_at(subscription, now.after(NO_TURN_TICKS));
         } else {
             let is_overdue = self.sharing.is_overdue && subscription.may_share();
-            match next_frame(subscription, is_overdue, planner) {
+            match next_frame((subscription, self.standings.of_mut(subscription)), is_overdue, planner) {
                 Next::Frame(next) => {
                     request = next;
                     bytes = match request {
@@ -521,7 +510,7 @@ impl Connection {
                 Next::HeldBack => self.counters.held_back += 1,
                 Next::Nothing => {
                     subscription.stage = Stage::Asleep;
-                    self.due_at[number] = now.after(NO_TURN_TICKS);
+                    self.standings.set_due_at(subscription, now.after(NO_TURN_TICKS));
                     // Its channel may remember it from before it was shared.
                     if subscription.begin_sleep() {
                         planner.sleep(subscription.channel, number as u16);
@@ -529,6 +518,7 @@ impl Connection {
                 }
             }
         }
+        let late_ticks = now.since(self.standings.due_at(subscription)).min(u16::MAX.into()) as u16;
         let mut lost_bytes = 0;
         if !self.resends.is_empty() {
             lost_bytes = self.resends_of(number as u16).map(Resend::body_bytes).sum();
@@ -536,7 +526,6 @@ impl Connection {
         if request == NOTHING && lost_bytes == 0 {
             return 0;
         }
-        let late_ticks = now.since(self.due_at[number]).min(u16::MAX.into()) as u16;
         self.due.push_back(Due { score: 0, request, subscription: number as u16, late_ticks });
         bytes + lost_bytes.min(SHARE_BYTES as usize)
     }
@@ -545,7 +534,7 @@ impl Connection {
     #[inline]
     fn score(&self, number: u16, may_have_lost: bool, now: Tick) -> u64 {
         let subscription = &self.subscriptions[usize::from(number)];
-        let wait_ticks = now.since(self.due_at[usize::from(number)]);
+        let wait_ticks = now.since(self.standings.due_at(subscription));
         match number == self.first || subscription.stage == Stage::Sending || may_have_lost {
             true => self.special_score(number, wait_ticks, now),
             false => subscription.score(wait_ticks),
@@ -612,7 +601,7 @@ impl Connection {
             };
         }
         if due.len() >= FETCH_LEAST {
-            fetch(&self.subscriptions, due.iter().map(|due| due.subscription));
+            fetch((&self.subscriptions, &self.standings), due.iter().map(|due| due.subscription));
         }
         if wanted_bytes > budget_bytes || !self.resends.is_empty() || self.first != 0 {
             let may_have_lost = !self.resends.is_empty();
@@ -749,7 +738,7 @@ impl Connection {
         while let Some(&Due { request, subscription: number, late_ticks, .. }) = self.due.front() {
             let index = usize::from(number);
             let subscription = &mut self.subscriptions[index];
-            if request >= NOTHING || subscription.stage != Stage::Open || !subscription.flight.is_announced() {
+            if request >= NOTHING || subscription.stage != Stage::Open || !subscription.is_announced() {
                 return;
             }
             let frame = outgoing.frame(request);
@@ -764,22 +753,24 @@ impl Connection {
             self.counters.segments += 1;
             self.counters.object_updates += u64::from(segment.updates);
             self.counters.object_bytes += u64::from(bytes);
-            let since = subscription.since.short();
-            subscription.begin_frame(now);
+            let standing = self.standings.of_mut(subscription);
+            let since = standing.since.short();
+            standing.begin_frame(subscription, now);
             self.records.push(Piece {
                 frame: Some(Arc::clone(frame)),
                 opened: subscription.opened,
                 since,
                 segment: 0,
                 subscription: number,
-                parity: subscription.flight.depart(),
+                parity: standing.flight.depart(),
                 named: false,
             });
             self.usual_sixteenths += bytes.min(SHARE_BYTES);
             self.usual_sixteenths -= self.usual_sixteenths / 16;
             let phase = outgoing.channels[subscription.channel as usize].turns.phase;
-            subscription.end_frame(now);
-            self.due_at[index] = self.ticks.from(subscription.next_turn(now, phase));
+            standing.end_frame(subscription, now);
+            let due_at = self.ticks.from(subscription.next_turn(now, phase));
+            self.standings.set_due_at(subscription, due_at);
             if out.room() < LEAST_ROOM_BYTES {
                 return;
             }
@@ -824,7 +815,7 @@ impl Connection {
                 }
                 return End::NoRoom;
             }
-            piece.named = !subscription.flight.is_announced();
+            piece.named = !subscription.is_announced();
             self.counters.resent_segments += 1;
             self.counters.resent_bytes += (out.len - before) as u64;
             self.records.extend(resend.piece.take());
@@ -838,10 +829,8 @@ impl Connection {
         for sending in self.sending.iter_mut().filter(|sending| sending.subscription == number) {
             (sending.waits_since, sending.share_bytes) = (now, 0);
         }
-        let due_at = &mut self.due_at[usize::from(number)];
-        if now.is_newer_than(*due_at) {
-            *due_at = now;
-        }
+        let subscription = &self.subscriptions[usize::from(number)];
+        self.standings.set_due_at(subscription, self.standings.due_at(subscription).newest(now));
     }
 
     fn write_frame<S: ChannelState>(&mut self, due: Due, outgoing: Outgoing<'_, S>, out: &mut PieceWriter<'_>) -> End {
@@ -856,7 +845,7 @@ impl Connection {
         };
         let (frame, mut next_segment, mut share_bytes, mut waits_since) = match &begun {
             Some(begun) => (&begun.frame, begun.next_segment, begun.share_bytes, begun.waits_since),
-            None => (outgoing.frame(due.request), 0, 0, self.due_at[index]),
+            None => (outgoing.frame(due.request), 0, 0, self.standings.due_at(subscription)),
         };
         let before_all = out.len;
         while let Some(segment) = frame.segments.get(next_segment as usize) {
@@ -867,7 +856,7 @@ impl Connection {
             let is_fresh = subscription.stage == Stage::Fresh;
             let (opened, since) = match is_fresh {
                 true => (frame.tick.short(), frame.tick.short()),
-                false => (subscription.opened, subscription.since.short()),
+                false => (subscription.opened, self.standings.of(subscription).since.short()),
             };
             if is_over || !out.put_segment(number, frame, next_segment, name, opened, outgoing.now) {
                 if is_over {
@@ -892,7 +881,7 @@ impl Connection {
             if next_segment == 0 {
                 let wait_ticks = outgoing.now.since(waits_since);
                 self.counters.longest_wait_ticks = self.counters.longest_wait_ticks.max(wait_ticks);
-                subscription.begin_frame(frame.tick);
+                self.standings.of_mut(subscription).begin_frame(subscription, frame.tick);
             }
             self.counters.segments += 1;
             self.counters.object_updates += u64::from(segment.updates);
@@ -903,8 +892,8 @@ impl Connection {
                 since,
                 segment: next_segment,
                 subscription: number,
-                parity: subscription.flight.depart(),
-                named: !subscription.flight.is_announced(),
+                parity: self.standings.of_mut(subscription).flight.depart(),
+                named: !subscription.is_announced(),
             });
             share_bytes += (out.len - before) as u32;
             next_segment += 1;
@@ -912,8 +901,9 @@ impl Connection {
         self.usual_sixteenths += share_bytes.min(SHARE_BYTES);
         self.usual_sixteenths -= self.usual_sixteenths / 16;
         let phase = outgoing.channels[subscription.channel as usize].turns.phase;
-        subscription.end_frame(frame.tick);
-        self.due_at[index] = self.ticks.from(subscription.next_turn(outgoing.now, phase));
+        self.standings.of_mut(subscription).end_frame(subscription, frame.tick);
+        let due_at = self.ticks.from(subscription.next_turn(outgoing.now, phase));
+        self.standings.set_due_at(subscription, due_at);
         End::Done
     }
 }
@@ -928,8 +918,8 @@ impl Resend {
 
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for
 /// memory at each in turn when it is worked on: with a thousand connections, none of them is in a near cache.
-fn fetch(subscriptions: &[Subscription], numbers: impl Iterator<Item = u16>) {
-    let sum = numbers.fold(0u8, |sum, number| sum.wrapping_add(subscriptions[usize::from(number)].weight));
+fn fetch((subscriptions, standings): (&[Subscription], &Standings), numbers: impl Iterator<Item = u16>) {
+    let sum = numbers.fold(0, |sum, number| sum ^ standings.of(&subscriptions[usize::from(number)]).since.0);
     std::hint::black_box(sum);
 }
 
@@ -940,7 +930,7 @@ fn name_of<'a, S: ChannelState>(
     scratch: &'a mut Vec<u8>,
 ) -> &'a [u8] {
     scratch.clear();
-    if !subscription.flight.is_announced() {
+    if !subscription.is_announced() {
         let mut w = BitWriter::new(scratch);
         outgoing.channels[subscription.channel as usize].key.name().encode(&mut w);
         w.finish();

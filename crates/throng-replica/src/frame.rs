@@ -99,17 +99,17 @@ impl Frame {
         self.segments.push(Segment::new(start..self.bytes.len(), first_entry..self.entries.len(), updates));
     }
 
-    /// A frame with room for a crowded cell.
+    /// A frame with room for what changes in a crowded cell. There are several thousand, so this is as little as does.
     pub(crate) fn of_a_crowd() -> Frame {
         Frame {
             tick: Tick(0),
             variant: Variant::default(),
-            bytes: Vec::with_capacity(768),
-            segments: Vec::with_capacity(4),
-            entries: Vec::with_capacity(32),
+            bytes: Vec::with_capacity(384),
+            segments: Vec::with_capacity(2),
+            entries: Vec::with_capacity(16),
             parts: Vec::new(),
             says_once: false,
-            scratch: Vec::with_capacity(32),
+            scratch: Vec::with_capacity(16),
             words: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::Frame;
 use crate::key::KEY_MAX_BYTES;
 use crate::shared_view::SharedPieces;
-use crate::subscription::{Stage, Subscription};
+use crate::subscription::Stage;
 
 /// A segment that is to be sent, or was.
 #[derive(Debug)]
@@ -27,11 +27,11 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Where the subscription stood before it was sent this piece, if the piece is a whole frame of changes and nothing
-    /// was sent after it.
-    pub(crate) fn is_all_since(&self, subscription: &Subscription) -> Option<Tick> {
+    /// was sent after it. The subscription stands at `stands_at` now.
+    pub(crate) fn is_all_since(&self, stage: Stage, stands_at: Tick) -> Option<Tick> {
         let frame = self.frame.as_ref()?;
         let since = self.since.until(frame.tick);
-        let is_last = subscription.stage == Stage::Open && subscription.since == frame.tick;
+        let is_last = stage == Stage::Open && stands_at == frame.tick;
         (is_last && frame.segments.len() == 1 && since != frame.tick).then_some(since)
     }
 }

@@ -68,7 +68,7 @@ const PLANES: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
 const SPARE_VIEWS: usize = 64;
 
 /// Bytes and pieces for which new shared pieces have room.
-const USUAL_PIECES: (usize, usize) = (4_096, 96);
+const USUAL_PIECES: (usize, usize) = (2_048, 64);
 
 /// A group of connections that has lasted for so many ticks gets a view: others look alike by chance, and part soon.
 const LASTING_TICKS: u32 = 8;

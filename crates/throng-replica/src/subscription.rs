@@ -21,22 +21,72 @@ pub(crate) enum Stage {
     Closing,
 }
 
-/// Half a cache line: with a thousand connections of a hundred each, fetching them from memory is what planning costs. The
-/// short ticks are those that speak of something under way, which no connection survives for long.
+/// A quarter of a cache line: a connection has a hundred of them, and most are served by a shared view, which knows where they
+/// stand. All others have a [`Standing`].
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
     pub(crate) channel: u32,
-    /// Everything up to this tick has been sent (though perhaps not delivered). Counts once something was sent.
-    pub(crate) since: Tick,
     /// First tick of this incarnation of the number; once something was sent, that of the first frame.
     pub(crate) opened: ShortTick,
-    pub(crate) flight: Flight,
     pub(crate) interval_ticks: u16,
+    /// The place of its standing, 0 for none.
+    pub(crate) standing: u16,
     pub(crate) weight: u8,
     pub(crate) stage: Stage,
+    flags: u8,
 }
 
-const _: () = assert!(size_of::<Subscription>() == 32);
+const _: () = assert!(size_of::<Subscription>() == 16);
+
+/// Bits of [`Subscription::flags`]: the client is known to have the channel's name; a shared view may serve it; and its channel
+/// remembers that it sleeps.
+const ANNOUNCED: u8 = 1;
+const MAY_SHARE: u8 = 2;
+const REMEMBERED: u8 = 4;
+
+/// Where a subscription stands that has turns of its own, and what it has under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Everything up to this tick has been sent (though perhaps not delivered). Counts once something was sent. Of a shared
+    /// subscription it is 0, unless it is later than where the view stands.
+    pub(crate) since: Tick,
+    pub(crate) flight: Flight,
+    pub(crate) subscription: u16,
+}
+
+const _: () = assert!(size_of::<Standing>() == 24);
+
+impl Standing {
+    /// Whether something undelivered is too old for another frame.
+    pub(crate) fn is_held_back(&self, stage: Stage, now: Tick, retention_ticks: u32) -> bool {
+        stage != Stage::Sending
+            && self.flight.oldest_basis().is_some_and(|basis| basis.ticks_until(now) > retention_ticks)
+    }
+
+    pub(crate) fn begin_frame(&mut self, subscription: &mut Subscription, tick: Tick) {
+        // A new subscriber's client holds nothing that an undelivered segment could contradict.
+        let basis = match subscription.stage {
+            Stage::Fresh => {
+                // A channel may have been empty for years until now.
+                subscription.opened = tick.short();
+                tick
+            }
+            _ => self.since,
+        };
+        self.flight.begin(basis.short());
+        subscription.stage = Stage::Open;
+    }
+
+    pub(crate) fn end_frame(&mut self, subscription: &mut Subscription, tick: Tick) {
+        subscription.stage = Stage::Open;
+        self.since = tick;
+    }
+
+    /// It says nothing that the subscription's view does not.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.since == Tick(0) && self.flight.is_empty()
+    }
+}
 
 impl Subscription {
     pub(crate) fn open(channel: u32, interval_ticks: u16, weight: u8, opened: Tick) -> Subscription {
@@ -52,23 +102,32 @@ impl Subscription {
 
     /// A shared view may serve it.
     pub(crate) fn let_share(&mut self) {
-        self.flight.set(MAY_SHARE, true);
+        self.flags |= MAY_SHARE;
     }
 
     pub(crate) fn may_share(&self) -> bool {
-        self.flight.flags & MAY_SHARE != 0
+        self.flags & MAY_SHARE != 0
     }
 
     /// The channel is to remember that it sleeps. False if it does already.
     pub(crate) fn begin_sleep(&mut self) -> bool {
-        let is_new = self.flight.flags & REMEMBERED == 0;
-        self.flight.set(REMEMBERED, true);
+        let is_new = self.flags & REMEMBERED == 0;
+        self.flags |= REMEMBERED;
         is_new
     }
 
     /// The channel has forgotten it.
     pub(crate) fn end_sleep(&mut self) {
-        self.flight.set(REMEMBERED, false);
+        self.flags &= !REMEMBERED;
+    }
+
+    /// Whether the client is known to have the channel's name.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.flags & ANNOUNCED != 0
+    }
+
+    pub(crate) fn announce(&mut self) {
+        self.flags |= ANNOUNCED;
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -89,30 +148,6 @@ impl Subscription {
     pub(crate) fn score(&self, wait_ticks: u32) -> u64 {
         (u64::from(wait_ticks) + 1) * 256 * u64::from(self.weight) / u64::from(self.interval_ticks)
     }
-
-    pub(crate) fn is_held_back(&self, now: Tick, retention_ticks: u32) -> bool {
-        self.stage != Stage::Sending
-            && self.flight.oldest_basis().is_some_and(|basis| basis.ticks_until(now) > retention_ticks)
-    }
-
-    pub(crate) fn begin_frame(&mut self, tick: Tick) {
-        // A new subscriber's client holds nothing that an undelivered segment could contradict.
-        let basis = match self.stage {
-            Stage::Fresh => {
-                // A channel may have been empty for years until now.
-                self.opened = tick.short();
-                tick
-            }
-            _ => self.since,
-        };
-        self.flight.begin(basis.short());
-        self.stage = Stage::Open;
-    }
-
-    pub(crate) fn end_frame(&mut self, tick: Tick) {
-        self.stage = Stage::Open;
-        self.since = tick;
-    }
 }
 
 /// How old the oldest undelivered segment of a subscription is, in constant space.
@@ -129,18 +164,13 @@ pub(crate) struct Flight {
     younger_after: u16,
     count: u16,
     younger_count: u16,
-    /// Which of the two generations is the older, that of the frame that is being sent, and whether the client is known
-    /// to have the channel's name.
+    /// Which of the two generations is the older, and that of the frame that is being sent.
     flags: u8,
 }
 
-/// Bits of [`Flight::flags`]. The last two are of the subscription, and stand here because half a cache line has no
-/// other room: a shared view may serve it; and its channel remembers that it sleeps.
+/// Bits of [`Flight::flags`].
 const PARITY: u8 = 1;
 const FRAME_PARITY: u8 = 2;
-const ANNOUNCED: u8 = 4;
-const MAY_SHARE: u8 = 8;
-const REMEMBERED: u8 = 16;
 
 impl Flight {
     /// A frame with changes since `basis` begins.
@@ -204,13 +234,9 @@ impl Flight {
         (self.count > 0).then_some(self.basis)
     }
 
-    /// Whether the client is known to have the channel's name.
-    pub(crate) fn is_announced(&self) -> bool {
-        self.flags & ANNOUNCED != 0
-    }
-
-    pub(crate) fn announce(&mut self) {
-        self.set(ANNOUNCED, true);
+    /// Everything sent was delivered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0 && self.younger_count == 0
     }
 
     fn parity(&self) -> bool {

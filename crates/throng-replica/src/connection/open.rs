@@ -29,22 +29,22 @@ impl Connection {
         let number = match self.free.pop() {
             Some(number) => {
                 self.subscriptions[usize::from(number)] = subscription;
-                self.due_at[usize::from(number)] = opened;
                 number
             }
             None if self.subscriptions.len() <= self.limit => {
                 if self.subscriptions.len() == self.subscriptions.capacity() {
                     let more = (self.subscriptions.len() / 8).max(MORE_SUBSCRIPTIONS);
                     self.subscriptions.reserve_exact(more);
-                    self.due_at.reserve_exact(more);
                 }
                 self.subscriptions.push(subscription);
-                self.due_at.push(opened);
                 (self.subscriptions.len() - 1) as u16
             }
             None => return Err(LimitReached::Subscriptions(self.limit)),
         };
-        self.sharing.add(&self.subscriptions[usize::from(number)]);
+        let subscription = &mut self.subscriptions[usize::from(number)];
+        self.standings.begin(number, subscription);
+        self.standings.set_due_at(subscription, opened);
+        self.sharing.add(subscription);
         self.sharing.note_exception(number);
         Ok(SubscriptionId(number))
     }
@@ -56,6 +56,7 @@ impl Connection {
             self.sending.retain(|sending| sending.subscription != id.0);
         }
         subscription.stage = Stage::Closing;
+        self.standings.end(subscription);
         self.sharing.remove(subscription);
         self.sharing.has_closed |= subscription.may_share();
         if self.first == id.0 {

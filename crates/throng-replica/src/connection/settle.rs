@@ -10,11 +10,11 @@ use crate::subscription::Stage;
 impl Connection {
     pub(crate) fn delivered(&mut self, sequence: u64) {
         self.own.delivered(sequence);
-        let (subscriptions, free) = (&mut self.subscriptions, &mut self.free);
+        let (subscriptions, standings, free) = (&mut self.subscriptions, &mut self.standings, &mut self.free);
         let Some(place) = self.records.find(sequence) else { return };
         drop(self.records.take_shared(place));
         if self.records.count_at(place) >= FETCH_LEAST {
-            fetch(subscriptions, self.records.pieces_at(place).map(|piece| piece.subscription));
+            fetch((subscriptions, standings), self.records.pieces_at(place).map(|piece| piece.subscription));
         }
         self.records.settle(place, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
@@ -25,9 +25,9 @@ impl Connection {
                 }
             } else if subscription.is_incarnation(piece.opened) {
                 if piece.named {
-                    subscription.flight.announce();
+                    subscription.announce();
                 }
-                subscription.flight.settle(piece.parity);
+                standings.settle(subscription, piece.parity);
             }
         });
     }
@@ -39,7 +39,7 @@ impl Connection {
             self.lose_shared(&shared, now, &mut is_superseded);
         }
         let (subscriptions, closes, resends) = (&mut self.subscriptions, &mut self.closes, &mut self.resends);
-        let (due_at, counters, ticks) = (&mut self.due_at, &mut self.counters, self.ticks);
+        let (standings, counters, ticks) = (&mut self.standings, &mut self.counters, self.ticks);
         self.records.settle(place, |piece| {
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
             if piece.frame.is_none() {
@@ -51,12 +51,12 @@ impl Connection {
             if !subscription.is_incarnation(piece.opened) {
                 return;
             }
-            if let Some(since) = piece.is_all_since(subscription) {
+            if let Some(since) = piece.is_all_since(subscription.stage, standings.of(subscription).since) {
                 // As if it had not been sent: the next frame, which others are given too, says it all, and newer.
-                subscription.flight.settle(piece.parity);
-                subscription.since = since;
-                let due_at = &mut due_at[usize::from(piece.subscription)];
-                *due_at = (*due_at).min(ticks.from(since.after(u32::from(subscription.interval_ticks))));
+                standings.settle(subscription, piece.parity);
+                standings.of_mut(subscription).since = since;
+                let again_at = ticks.from(since.after(u32::from(subscription.interval_ticks)));
+                standings.set_due_at(subscription, standings.due_at(subscription).min(again_at));
                 counters.frames_taken_back += 1;
                 return;
             }
@@ -64,19 +64,19 @@ impl Connection {
                 // A lost short frame waits as if it had not been sent. Lost segments of a long one wait for shares like
                 // the rest of it.
                 let is_short = piece.frame.as_ref().is_some_and(|frame| frame.segments.len() == 1);
-                let basis = subscription.flight.oldest_basis().filter(|_| is_short);
+                let basis = standings.of(subscription).flight.oldest_basis().filter(|_| is_short);
                 let waits_since = basis.map_or(now, |basis| basis.until(now));
                 resends.push(Resend { subscription: piece.subscription, piece: Some(piece), waits_since });
                 return;
             }
-            subscription.flight.settle(piece.parity);
+            standings.settle(subscription, piece.parity);
             counters.superseded_segments += 1;
         });
     }
 
     /// Forgets what was lost and has been overtaken meanwhile: what was true at the loss may be said again since.
     pub(crate) fn review_resends(&mut self, mut is_superseded: impl FnMut(u32, &Frame, usize) -> bool) {
-        let (subscriptions, counters) = (&mut self.subscriptions, &mut self.counters);
+        let (subscriptions, standings, counters) = (&mut self.subscriptions, &mut self.standings, &mut self.counters);
         self.resends.retain(|resend| {
             let Some(piece) = &resend.piece else { return false };
             let subscription = &mut subscriptions[usize::from(piece.subscription)];
@@ -85,7 +85,7 @@ impl Connection {
             }
             let stays = !is_overtaken(piece, subscription.channel, &mut is_superseded);
             if !stays {
-                subscription.flight.settle(piece.parity);
+                standings.settle(subscription, piece.parity);
                 counters.superseded_segments += 1;
             }
             stays

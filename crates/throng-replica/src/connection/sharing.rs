@@ -10,7 +10,7 @@
 //!             without news from the client
 //! ```
 //!
-//! A member's subscriptions are in [`Stage::Shared`], or exceptions with turns of their own. An exception becomes shared
+//! A member's subscriptions are in [`Stage::Shared`], or exceptions with turns of their own (`standings.rs`). An exception becomes shared
 //! when it stands where the view stands, and the client is known to have the channel's name.
 //!
 //! **Why that is safe.** Shared pieces come to a client that may not have received what was sent to it before. The same
@@ -23,7 +23,8 @@ use std::sync::Arc;
 
 use throng_wire::Tick;
 
-use super::{Connection, NEVER, Resend};
+use super::standings::NEVER;
+use super::{Connection, Resend};
 use crate::frame::Frame;
 use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner, Registry, Scene};
 use crate::piece::{Piece, SharedRange};
@@ -208,12 +209,12 @@ impl Connection {
         };
         let mut until = sharing.deadline.min(sharing.former_deadline);
         for &number in &sharing.exceptions {
-            let number = usize::from(number);
-            if self.subscriptions[number].may_share() && self.subscriptions[number].is_open() {
+            let subscription = &self.subscriptions[usize::from(number)];
+            if subscription.may_share() && subscription.is_open() {
                 // It may become shared in any tick.
                 return Regular::irregular(asks_at);
             }
-            until = until.min(self.due_at[number].before(1));
+            until = until.min(self.standings.due_at(subscription).before(1));
         }
         Regular::new(until, view, self.ticks)
     }
@@ -238,7 +239,7 @@ impl Connection {
         let now = scene.now;
         if now.is_newer_than(self.sharing.former_deadline) && self.sharing.is_member() {
             let deadlines = self.subscriptions.iter().filter(|s| s.stage == Stage::Shared).filter_map(|s| {
-                let basis = s.flight.oldest_basis()?.until(now);
+                let basis = self.standings.of(s).flight.oldest_basis()?.until(now);
                 Some(basis.after(scene.state(s.channel).retention_ticks()))
             });
             self.sharing.former_deadline = deadlines.min().unwrap_or(Tick(u64::MAX));
@@ -300,12 +301,16 @@ impl Connection {
     fn stand_alone<S: ChannelState>(&mut self, number: usize, seen: &SharedView, scene: Scene<'_, S>) {
         let (now, subscription) = (scene.now, &mut self.subscriptions[number]);
         subscription.stage = Stage::Open;
+        let standing = self.standings.begin(number as u16, subscription);
+        // It stands at its first frame, or later.
+        standing.since = standing.since.newest(subscription.opened.until(now));
         if let Some(since) = seen.since_before(subscription.channel, now) {
-            subscription.since = subscription.since.newest(since);
+            standing.since = standing.since.newest(since);
         }
         let phase = scene.turns(subscription.channel).phase;
-        let sooner = subscription.since.after(u32::from(subscription.interval_ticks)).newest(now);
-        self.due_at[number] = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+        let sooner = standing.since.after(u32::from(subscription.interval_ticks)).newest(now);
+        let due_at = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+        self.standings.set_due_at(subscription, due_at);
     }
 
     /// Becomes a member, if most subscriptions stand where the view stands.
@@ -335,18 +340,22 @@ impl Connection {
 
     /// Shares what stands where the view stands. All other open subscriptions are exceptions.
     fn find_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.clear();
         let numbers = 0..self.subscriptions.len() as u16;
         exceptions.extend(numbers.filter(|&number| self.stays_exception(number, seen, scene)));
         self.sharing.exceptions = exceptions;
+        self.standings.shrink(&mut self.subscriptions);
     }
 
     /// Exceptions that stand where the view stands are exceptions no longer.
     fn share_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
+        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.retain(|&number| self.stays_exception(number, seen, scene));
         self.sharing.exceptions = exceptions;
+        self.standings.shrink(&mut self.subscriptions);
     }
 
     /// Whether a subscription is open and stands elsewhere than the view, which serves it if not.
@@ -362,15 +371,23 @@ impl Connection {
             return true;
         };
         let state = scene.state(subscription.channel);
-        let is_behind =
-            since.is_newer_than(subscription.since) && state.last_change().is_newer_than(subscription.since);
-        let lacks = is_behind || subscription.is_held_back(now, state.retention_ticks());
+        let standing = self.standings.of_mut(subscription);
+        let is_behind = since.is_newer_than(standing.since) && state.last_change().is_newer_than(standing.since);
+        let lacks = is_behind || standing.is_held_back(subscription.stage, now, state.retention_ticks());
         if !lacks {
-            if subscription.flight.oldest_basis().is_some() {
+            if !standing.since.is_newer_than(since) || standing.since.short() == subscription.opened {
+                // The view knows it, or it is the first frame's: see `stand_alone`.
+                standing.since = Tick(0);
+            }
+            if standing.flight.oldest_basis().is_some() {
                 self.sharing.former_deadline = Tick(0);
             }
+            let is_idle = standing.is_idle();
             subscription.stage = Stage::Shared;
-            self.due_at[usize::from(number)] = NEVER;
+            self.standings.set_due_at(subscription, NEVER);
+            if is_idle {
+                self.standings.end(subscription);
+            }
         }
         lacks
     }
@@ -380,12 +397,15 @@ impl Connection {
     fn has_sound_exceptions<S: ChannelState>(&self, scene: Scene<'_, S>) -> bool {
         self.sharing.exceptions.iter().all(|&number| {
             let subscription = &self.subscriptions[usize::from(number)];
-            if !subscription.is_open() || !subscription.may_share() || subscription.stage == Stage::Fresh {
+            let stands_by_itself =
+                subscription.is_open() && !matches!(subscription.stage, Stage::Fresh | Stage::Shared);
+            if !stands_by_itself || !subscription.may_share() {
                 return true;
             }
-            let retention_ticks = scene.state(subscription.channel).retention_ticks();
-            scene.now.since(subscription.since) <= retention_ticks
-                && !subscription.is_held_back(scene.now, retention_ticks)
+            let (standing, retention_ticks) =
+                (self.standings.of(subscription), scene.state(subscription.channel).retention_ticks());
+            scene.now.since(standing.since) <= retention_ticks
+                && !standing.is_held_back(subscription.stage, scene.now, retention_ticks)
         })
     }
 
@@ -418,8 +438,10 @@ impl Connection {
                 let Some(number) = self.number_of_open(piece.channel, pieces.tick) else { continue };
                 let subscription = &mut self.subscriptions[number];
                 if subscription.stage == Stage::Open {
-                    subscription.since = subscription.since.min(piece.since.until(pieces.tick));
-                    self.due_at[number] = self.due_at[number].min(self.ticks.from(scene.now));
+                    let standing = self.standings.of_mut(subscription);
+                    standing.since = standing.since.min(piece.since.until(pieces.tick));
+                    let due_at = self.standings.due_at(subscription).min(self.ticks.from(scene.now));
+                    self.standings.set_due_at(subscription, due_at);
                 }
             }
         }
@@ -493,8 +515,8 @@ impl Connection {
                 since,
                 segment: shared.segment,
                 subscription: number as u16,
-                parity: subscription.flight.rejoin(since),
-                named: !subscription.flight.is_announced(),
+                parity: self.standings.begin(number as u16, subscription).flight.rejoin(since),
+                named: !subscription.is_announced(),
             };
             self.sharing.former_deadline = Tick(0);
             let waits_since = since.until(now);
@@ -505,5 +527,5 @@ impl Connection {
 
 /// Whether the client has the channel, and is not being sent a frame that began earlier.
 fn is_ready(subscription: &Subscription) -> bool {
-    matches!(subscription.stage, Stage::Open | Stage::Asleep | Stage::Shared) && subscription.flight.is_announced()
+    matches!(subscription.stage, Stage::Open | Stage::Asleep | Stage::Shared) && subscription.is_announced()
 }

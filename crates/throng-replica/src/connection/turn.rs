@@ -4,7 +4,7 @@ use super::CONTINUE;
 use crate::frame::{Since, Variant};
 use crate::hub::{ChannelState, Planner};
 use crate::lattice;
-use crate::subscription::{Stage, Subscription};
+use crate::subscription::{Stage, Standing, Subscription};
 
 /// The content of a subscription's turn.
 pub(super) enum Next {
@@ -17,7 +17,7 @@ pub(super) enum Next {
 }
 
 pub(super) fn next_frame<S: ChannelState>(
-    subscription: &mut Subscription,
+    (subscription, standing): (&Subscription, &mut Standing),
     is_overdue: bool,
     planner: &mut Planner<'_, S>,
 ) -> Next {
@@ -29,27 +29,27 @@ pub(super) fn next_frame<S: ChannelState>(
     let is_fresh = subscription.stage == Stage::Fresh;
     // An empty channel has a first frame too: the client has to know that it is sent the channel, so that it waits for
     // what moves there.
-    let nothing_new = !is_fresh && !state.last_change().is_newer_than(subscription.since);
+    let nothing_new = !is_fresh && !state.last_change().is_newer_than(standing.since);
     if nothing_new {
-        subscription.since = now;
+        standing.since = now;
         return Next::Nothing;
     }
-    if is_overdue && !is_fresh || subscription.is_held_back(now, state.retention_ticks()) {
+    if is_overdue && !is_fresh || standing.is_held_back(subscription.stage, now, state.retention_ticks()) {
         return Next::HeldBack;
     }
     if is_fresh {
         return Next::Frame(planner.request(subscription.channel, Since::Start, Variant::default()));
     }
-    let is_behind = state.horizon().is_newer_than(subscription.since);
-    if !is_behind && lattice::is_in_step(subscription.since, subscription.interval_ticks, now) {
-        return Next::Frame(planner.request_changes(subscription.channel, subscription.since));
+    let is_behind = state.horizon().is_newer_than(standing.since);
+    if !is_behind && lattice::is_in_step(standing.since, subscription.interval_ticks, now) {
+        return Next::Frame(planner.request_changes(subscription.channel, standing.since));
     }
     let phase = planner.turns(subscription.channel).phase;
-    let mut begins = lattice::beginning(subscription.since, subscription.interval_ticks, now, phase);
-    if begins != subscription.since
+    let mut begins = lattice::beginning(standing.since, subscription.interval_ticks, now, phase);
+    if begins != standing.since
         && let Some(rush) = state.last_rush()
     {
-        begins = lattice::not_before(begins, rush, subscription.since);
+        begins = lattice::not_before(begins, rush, standing.since);
     }
     let (since, variant) = if is_behind { state.catch_up(begins) } else { (Since::Tick(begins), Variant::default()) };
     Next::Frame(planner.request(subscription.channel, since, variant))

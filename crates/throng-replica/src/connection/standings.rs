@@ -1,0 +1,261 @@
+//! The standings of one connection: of those subscriptions that have turns of their own, or something under way.
+//!
+//! A subscription that a shared view serves needs neither: the view knows where it stands. So the table of subscriptions is small,
+//! and this one short, for all members of views.
+//!
+//! ```text
+//! subscriptions | shared | open, 1 | shared | shared, 2 | ...     by number; the second has something under way
+//! standings     | nobody |    1    |   2    |                     by place
+//! ```
+
+use throng_wire::Tick;
+
+use crate::subscription::{Stage, Standing, Subscription};
+
+/// When nobody is due.
+pub(super) const NEVER: Tick = Tick(i64::MAX as u64);
+
+/// The place of a subscription that has none. It can be read: nothing is under way there, and nothing ever due.
+const NOBODY: u16 = 0;
+
+/// Standings that are looked at together.
+const BLOCK: usize = 16;
+
+/// The table grows by so many places, or by an eighth of them.
+const MORE_PLACES: usize = 16;
+
+/// The part that each look takes off the number of places that were in use at most: see [`Standings::shrink`].
+const FORGOTTEN_PART: usize = 64;
+
+/// The standings of one connection.
+#[derive(Debug)]
+pub(super) struct Standings {
+    standings: Vec<Standing>,
+    /// When each is due next: apart from the rest, because it is scanned every tick.
+    due_at: Vec<Tick>,
+    free: Vec<u16>,
+    /// The most places that were in use at a look, where what is long ago counts less.
+    usual: usize,
+}
+
+impl Default for Standings {
+    fn default() -> Standings {
+        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new(), usual: 0 }
+    }
+}
+
+impl Standings {
+    /// The standing of a subscription. One that has none stands nowhere, and has nothing under way.
+    #[inline]
+    pub(super) fn of(&self, subscription: &Subscription) -> &Standing {
+        &self.standings[usize::from(subscription.standing)]
+    }
+
+    /// The standing of a subscription that has one.
+    #[inline]
+    pub(super) fn of_mut(&mut self, subscription: &Subscription) -> &mut Standing {
+        debug_assert!(subscription.standing != NOBODY, "it has a standing");
+        &mut self.standings[usize::from(subscription.standing)]
+    }
+
+    #[inline]
+    pub(super) fn due_at(&self, subscription: &Subscription) -> Tick {
+        self.due_at[usize::from(subscription.standing)]
+    }
+
+    /// Does nothing if it has no standing.
+    #[inline]
+    pub(super) fn set_due_at(&mut self, subscription: &Subscription, at: Tick) {
+        if subscription.standing != NOBODY {
+            self.due_at[usize::from(subscription.standing)] = at;
+        }
+    }
+
+    /// The subscription has a standing from now on, if it has none yet: never due, and with nothing under way.
+    pub(super) fn begin(&mut self, number: u16, subscription: &mut Subscription) -> &mut Standing {
+        if subscription.standing == NOBODY {
+            let standing = Standing { subscription: number, ..Standing::default() };
+            subscription.standing = match self.free.pop() {
+                Some(place) => {
+                    self.standings[usize::from(place)] = standing;
+                    place
+                }
+                None => {
+                    if self.standings.len() == self.standings.capacity() {
+                        let more = (self.standings.len() / 8).max(MORE_PLACES);
+                        self.standings.reserve_exact(more);
+                        self.due_at.reserve_exact(more);
+                    }
+                    self.standings.push(standing);
+                    self.due_at.push(NEVER);
+                    (self.standings.len() - 1) as u16
+                }
+            };
+        }
+        &mut self.standings[usize::from(subscription.standing)]
+    }
+
+    /// The subscription has no standing any more.
+    pub(super) fn end(&mut self, subscription: &mut Subscription) {
+        let place = std::mem::replace(&mut subscription.standing, NOBODY);
+        if place != NOBODY {
+            self.due_at[usize::from(place)] = NEVER;
+            self.free.push(place);
+        }
+    }
+
+    /// A piece is delivered, or no longer needed. A shared subscription with nothing else under way needs none any more.
+    #[inline]
+    pub(super) fn settle(&mut self, subscription: &mut Subscription, parity: bool) {
+        if subscription.standing == NOBODY {
+            return;
+        }
+        let standing = self.of_mut(subscription);
+        standing.flight.settle(parity);
+        if subscription.stage == Stage::Shared && standing.is_idle() {
+            self.end(subscription);
+        }
+    }
+
+    /// The numbers of the subscriptions that are due, in order.
+    pub(super) fn find_due(&self, now: Tick, numbers: &mut Vec<u16>) {
+        let number = |place: usize| self.standings[place].subscription;
+        let (blocks, rest) = self.due_at.as_chunks::<BLOCK>();
+        for (block, due_at) in blocks.iter().enumerate() {
+            // A bit for each, without a branch: only those that are due are looked at one by one.
+            let mut due = due_at.iter().rev().fold(0u32, |due, due_at| due << 1 | u32::from(*due_at <= now));
+            while due != 0 {
+                numbers.push(number(block * BLOCK + due.trailing_zeros() as usize));
+                due &= due - 1;
+            }
+        }
+        for (place, due_at) in rest.iter().enumerate() {
+            if *due_at <= now {
+                numbers.push(number(blocks.len() * BLOCK + place));
+            }
+        }
+        numbers.sort_unstable();
+    }
+
+    fn used(&self) -> usize {
+        self.standings.len() - self.free.len()
+    }
+
+    /// Looks how many places are in use, before a member of a view gives some up.
+    pub(super) fn look(&mut self) {
+        self.usual = self.used().max(self.usual - self.usual.div_ceil(FORGOTTEN_PART));
+    }
+
+    /// The connection has joined: what it needed for that says nothing of what it will need.
+    pub(super) fn forget(&mut self, subscriptions: &mut [Subscription]) {
+        self.usual = self.used();
+        self.shrink(subscriptions);
+    }
+
+    /// Gives back the memory of what a member of a view used long ago. A step into the next cell needs some places, and the
+    /// next step comes soon: these are kept.
+    pub(super) fn shrink(&mut self, subscriptions: &mut [Subscription]) {
+        if self.standings.len() <= 2 * self.usual + MORE_PLACES {
+            return;
+        }
+        let room = self.usual + MORE_PLACES;
+        let (mut standings, mut due_at) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        standings.push(Standing::default());
+        due_at.push(NEVER);
+        for subscription in subscriptions.iter_mut().filter(|subscription| subscription.standing != NOBODY) {
+            standings.push(*self.of(subscription));
+            due_at.push(self.due_at(subscription));
+            subscription.standing = (standings.len() - 1) as u16;
+        }
+        *self = Standings { standings, due_at, free: Vec::new(), usual: self.usual };
+    }
+
+    /// See [`Connection::fetch_plan`](crate::Connection).
+    pub(super) fn fetch(&self) -> u64 {
+        self.due_at.last().map_or(0, |due_at| due_at.0)
+    }
+
+    /// Bytes of memory beyond the struct's own, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.standings.capacity() * (size_of::<Standing>() + size_of::<Tick>())
+            + self.free.capacity() * size_of::<u16>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subscription_finds_its_own_standing_however_many_begin_and_end() {
+        throng_seeds::for_seeds(20, |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut subscriptions: Vec<Subscription> = (0..200).map(|_| Subscription::default()).collect();
+            let mut standings = Standings::default();
+            let mut expected = vec![None; subscriptions.len()];
+            for step in 0..2_000u64 {
+                // Now nearly all have one, now nearly none.
+                let begins = random.u8(..10) < if step / 500 % 2 == 0 { 8 } else { 1 };
+                let number = random.usize(1..subscriptions.len());
+                let subscription = &mut subscriptions[number];
+                if begins {
+                    standings.begin(number as u16, subscription).since = Tick(step);
+                    standings.set_due_at(subscription, Tick(step % 50));
+                    expected[number] = Some(step);
+                } else {
+                    standings.end(subscription);
+                    expected[number] = None;
+                }
+                standings.look();
+                standings.shrink(&mut subscriptions);
+                for (subscription, expected) in subscriptions.iter().zip(&expected) {
+                    let expected = expected.map_or((0, NEVER), |step: u64| (step, Tick(step % 50)));
+                    assert_eq!((standings.of(subscription).since.0, standings.due_at(subscription)), expected);
+                }
+                let is_due = |step: &Option<u64>| step.is_some_and(|step| step % 50 <= 20);
+                let due: Vec<u16> = (0..200).filter(|&number| is_due(&expected[usize::from(number)])).collect();
+                let mut found = Vec::new();
+                standings.find_due(Tick(20), &mut found);
+                assert_eq!(found, due, "in the order of numbers");
+            }
+        });
+    }
+
+    #[test]
+    fn places_that_were_needed_long_ago_are_given_back_and_those_of_every_step_are_not() {
+        let mut subscriptions: Vec<Subscription> = (0..200).map(|_| Subscription::default()).collect();
+        let mut standings = Standings::default();
+        let mut round = |standings: &mut Standings, count: usize| {
+            for (number, subscription) in subscriptions.iter_mut().enumerate().take(count) {
+                standings.begin(number as u16, subscription);
+            }
+            standings.look();
+            let before = standings.memory_bytes();
+            subscriptions.iter_mut().for_each(|subscription| standings.end(subscription));
+            standings.shrink(&mut subscriptions);
+            before.max(standings.memory_bytes())
+        };
+        let crowded = round(&mut standings, 200);
+        (0..300).for_each(|_| _ = round(&mut standings, 20));
+        let steady = round(&mut standings, 20);
+        assert!(steady * 3 < crowded, "{steady} bytes, {crowded} before");
+        let places = standings.standings.as_ptr();
+        (0..300).for_each(|_| _ = round(&mut standings, 20));
+        assert_eq!(standings.standings.as_ptr(), places, "the memory of 20 places is kept");
+    }
+
+    #[test]
+    fn a_shared_subscription_has_a_standing_only_while_something_is_under_way() {
+        let mut subscription = Subscription::open(7, 1, 1, Tick(0));
+        subscription.stage = Stage::Shared;
+        let mut standings = Standings::default();
+        let lost = standings.begin(5, &mut subscription).flight.rejoin(Tick(3).short());
+        let again = standings.begin(5, &mut subscription).flight.rejoin(Tick(4).short());
+        standings.settle(&mut subscription, lost);
+        assert_ne!(subscription.standing, NOBODY);
+        standings.settle(&mut subscription, again);
+        assert_eq!(subscription.standing, NOBODY);
+        standings.settle(&mut subscription, again);
+        assert!(standings.of(&subscription).flight.is_empty(), "nothing is under way of nobody");
+    }
+}
