@@ -160,7 +160,7 @@ mod tests {
         for dm in 0..1_200 {
             let x = dm as f32 / 10.0;
             let servers = of(&four, (x / 10.0) as i32);
-            for number in 0..4u16 {
+            for number in 0..4_u16 {
                 let strip_m = 30.0 * f32::from(number);
                 let is_near = (strip_m - SHARED_M + 1.0..strip_m + 29.0 + SHARED_M).contains(&x);
                 assert!(!is_near || servers.contains(&usize::from(number)), "{number} at {x} m");

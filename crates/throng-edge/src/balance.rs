@@ -43,7 +43,7 @@ const FORMER_MAX: usize = 8;
 const HEAD_BYTES: usize = 24;
 const LOAD_BYTES: usize = 4;
 
-/// What a server says to the others and to all edges.
+/// The report of a server to the others and to all edges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct BorderReport {
     /// Its own tick: a report that comes through another edge may be older, or the same.
@@ -131,7 +131,7 @@ pub struct BalanceCounters {
     pub plans: u64,
 }
 
-/// What a server knows of another one.
+/// Another server, as far as it was heard.
 #[derive(Clone, Debug, Default)]
 struct OtherServer {
     /// The newest tick that it has told.
@@ -376,7 +376,7 @@ impl Balance {
     }
 }
 
-/// How many there are at each step. What is beyond the world is at its end.
+/// How many there are at each step. Objects beyond the world are at its end.
 fn count(steps: impl Iterator<Item = u16>, division: &Division) -> Vec<u32> {
     let mut counted = vec![0; division.steps().into()];
     let last = division.steps() - 1;

@@ -29,9 +29,9 @@ const WAITING_MAX: usize = 65_536;
 const BATCHES_MAX: usize = 1_024;
 /// New copies that wait to be polled; the oldest beyond are forgotten.
 const COPIES_MAX: usize = 1 << 20;
-/// What an origin can tell the others in one tick, in messages; the rest is refused.
+/// An origin can tell the others so many messages in one tick; the rest is refused.
 const TELLS_PER_TICK: u32 = 4;
-/// What origins have told and nobody has polled; the oldest beyond are forgotten.
+/// Messages to all that nobody has polled; the oldest beyond are forgotten.
 const TOLD_WAITING_MAX: usize = 256;
 /// Clients of an origin that is gone, which have joined others; the oldest beyond are forgotten.
 const ELSEWHERE_MAX: usize = 65_536;
@@ -190,7 +190,7 @@ pub struct Edge {
     copied: VecDeque<Copied>,
     leaving: Leaving,
     continuing: Vec<Continuing>,
-    /// What origins have told, by their numbers.
+    /// Messages of origins to all, with their numbers.
     told: VecDeque<(usize, Vec<u8>)>,
     /// The version by which the edge looks, as its program says.
     looks_by: Option<u64>,
@@ -278,7 +278,7 @@ impl Edge {
         self.copied.pop_front()
     }
 
-    /// What an origin has told to all ([`Origin::tell_servers`](crate::Origin::tell_servers)), with its number. The other origins
+    /// The next message of an origin to all ([`Origin::tell_servers`](crate::Origin::tell_servers)), with its number. The other origins
     /// are told of it anyway.
     pub fn poll_told(&mut self) -> Option<(usize, Vec<u8>)> {
         self.told.pop_front()

@@ -101,7 +101,7 @@ pub enum OriginEvent {
         edge: ConnectionId,
         /// The number of the server at the edges.
         from: u16,
-        /// What it has told.
+        /// The message.
         body: Vec<u8>,
     },
     /// An edge looks at this server by a version of what servers have told ([`Edge::say_looks`](crate::Edge::say_looks)).

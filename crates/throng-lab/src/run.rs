@@ -313,7 +313,7 @@ impl<'a, R: Replication> Play<'a, R> {
                 play.mark(&happened);
             }
             let others = play.servers.players_of_each();
-            play.evenness.take(elapsed, std::iter::once(play.host.connected()).chain(others));
+            play.evenness.take(elapsed, std::iter::once(Some(play.host.connected())).chain(others));
             let (host, bots) = (&play.host, play.bots.progress());
             if play.ledger.second_is_over() {
                 let began = clock::now();
@@ -466,7 +466,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let files: Vec<PathBuf> = copies.chain(self.servers.points().into_iter().map(|point| point.truth)).collect();
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
-        // Whoever was killed has left its file behind.
+        // A process that was killed has left its file behind.
         files.iter().for_each(|file| drop(std::fs::remove_file(file)));
         let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
         let own_cpu_cores: f64 = own.sum();

@@ -320,7 +320,7 @@ pub(crate) struct Stage {
     pub(crate) heard: Vec<(usize, String)>,
     pub(crate) now: Time,
     edge_options: EdgeOptions,
-    /// What edges know of borders that follow the load.
+    /// Borders that follow the load, as each edge knows them.
     pub(crate) watches: Vec<Arc<RwLock<BorderWatch>>>,
     addresses: u16,
 }

@@ -17,18 +17,19 @@ pub(super) struct Evenness {
 }
 
 impl Evenness {
-    /// Notes the players of each server at a moment of the measured part.
-    pub(super) fn take(&mut self, elapsed: Duration, players: impl Iterator<Item = u32> + Clone) {
-        let (servers, all) = (players.clone().count().max(1), players.clone().map(u64::from).sum::<u64>());
-        let most = players.clone().max().unwrap_or(0);
+    /// Notes the players of each server at a moment of the measured part; `None` of one that was killed.
+    pub(super) fn take(&mut self, elapsed: Duration, players: impl Iterator<Item = Option<u32>> + Clone) {
+        let living = players.clone().flatten();
+        let (servers, all) = (living.clone().count().max(1), living.clone().map(u64::from).sum::<u64>());
+        let most = living.max().unwrap_or(0);
         if f64::from(most) > EVEN * all as f64 / servers as f64 {
             self.uneven = Some(elapsed);
         }
         self.newest = Some(elapsed);
         if self.by_second.is_empty() || elapsed.as_secs() >= self.seconds {
             self.seconds = elapsed.as_secs() + 1;
-            self.by_second.resize_with(servers, Vec::new);
-            self.by_second.iter_mut().zip(players).for_each(|(row, players)| row.push(players));
+            self.by_second.resize_with(players.clone().count(), Vec::new);
+            self.by_second.iter_mut().zip(players).for_each(|(row, players)| row.push(players.unwrap_or(0)));
         }
     }
 
@@ -56,7 +57,11 @@ mod tests {
         let mut evenness = Evenness::default();
         assert_eq!(evenness.even_after_s(), None);
         let mut take = |ms: u64, players: [u32; 4]| {
-            evenness.take(Duration::from_millis(ms), players.into_iter());
+            // One that was killed has no part in it.
+            evenness.take(
+                Duration::from_millis(ms),
+                players.into_iter().map(|players| (players < 1_000).then_some(players)),
+            );
             evenness.even_after_s()
         };
         assert_eq!(take(0, [100; 4]), Some(0.0));
@@ -64,6 +69,10 @@ mod tests {
         assert_eq!(take(1_200, [150, 100, 75, 75]), Some(0.5));
         assert_eq!(take(1_900, [400, 0, 0, 0]), None);
         assert_eq!(take(2_000, [0, 0, 0, 0]), Some(1.9), "nobody is anywhere");
-        assert_eq!((evenness.of(0), evenness.of(3), evenness.of(4)), (vec![100, 150, 0], vec![100, 75, 0], vec![]));
+        assert_eq!(take(3_000, [200, 199, 100, 1_000]), Some(1.9), "the mean of three");
+        assert_eq!(
+            (evenness.of(0), evenness.of(3), evenness.of(4)),
+            (vec![100, 150, 0, 200], vec![100, 75, 0, 0], vec![])
+        );
     }
 }

@@ -68,9 +68,9 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         })
     }
 
-    /// The players of each. One that was killed has none.
-    pub(super) fn players_of_each(&self) -> impl Iterator<Item = u32> + Clone + '_ {
-        self.0.iter().map(|part| part.players.connected)
+    /// The players of each; `None` of one that was killed.
+    pub(super) fn players_of_each(&self) -> impl Iterator<Item = Option<u32>> + Clone + '_ {
+        self.0.iter().map(|part| (!part.is_killed).then_some(part.players.connected))
     }
 
     pub(super) fn tell(&mut self, command: Command) {
