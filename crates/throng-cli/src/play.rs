@@ -84,7 +84,8 @@ impl OutputArguments {
         let folder = folder.transpose().context("the figures above are on no disk")?;
         let played =
             Played { name: load.name(), head: L::head(&figures), figures: &figures, folder: folder.as_deref() };
-        let code = gate.judge(&played)?;
+        // A verdict that cannot be written takes no page away.
+        let code = gate.judge(&played);
         if let Some(folder) = &folder {
             let page =
                 pages::rebuild(folder).with_context(|| format!("the figures in {} have no page", folder.display()))?;
@@ -96,6 +97,6 @@ impl OutputArguments {
                 store::upload(store, folder, self.quiet, stop)?;
             }
         }
-        Ok(code)
+        code
     }
 }

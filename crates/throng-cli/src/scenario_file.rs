@@ -67,7 +67,9 @@ pub(crate) fn expand(mut arguments: Vec<OsString>, program: &Command) -> Result<
     let Some(path) = file_of(&arguments[2..]).map_err(Failure::Usage)? else { return Ok(arguments) };
     // All names are those of subcommands: a test parses each.
     let Some(command) = program.find_subcommand(command) else { return Ok(arguments) };
-    let has_positional = arguments.get(2).is_some_and(|first| !first.as_encoded_bytes().starts_with(b"-"));
+    let names = command.get_positionals().flat_map(Arg::get_possible_values).map(|value| value.get_name().to_owned());
+    let names: Vec<String> = names.collect();
+    let has_positional = arguments[2..].iter().any(|argument| names.iter().any(|name| argument == name.as_str()));
     let read = read(Path::new(&path)).and_then(|table| options(table, command, has_positional));
     let options = read.with_context(|| format!("scenario {}", Path::new(&path).display())).map_err(Failure::Usage)?;
     arguments.splice(2..2, options);
@@ -232,7 +234,7 @@ mod tests {
                 .iter()
                 .all(|&option| arguments.iter().any(|argument| argument == option))
         );
-        let arguments = expanded("gateway-bench", text, &["single"]).unwrap();
+        let arguments = expanded("gateway-bench", text, &["--seconds", "3", "single"]).unwrap();
         assert!(
             !arguments.iter().any(|argument| argument == "spatial")
                 && arguments.iter().any(|argument| argument == "single"),

@@ -328,6 +328,7 @@ impl<R: Replication> Host<R> {
     /// Everything moves again.
     pub(crate) fn thaw(&mut self) {
         self.is_frozen = false;
+        self.balance.set_planning(self.is_moving);
     }
 
     /// The characters as the game has them. One whom another server is about to take over has no owner.

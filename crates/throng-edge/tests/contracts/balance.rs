@@ -128,6 +128,22 @@ fn the_clients_of_a_server_that_is_gone_are_taken_over_and_nobody_is_there_twice
     }
 }
 
+/// An edge that never says how it looks does not keep everybody where they are.
+#[test]
+fn an_edge_that_does_not_follow_the_borders_holds_nobody_up() {
+    let mut stage = four_worlds("none", 9);
+    stage.add_edge();
+    stage.worlds.iter_mut().for_each(|world| world.balance.as_mut().unwrap().set_planning(true));
+    for _ in 0..900 {
+        gather(&mut stage, -28.0);
+        stage.tick();
+    }
+    let balance = stage.worlds[0].balance.as_ref().unwrap();
+    assert!(balance.counters().plans > 2 && balance.counters().refused == 0, "{:?}", balance.counters());
+    let most = *players(&stage).iter().max().unwrap();
+    assert!(most <= 14, "{:?} with {:?}", players(&stage), balance.borders());
+}
+
 /// Without loss, nobody is invisible or seen twice while borders move over them.
 #[test]
 fn clients_see_everybody_once_while_borders_move() {
