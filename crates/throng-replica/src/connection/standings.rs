@@ -155,7 +155,7 @@ impl Standings {
     /// Gives back the memory of what a member of a view used long ago. A step into the next cell needs some places, and the
     /// next step comes soon: these are kept.
     pub(super) fn shrink(&mut self, subscriptions: &mut [Subscription]) {
-        if self.standings.len() <= 2 * self.usual + MORE_PLACES {
+        if self.standings.capacity() <= 2 * self.usual + MORE_PLACES {
             return;
         }
         let room = self.usual + MORE_PLACES;
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_shared_subscription_has_a_standing_only_while_something_is_under_way() {
-        let mut subscription = Subscription::open(7, 1, 1, Tick(0));
+        let mut subscription = Subscription::open(0, 1, 1, Tick(0));
         subscription.stage = Stage::Shared;
         let mut standings = Standings::default();
         let lost = standings.begin(5, &mut subscription).flight.rejoin(Tick(3).short());

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!              row 0               row 1          ..
-//! register     all rows, in order                     joins and leaves shared views: few readers do
+//! register     all rows, in order                     joins and leaves shared views; all who are in none
 //! readers      | asks, sleepers    | asks, ..         each row by itself; nobody changes channels or views
 //! views        | asks              | asks             the views that some reader of any row takes
 //! merge        all rows, in order                     each frame is asked for once, sleepers are noted, views are left
@@ -25,7 +25,7 @@ use crate::shared_view::SharedViews;
 /// So many readers are fetched from memory together. See [`Reader::fetch_plan`].
 const GROUP: usize = 16;
 
-/// The same for those that register: few of many do.
+/// The same for those that register: in a crowd of shared views few of many do, and all where there are no views.
 const REGISTER_GROUP: usize = 128;
 
 /// The channels while readers plan: nobody changes them.
