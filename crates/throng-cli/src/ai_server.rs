@@ -21,6 +21,7 @@ use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
 use crate::exit::{Failure, Outcome};
+use crate::pages;
 use crate::play::{self, OutputArguments};
 use crate::scenario_file::ScenarioArgument;
 use cores::Cores;
@@ -172,12 +173,12 @@ impl play::Load for Matches<'_> {
         let Matches { arguments, timing, steps, ref cores } = *self;
         let embree = arguments.embree.then(embree::load).transpose().map_err(Failure::Usage)?;
         let map = map(arguments)?;
+        let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
+        let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
         let folder = (!arguments.no_report)
             .then(|| throng_report::new_folder(&arguments.output.runs, began, "ai-server"))
             .transpose()
             .map_err(Error::from)?;
-        let arena = Arena::new(map.clone()).context("the map is no arena").map_err(Failure::Usage)?;
-        let navigation = navigation(&map).context("the map cannot be walked").map_err(Failure::Usage)?;
         let own = Work {
             arena,
             navigation,
@@ -200,16 +201,21 @@ impl play::Load for Matches<'_> {
         let (tick_hz, fan_rays, cores) = (arguments.rate, arguments.rays, cores.clone());
         let workload = Workload { began, load, fan_rays, triangles, tick_hz, deadline_ms, cores };
         let figures = Figures::new(workload, own, courses.next(), is_partial);
-        let folder = folder.map(|folder| RunFile::write(&folder, &figures).map(|_| folder).map_err(Error::from));
-        Ok(play::Run { figures, folder })
+        let page = folder.map(|folder| {
+            RunFile::write(&folder, &figures)?;
+            pages::rebuild(&folder)
+        });
+        Ok(play::Run { figures, page })
+    }
+}
+
+impl play::Figures for Figures {
+    fn head(&self) -> &RunHead {
+        &self.head
     }
 
-    fn head(figures: &Figures) -> &RunHead {
-        &figures.head
-    }
-
-    fn text(figures: &Figures) -> String {
-        figures.to_text()
+    fn text(&self) -> String {
+        self.to_text()
     }
 }
 

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, Error, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, BenchResult, GatewaySummary, Part, Scene, Target, Victim};
 use throng_report::{Kind, RunHead};
 
 use crate::exit::{Failure, Outcome};
-use crate::play::{Load, OutputArguments, Run};
+use crate::pages;
+use crate::play::{Figures, Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
 
 /// The command that starts the world servers' process of a run.
@@ -192,15 +193,18 @@ impl Load for BenchOptions {
 
     fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<GatewaySummary>, Failure> {
         let BenchResult { summary: figures, folder, written } = gateway::run(self, stop)?;
-        Ok(Run { figures, folder: Some(written.map(|()| folder).map_err(Into::into)) })
+        let page = written.map_err(Error::from).and_then(|()| pages::rebuild(&folder));
+        Ok(Run { figures, page: Some(page) })
+    }
+}
+
+impl Figures for GatewaySummary {
+    fn head(&self) -> &RunHead {
+        &self.head
     }
 
-    fn head(figures: &GatewaySummary) -> &RunHead {
-        &figures.head
-    }
-
-    fn text(figures: &GatewaySummary) -> String {
-        gateway::page(figures).text()
+    fn text(&self) -> String {
+        gateway::page(self).text()
     }
 }
 

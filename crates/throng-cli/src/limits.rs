@@ -5,15 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Error, anyhow};
+use anyhow::Context;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use throng_report::{Kind, MetricLimit, RunHead, Verdicts, check_limits};
 
 use crate::exit::{self, Failure};
-
-/// The longest file with limits that is read, in bytes.
-const BYTES_MAX: u64 = 1 << 20;
+use crate::toml_file;
 
 /// Arguments of all commands that play one run.
 #[derive(Clone, Debug, Default, Args)]
@@ -64,7 +62,8 @@ impl LimitArguments {
     pub(crate) fn open(&self, kind: Kind, own: &[MetricLimit]) -> Result<Gate, Failure> {
         let mut limits = own.to_vec();
         if let Some(path) = &self.limits {
-            limits.extend(read(path).map_err(Failure::Usage)?);
+            let file: LimitFile = toml_file::read("limits", path).map_err(Failure::Usage)?;
+            limits.extend(file.limits);
         }
         limits.extend(self.limit.iter().cloned());
         check_limits(kind, &limits).map_err(|error| Failure::Usage(error.into()))?;
@@ -78,22 +77,8 @@ impl LimitArguments {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<MetricLimit>, Error> {
-    let wrong = || format!("cannot read the limits in {}", path.display());
-    let length = std::fs::metadata(path).with_context(wrong)?.len();
-    if length > BYTES_MAX {
-        return Err(anyhow!("{} is longer than 1 MiB: these are no limits", path.display()));
-    }
-    let text = std::fs::read_to_string(path).with_context(wrong)?;
-    let file: LimitFile = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        anyhow!("{}, line {line}: {}", path.display(), error.message())
-    })?;
-    Ok(file.limits)
-}
-
 impl Gate {
-    /// Judges a run, and writes the verdicts where its page finds them. The exit code of the run.
+    /// Judges a run, writes the verdicts, and makes its page again with them. The exit code of the run.
     pub(crate) fn judge(self, played: &Played<'_, impl Serialize>) -> Result<ExitCode, Failure> {
         let figures = serde_json::to_value(played.figures).context("cannot read the figures of the run")?;
         let of = (played.name, &played.head.invalid_reasons[..]);
@@ -102,6 +87,7 @@ impl Gate {
             if let Some(folder) = played.folder {
                 let written = verdicts.write(folder);
                 written.with_context(|| format!("cannot write the verdicts to {}", folder.display()))?;
+                crate::pages::page(folder)?;
             }
             err!("{}", verdicts.table());
             errln!("limits: {}", verdicts.words());

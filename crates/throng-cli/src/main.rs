@@ -28,6 +28,7 @@ mod play;
 mod scale;
 mod scenario_file;
 mod store;
+mod toml_file;
 mod top;
 
 use std::io::IsTerminal;
@@ -50,7 +51,7 @@ use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
 use matches::{DensityArguments, MatchArguments};
-use play::{Load, Run};
+use play::{Figures, Load, Run};
 
 #[global_allocator]
 static ALLOCATOR: allocation::Counting = allocation::Counting;
@@ -139,16 +140,18 @@ impl Load for RunOptions {
     }
 
     fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<RunSummary>, Failure> {
-        let RunResult { summary: figures, folder, report } = run::run(self, stop)?;
-        Ok(Run { figures, folder: Some(report.map(|_| folder).map_err(Into::into)) })
+        let RunResult { summary: figures, report, .. } = run::run(self, stop)?;
+        Ok(Run { figures, page: Some(report.map_err(Into::into)) })
+    }
+}
+
+impl Figures for RunSummary {
+    fn head(&self) -> &RunHead {
+        &self.head
     }
 
-    fn head(figures: &RunSummary) -> &RunHead {
-        &figures.head
-    }
-
-    fn text(figures: &RunSummary) -> String {
-        report::text(figures)
+    fn text(&self) -> String {
+        report::text(self)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{IsTerminal, stdin, stdout};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::agones::Agones;
 use crate::exit::{Failure, Outcome};
 use crate::live::LiveArgument;
 use crate::metrics_page;
-use crate::play::{Load, OutputArguments, Run};
+use crate::play::{Figures, Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
 
 /// The command that starts the bots' process.
@@ -235,15 +235,7 @@ impl Load for Matches<'_> {
         if let Some(agones) = agones {
             agones.end();
         }
-        played(finished, self.options.folder.take())
-    }
-
-    fn head(figures: &Summary) -> &RunHead {
-        &figures.head
-    }
-
-    fn text(figures: &Summary) -> String {
-        figures.table()
+        played(finished, self.options.folder.as_deref())
     }
 }
 
@@ -267,26 +259,27 @@ impl Load for Density<'_> {
         if let Some(seconds) = self.options.run.seconds.filter(|_| !self.workload.output.quiet) {
             errln!("each step takes {seconds} s and some seconds to begin and to end; press Ctrl-C to stop");
         }
-        played(density(&self.options, stop), self.options.run.folder.take())
-    }
-
-    fn head(figures: &Summary) -> &RunHead {
-        &figures.head
-    }
-
-    fn text(figures: &Summary) -> String {
-        figures.table()
+        played(density(&self.options, stop), self.options.run.folder.as_deref())
     }
 }
 
-fn played(finished: Result<Finished, RangeError>, folder: Option<PathBuf>) -> Result<Run<Summary>, Failure> {
-    if let (Err(_), Some(folder)) = (&finished, &folder) {
+impl Figures for Summary {
+    fn head(&self) -> &RunHead {
+        &self.head
+    }
+
+    fn text(&self) -> String {
+        self.table()
+    }
+}
+
+fn played(finished: Result<Finished, RangeError>, folder: Option<&Path>) -> Result<Run<Summary>, Failure> {
+    if let (Err(_), Some(folder)) = (&finished, folder) {
         // Only a folder without files goes: a run that has failed before its first frame leaves nothing.
         let _ = std::fs::remove_dir(folder);
     }
     let Finished { summary: figures, page } = finished.map_err(failure)?;
-    let written = page.map_or(Ok(()), |page| page.map(drop).map_err(anyhow::Error::from));
-    Ok(Run { figures, folder: folder.map(|folder| written.map(|()| folder)) })
+    Ok(Run { figures, page: page.map(|page| page.map_err(Into::into)) })
 }
 
 pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome {

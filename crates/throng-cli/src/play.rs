@@ -5,7 +5,7 @@
 //!                       (a mistake costs no run)                       (before anything can fail)                  exit code
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -21,8 +21,8 @@ use crate::store::{self, StoreArgument};
 
 /// The players of a crowd, matches, matches of agents, or the clients of a gateway.
 pub(crate) trait Load {
-    /// The figures of a run, which begin with its head.
-    type Figures: Serialize;
+    /// The figures of a run.
+    type Figures: Figures;
 
     /// The kind of its runs.
     const KIND: Kind;
@@ -35,22 +35,25 @@ pub(crate) trait Load {
         &[]
     }
 
-    /// Plays it until it is over or `stop` is set. The figures are in the run's folder afterwards.
+    /// Plays it until it is over or `stop` is set. Figures and page are in the run's folder afterwards.
     fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<Self::Figures>, Failure>;
+}
 
-    /// The head of figures.
-    fn head(figures: &Self::Figures) -> &RunHead;
+/// The figures of a kind of run, as they are written and as a terminal shows them.
+pub(crate) trait Figures: Serialize {
+    /// Their head.
+    fn head(&self) -> &RunHead;
 
-    /// Figures for a terminal.
-    fn text(figures: &Self::Figures) -> String;
+    /// Their text for a terminal.
+    fn text(&self) -> String;
 }
 
 /// A run that was played.
 pub(crate) struct Run<T> {
     /// Its figures.
     pub(crate) figures: T,
-    /// Its folder, if it has one; or why the figures are not there.
-    pub(crate) folder: Option<anyhow::Result<PathBuf>>,
+    /// The page in its folder, if it has one; or why it is not there.
+    pub(crate) page: Option<anyhow::Result<PathBuf>>,
 }
 
 /// Where the results of every load go.
@@ -76,22 +79,19 @@ impl OutputArguments {
     pub(crate) fn play<L: Load>(&self, mut load: L, stop: &Arc<AtomicBool>) -> Outcome {
         let store = self.store.open(stop)?;
         let gate = self.limits.open(L::KIND, load.limits())?;
-        let Run { figures, folder } = load.play(stop)?;
+        let Run { figures, page } = load.play(stop)?;
         match self.json {
             true => out!("{}", to_json(&figures)),
-            false => out!("{}", L::text(&figures)),
+            false => out!("{}", figures.text()),
         }
-        let folder = folder.transpose().context("the figures above are on no disk")?;
-        let played =
-            Played { name: load.name(), head: L::head(&figures), figures: &figures, folder: folder.as_deref() };
-        // A verdict that cannot be written takes no page away.
-        let code = gate.judge(&played);
-        if let Some(folder) = &folder {
-            let page =
-                pages::rebuild(folder).with_context(|| format!("the figures in {} have no page", folder.display()))?;
-            if !self.quiet {
-                errln!("report: {}", page.display());
-            }
+        let page = page.transpose().context("the figures above are on no disk")?;
+        let folder = page.as_deref().and_then(Path::parent);
+        // A verdict that cannot be written keeps the run from neither the index nor the store.
+        let code = gate.judge(&Played { name: load.name(), head: figures.head(), figures: &figures, folder });
+        if let Some(page) = page.as_ref().filter(|_| !self.quiet) {
+            errln!("report: {}", page.display());
+        }
+        if let Some(folder) = folder {
             pages::list(&self.runs);
             if let Some(store) = &store {
                 store::upload(store, folder, self.quiet, stop)?;

@@ -15,8 +15,6 @@
 //! and has the same bounds.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -25,6 +23,7 @@ use throng_report::MetricLimit;
 use toml::{Table, Value};
 
 use crate::exit::Failure;
+use crate::toml_file;
 
 /// The commands with such files. The scenarios of a crowd describe a world, and have keys of their own.
 const COMMANDS: [&str; 4] = ["match", "density", "gateway-bench", "ai-server"];
@@ -47,8 +46,6 @@ const NOT_IN_FILES: [&str; 16] = [
     "metrics",
     "i-own-this-target",
 ];
-/// A file is at most so long.
-const BYTES_MAX: u64 = 1 << 20;
 const SCENARIO: &str = "--scenario";
 
 /// The argument of these commands.
@@ -70,9 +67,10 @@ pub(crate) fn expand(mut arguments: Vec<OsString>, program: &Command) -> Result<
     let names = command.get_positionals().flat_map(Arg::get_possible_values).map(|value| value.get_name().to_owned());
     let names: Vec<String> = names.collect();
     let has_positional = arguments[2..].iter().any(|argument| names.iter().any(|name| argument == name.as_str()));
-    let read = read(Path::new(&path)).and_then(|table| options(table, command, has_positional));
-    let options = read.with_context(|| format!("scenario {}", Path::new(&path).display())).map_err(Failure::Usage)?;
-    arguments.splice(2..2, options);
+    let path = Path::new(&path);
+    let table = toml_file::read("scenario", path).map_err(Failure::Usage)?;
+    let options = options(table, command, has_positional).with_context(|| format!("scenario {}", path.display()));
+    arguments.splice(2..2, options.map_err(Failure::Usage)?);
     Ok(arguments)
 }
 
@@ -93,20 +91,6 @@ fn file_of(arguments: &[OsString]) -> Result<Option<OsString>> {
         path = value.map(OsStr::to_owned);
     }
     Ok(path)
-}
-
-fn read(path: &Path) -> Result<Table> {
-    let mut text = String::new();
-    // Devices and pipes say that they have no length.
-    let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text));
-    read.context("cannot read it: check the path")?;
-    if text.len() as u64 > BYTES_MAX {
-        bail!("it is longer than 1 MiB");
-    }
-    toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        anyhow!("line {line}: {}", error.message())
-    })
 }
 
 fn options(table: Table, command: &Command, has_positional: bool) -> Result<Vec<OsString>> {
@@ -272,7 +256,7 @@ mod tests {
             let error = expanded("match", text, &[]).expect_err(text);
             assert!(error.contains(words) && error.starts_with("scenario ") && !error.contains('\n'), "{error}");
         }
-        let long = format!("description = \"{}\"", "x".repeat(BYTES_MAX as usize));
+        let long = format!("description = \"{}\"", "x".repeat(toml_file::BYTES_MAX as usize));
         assert!(expanded("match", &long, &[]).unwrap_err().contains("longer than 1 MiB"));
         let absent = ["throng", "match", "--scenario=/nowhere/a.toml"].map(OsString::from);
         assert!(matches!(expand(absent.into(), &Arguments::command()), Err(Failure::Usage(_))));
