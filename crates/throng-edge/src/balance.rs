@@ -33,7 +33,8 @@ use rustc_hash::FxHashMap;
 use throng::{ConnectionId, Tick};
 
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
-use crate::origin::OriginEvent;
+use crate::edge::Edge;
+use crate::origin::{Origin, OriginEvent};
 
 /// A version that is ahead by more changes than this is refused: 24 days of changes each half second. A hostile edge that says 120 of
 /// them in a second uses up all versions in six days.
@@ -142,7 +143,7 @@ struct OtherServer {
 }
 
 /// The borders as a server knows them, beside its [`Origin`](crate::Origin): give it each event, call
-/// [`step`](Balance::step) in each tick, and hand over characters as [`goes_to`](Balance::goes_to) says.
+/// [`settle`](Balance::settle) in each tick, and hand over characters as [`goes_to`](Balance::goes_to) says.
 ///
 /// ```
 /// # use throng::Tick;
@@ -154,11 +155,7 @@ struct OtherServer {
 ///     }
 ///     // Everything else, as without it.
 /// }
-/// let steps = heroes.iter().map(|&(_, step)| step);
-/// if let Some(report) = balance.step(now, steps) {
-///     // It is never too long.
-///     let _ = origin.tell_servers(&report);
-/// }
+/// balance.settle(origin, now, heroes.iter().map(|&(_, step)| step));
 /// for &(player, step) in heroes {
 ///     if let Some(server) = balance.goes_to(step) {
 ///         // An error says that it is on its way already.
@@ -313,8 +310,7 @@ impl Balance {
         looks < self.borders.version() && waits > self.options.silent_ticks
     }
 
-    /// Whether the others have taken over its part of the world, because they did not hear it for a while. The clients of players who are
-    /// away are served by them: see [`Origin::give_up_kept`](crate::Origin::give_up_kept).
+    /// Whether the others have taken over its part of the world, because they did not hear it for a while.
     pub fn has_no_part(&self) -> bool {
         self.borders.strip(self.options.number).is_empty()
     }
@@ -324,8 +320,20 @@ impl Balance {
         number == self.options.number || self.sign.since(other.heard) <= self.options.silent_ticks
     }
 
-    /// One tick. `steps` are those of all objects that this server has, also of such that another one is about to take over. Returns
-    /// a report, if it is time for one: it goes to [`Origin::tell_servers`](crate::Origin::tell_servers).
+    /// One tick. `steps` are those of all objects that this server has, also of such that another one is about to take over. Tells the
+    /// other servers what there is to tell. Without a part of the world, it gives up the players who are away: others serve their clients.
+    pub fn settle(&mut self, origin: &mut Origin, now: Tick, steps: impl Iterator<Item = u16>) {
+        if let Some(report) = self.step(now, steps) {
+            // It is never too long.
+            let _ = origin.tell_servers(&report);
+        }
+        if self.has_no_part() {
+            origin.give_up_kept();
+        }
+    }
+
+    /// The half of [`settle`](Balance::settle) that knows no origin. Returns a report, if it is time for one: it goes to
+    /// [`Origin::tell_servers`](crate::Origin::tell_servers).
     pub fn step(&mut self, now: Tick, steps: impl Iterator<Item = u16>) -> Option<Vec<u8>> {
         self.now = now;
         let is_planned = now.since(self.planned) >= self.options.plan_ticks && self.may_plan();
@@ -387,8 +395,7 @@ fn count(steps: impl Iterator<Item = u16>, division: &Division) -> Vec<u32> {
 /// The borders as an edge knows them: from which servers it needs the objects of a place.
 ///
 /// The functions [`EdgeOptions::homes`](crate::EdgeOptions::homes) and [`entry`](crate::EdgeOptions::entry) ask it, so it lies
-/// behind an `Arc<RwLock<_>>`. After each [`Edge::receive`](crate::Edge::receive), give it all that [`Edge::poll_told`](crate::Edge::poll_told) has,
-/// and tell [`Edge::say_looks`](crate::Edge::say_looks) the version by which it looks now.
+/// behind an `Arc<RwLock<_>>`. Call [`follow`](BorderWatch::follow) after each [`Edge::receive`](crate::Edge::receive).
 #[derive(Clone, Debug)]
 pub struct BorderWatch {
     division: Division,
@@ -420,6 +427,14 @@ impl BorderWatch {
     /// Its counters.
     pub fn counters(&self) -> BalanceCounters {
         self.counters
+    }
+
+    /// Takes what the origins of an edge have told, and says by which borders it looks from now on.
+    pub fn follow(&mut self, edge: &mut Edge) {
+        while let Some((origin, body)) = edge.poll_told() {
+            self.take(origin, &body);
+        }
+        edge.say_looks(self.newest.version().0);
     }
 
     /// Takes what an origin has told, by its number.

@@ -284,8 +284,8 @@ impl Edge {
         self.told.pop_front()
     }
 
-    /// From now on [`EdgeOptions::homes`] answers by this version of what was told. Each origin is told so
-    /// ([`OriginEvent::Looks`](crate::OriginEvent::Looks)) after it was told of all cells that are looked at now.
+    /// [`EdgeOptions::homes`] answers by this version of what was told from now on. The edge tells each origin the version
+    /// ([`OriginEvent::Looks`](crate::OriginEvent::Looks)), after all cells that it looks at now.
     pub fn say_looks(&mut self, version: u64) {
         self.looks_by = Some(version);
     }

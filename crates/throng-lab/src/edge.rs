@@ -210,10 +210,7 @@ impl SharedBorders {
 
     /// Takes what the servers have told, and looks by it.
     fn follow(&self, edge: &mut Edge) {
-        while let Some((origin, body)) = edge.poll_told() {
-            self.write().take(origin, &body);
-        }
-        edge.say_looks(self.read().borders().version().0);
+        self.write().follow(edge);
     }
 }
 

@@ -542,13 +542,7 @@ impl<R: Replication> Host<R> {
         }
         let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
         let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
-        if let Some(report) = balance.step(server.current_tick(), all.map(|position| regions.step(position[0]))) {
-            // It is never too long.
-            let _ = origin.tell_servers(&report);
-        }
-        if balance.has_no_part() {
-            origin.give_up_kept();
-        }
+        balance.settle(origin, server.current_tick(), all.map(|position| regions.step(position[0])));
     }
 
     /// Asks the edges for the players who are in the part of another server.

@@ -128,6 +128,24 @@ fn the_clients_of_a_server_that_is_gone_are_taken_over_and_nobody_is_there_twice
     }
 }
 
+/// One edge reaches the server first that comes back, and the other one has not said yet whose clients it serves.
+#[test]
+fn a_server_that_comes_back_gives_up_its_players_as_soon_as_it_hears_that_it_has_no_part() {
+    let mut stage = four_worlds("none", 7);
+    stage.worlds.iter_mut().for_each(|world| world.balance.as_mut().unwrap().set_planning(true));
+    let gone = stage.worlds.remove(1);
+    stage.ticks_until(700, |stage| stage.edges.iter().all(|edge| edge.origin_end(1).is_some()));
+    stage.ticks(120);
+    stage.worlds.insert(1, gone);
+    let client = stage.connection_to_origin(1, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(1, client));
+    stage.watches[0].write().unwrap().lose(1);
+    // The next report of the others is a third of a second away, and the connection takes some ticks.
+    stage.ticks_until(60, |stage| stage.worlds[1].balance.as_ref().unwrap().has_no_part());
+    stage.ticks(2);
+    assert_eq!(doubled(&stage), None, "{:?}", players(&stage));
+}
+
 /// An edge that never says how it looks does not keep everybody where they are.
 #[test]
 fn an_edge_that_does_not_follow_the_borders_holds_nobody_up() {

@@ -230,9 +230,7 @@ impl World {
             .iter()
             .map(|(player, (hero, _))| (*player, step_of(server.get::<Hero>(*hero).unwrap().position[0])))
             .collect();
-        if let Some(report) = balance.step(tick, steps.iter().map(|&(_, step)| step)) {
-            origin.tell_servers(&report).unwrap();
-        }
+        balance.settle(origin, tick, steps.iter().map(|&(_, step)| step));
         for (player, step) in steps {
             if let Some(to) = balance.goes_to(step) {
                 // It may be on its way already.
@@ -427,11 +425,7 @@ impl Stage {
         for (number, edge) in self.edges.iter_mut().enumerate() {
             edge.receive(at(12)).unwrap();
             if let Some(watch) = self.watches.get(number) {
-                let mut watch = watch.write().unwrap();
-                while let Some((origin, body)) = edge.poll_told() {
-                    watch.take(origin, &body);
-                }
-                edge.say_looks(watch.borders().version().0);
+                watch.write().unwrap().follow(edge);
             }
             edge.tick(at(12));
         }
