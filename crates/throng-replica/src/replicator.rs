@@ -194,6 +194,11 @@ impl Ownership {
     }
 }
 
+/// The owner of an object, by the table of owners; `None` too if there is no such object.
+pub(crate) fn owner_of(store: &ObjectStore, ownership: &[Ownership], id: ObjectId) -> Option<ConnectionId> {
+    if store.contains(id) { ownership[id.index as usize].owner } else { None }
+}
+
 impl Replicator {
     /// A replicator without objects.
     pub fn new(schema: Arc<Schema>, options: ReplicatorOptions) -> Replicator {
@@ -429,7 +434,7 @@ impl Replicator {
 
     /// The owner of the object.
     pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
-        self.store.contains(id).then(|| self.ownership[id.index as usize].owner).flatten()
+        owner_of(&self.store, &self.ownership, id)
     }
 
     /// Ends an object. Its id is not used again for a long time.
@@ -463,7 +468,7 @@ impl Replicator {
 
     /// The channel in which a facet of an object lives at the moment.
     pub fn home(&self, id: ObjectId, facet: Facet) -> Option<ChannelIndex> {
-        self.store.contains(id).then(|| self.store.home(id.index, facet)).flatten().map(|h| ChannelIndex(h.channel))
+        self.store.channel_of(id, facet).map(ChannelIndex)
     }
 
     /// The next tick has a number that is `ticks` higher than it would have: nothing happened in between. For a server

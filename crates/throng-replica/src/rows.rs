@@ -16,7 +16,7 @@ use crate::key::ChannelKey;
 use crate::limits::LimitReached;
 use crate::log::ObjectLog;
 use crate::reader::ConnectionSlot;
-use crate::replicator::Ownership;
+use crate::replicator::{Ownership, owner_of};
 use crate::store::ObjectStore;
 
 /// The changes of a row that concern everybody: to be handed to
@@ -57,16 +57,12 @@ impl SubscriberRow<'_> {
 
     /// The channel in which a facet of an object lives at the moment.
     pub fn home(&self, id: ObjectId, facet: Facet) -> Option<ChannelIndex> {
-        self.store
-            .contains(id)
-            .then(|| self.store.home(id.index, facet))
-            .flatten()
-            .map(|home| ChannelIndex(home.channel))
+        self.store.channel_of(id, facet).map(ChannelIndex)
     }
 
     /// The owner of the object.
     pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
-        self.store.contains(id).then(|| self.ownership[id.index as usize].owner).flatten()
+        owner_of(self.store, self.ownership, id)
     }
 
     /// The objects.

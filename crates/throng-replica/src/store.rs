@@ -333,6 +333,12 @@ impl ObjectStore {
     pub(crate) fn home(&self, index: u32, facet: Facet) -> Option<Home> {
         self.objects[index as usize].homes[facet.index()]
     }
+
+    /// The channel in which a facet of an object lives; `None` too if there is no such object.
+    pub(crate) fn channel_of(&self, id: ObjectId, facet: Facet) -> Option<u32> {
+        let home = if self.contains(id) { self.home(id.index, facet) } else { None };
+        home.map(|home| home.channel)
+    }
 }
 
 impl Statement {
