@@ -387,7 +387,8 @@ impl Edge {
     fn begin(&mut self, number: usize) {
         let link = &mut self.links[number];
         link.is_live = true;
-        // Before it is asked for any cell: nobody is shown a second player of these clients.
+        // Before this edge asks it for any cell: this edge shows nobody a second player of these clients. Another one that comes
+        // first does, until the origin hears that it has no part of the world (`Balance::settle`).
         while let Some(client_id) = link.elsewhere.pop_front() {
             link.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, ..ToOrigin::default() });
         }

@@ -404,9 +404,15 @@ impl Origin {
 
     /// Players who have been away for too long leave.
     fn forget(&mut self) {
-        let Origin { clients, events, tick, .. } = self;
+        let tick = self.tick;
+        self.end_kept(|until| !until.is_newer_than(tick));
+    }
+
+    /// Of the players who are away, those leave whose last tick is such a one.
+    fn end_kept(&mut self, is_over: impl Fn(Tick) -> bool) {
+        let Origin { clients, events, .. } = self;
         clients.retain(|_, (player, until)| {
-            let is_over = until.is_some_and(|until| !until.is_newer_than(*tick));
+            let is_over = until.is_some_and(&is_over);
             if is_over {
                 events.push_back(OriginEvent::Left(*player));
             }
@@ -696,13 +702,7 @@ impl Origin {
 
     /// All players who are away leave: others have taken over the part of the world of this server, and serve their clients.
     pub fn give_up_kept(&mut self) {
-        let Origin { clients, events, .. } = self;
-        clients.retain(|_, (player, until)| {
-            if until.is_some() {
-                events.push_back(OriginEvent::Left(*player));
-            }
-            until.is_none()
-        });
+        self.end_kept(|_| true);
     }
 
     /// Gives a new player a seat. False if it has one, or there is no room.
