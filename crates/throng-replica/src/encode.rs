@@ -222,6 +222,8 @@ impl<'a> Segmenter<'a> {
 
     fn entries(&mut self, order: &mut Vec<u64>) {
         let complete = self.is_complete();
+        // The processor fetches all objects at once instead of waiting for memory at each in turn.
+        let mut fetched = 0;
         for (number, slot) in self.log.walk() {
             if let Since::Tick(since) = self.since
                 && !slot.changed.is_newer_than(since)
@@ -231,8 +233,10 @@ impl<'a> Segmenter<'a> {
             if let Content::Live { object, facet, .. } = slot.content {
                 let run = u32::from(self.store.kind_id(object).0) << 2 | facet.index() as u32;
                 order.push(sort_key(run, number, complete));
+                fetched ^= self.store.fetch(object);
             }
         }
+        std::hint::black_box(fetched);
         order.sort_unstable();
         for &key in order.iter() {
             let (run, slot) = match complete {

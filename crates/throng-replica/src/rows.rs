@@ -45,6 +45,11 @@ pub struct SubscriberRow<'a> {
 }
 
 impl SubscriberRow<'_> {
+    /// The tick of the next plan.
+    pub fn tick(&self) -> Tick {
+        self.planned.after(1)
+    }
+
     /// The channel with this key, if there is one.
     pub fn find(&self, key: ChannelKey) -> Option<ChannelIndex> {
         self.by_key.get(&key).map(|&index| ChannelIndex(index))
@@ -110,7 +115,7 @@ impl SubscriberRow<'_> {
         interval_ticks: u16,
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
-        let (opened, key) = (self.planned.after(1), self.key(channel));
+        let (opened, key) = (self.tick(), self.key(channel));
         let connection = self.connection_mut(id).ok_or(LimitReached::UnknownConnection)?;
         match connection.open((channel, key), interval_ticks, weight, opened) {
             Ok(subscription) => {

@@ -285,17 +285,17 @@ impl Replication for Channels {
         let Some(view) = self.seats.change(id) else { return };
         view.is_live = true;
         self.replicator.admit(id);
-        let (own, interval) = (ChannelKey::Owner(id), self.views.send_interval);
+        let (own, interval) = (ChannelKey::Owner(id), self.views.turns.interval());
         if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
             view.explicit.insert(own, (subscription, interval));
         }
         view.intervals_changed = true;
-        view.send_offset = Some(self.views.take_send_offset());
+        view.send_offset = Some(self.views.turns.take());
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
         if let Some(offset) = self.seats.close(id).and_then(|view| view.send_offset) {
-            self.views.give_back_send_offset(offset);
+            self.views.turns.give_back(offset);
         }
         self.replicator.hub().disconnect(id);
     }
@@ -377,6 +377,7 @@ impl Replication for Channels {
             }
         }
         self.views.others.note(&self.replicator);
+        self.seats.take_census(&mut self.views.turns);
         self.look_in_rows(executor);
         self.make_channels();
         self.views.others.forget_changes();
@@ -498,7 +499,7 @@ impl Replication for Channels {
     fn records_held(&self, report: &mut dyn FnMut(&'static str, usize)) {
         let hub = self.replicator.hub_ref();
         report("viewers", self.seats.len());
-        report("viewers_by_send_tick", self.views.viewer_count());
+        report("viewers_by_send_tick", self.views.turns.client_count());
         report("ended_channels", self.ended.len());
         report("objects_with_fields_for_others", self.views.others.len());
         report("misplaced", self.replicator.misplaced_count());

@@ -3,6 +3,7 @@
 mod far;
 mod others;
 mod seats;
+mod turns;
 
 use rustc_hash::FxHashMap;
 use throng_interest::{
@@ -17,6 +18,7 @@ use far::{FAR_SUBSCRIPTIONS, FarCells};
 use others::Others;
 use seats::CalmBox;
 pub(crate) use seats::Seats;
+use turns::SendTurns;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
@@ -173,10 +175,8 @@ pub(crate) struct GridView {
 /// The grids' rings, and how often a subscription was refused.
 pub(crate) struct Views {
     grids: Vec<GridView>,
-    /// Ticks between two sends of state to a client, unless the game subscribes it to something more frequent.
-    pub(crate) send_interval: u16,
-    /// Clients by the tick of that interval in which they are sent to.
-    sent_at_offset: Vec<u32>,
+    /// When each client is sent to, unless the game subscribes it to something more frequent.
+    pub(crate) turns: SendTurns,
     /// Without subscriptions.
     far: Option<FarCells>,
     /// Where each grid's world ends, in metres.
@@ -197,6 +197,8 @@ pub(crate) struct Looker {
     /// The connections that need them, by index, each with the number of cells that have come into view without one.
     pub(crate) waiting: Vec<(u32, u64)>,
     pub(crate) refused: u64,
+    /// The offsets that clients had, and those that they have now: see [`SendTurns`].
+    turned: Vec<(u32, u32)>,
     /// The number of cells that have come into view without a channel since the last look.
     unmade: u64,
     #[cfg(test)]
@@ -212,11 +214,6 @@ pub(crate) struct Looker {
 }
 
 impl Views {
-    /// Number of clients with a tick to be sent to.
-    pub(crate) fn viewer_count(&self) -> usize {
-        self.sent_at_offset.iter().map(|&count| count as usize).sum()
-    }
-
     /// Ticks between two sends of a cell at this ring; 1 for what is no cell.
     pub(crate) fn ring_interval(&self, key: ChannelKey, ring: u8) -> u16 {
         let ChannelKey::Cell { grid, .. } = key else { return 1 };
@@ -225,13 +222,13 @@ impl Views {
 
     pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions) -> Views {
         let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
-        let send_interval = options.usual_send_interval_ticks();
+        let column_m = grids.first().map(|grid| grid.interest.grid().cell_m()[0]);
+        let turns = SendTurns::new(options.usual_send_interval_ticks(), column_m);
         let far = options.far.map(|far| FarCells::new(far, &options.grids));
         Views {
             grids,
-            send_interval,
             far,
-            sent_at_offset: vec![0; send_interval.into()],
+            turns,
             bounds_m,
             others: Others::default(),
             refused: 0,
@@ -243,21 +240,11 @@ impl Views {
     /// Adds what a looker has counted.
     pub(crate) fn note_refused(&mut self, looker: &mut Looker) {
         self.refused += std::mem::take(&mut looker.refused);
+        looker.turned.drain(..).for_each(|(from, to)| self.turns.note_moved(from, to));
         #[cfg(test)]
         {
             self.looked_at += std::mem::take(&mut looker.looked_at);
         }
-    }
-
-    /// The tick of the interval in which the fewest clients are sent to, for another one.
-    pub(crate) fn take_send_offset(&mut self) -> u32 {
-        let offset = (0..self.sent_at_offset.len()).min_by_key(|&offset| self.sent_at_offset[offset]).unwrap_or(0);
-        self.sent_at_offset[offset] += 1;
-        offset as u32
-    }
-
-    pub(crate) fn give_back_send_offset(&mut self, offset: u32) {
-        self.sent_at_offset[offset as usize] -= 1;
     }
 
     /// An empty view.
@@ -321,6 +308,7 @@ impl Looker {
         row: &mut SubscriberRow<'_>,
     ) -> (bool, Option<CalmBox>) {
         let missing = self.missing.len();
+        let waits = self.turn(views, (index, view), row);
         set_send_interval(views, view, row);
         self.weigh(view, row);
         self.update(views, view, row);
@@ -328,7 +316,20 @@ impl Looker {
         if self.missing.len() > missing {
             self.waiting.push((index, std::mem::take(&mut self.unmade)));
         }
-        (view.has_refused || view.lacks_others, views.calm_box(view))
+        (view.has_refused || view.lacks_others || waits, views.calm_box(view))
+    }
+
+    /// Gives the client the ticks of its place. True if it has to wait for the first of them.
+    fn turn(&mut self, views: &Views, (index, view): (u32, &mut View), row: &SubscriberRow<'_>) -> bool {
+        let (Some(has), Some([x_m, ..])) = (view.send_offset, view.viewpoint) else { return false };
+        let Some(wanted) = views.turns.offset_at(index, x_m).filter(|wanted| *wanted != has) else { return false };
+        let begins = views.turns.may_begin(wanted, row.tick());
+        if begins {
+            view.send_offset = Some(wanted);
+            view.intervals_changed = true;
+            self.turned.push((has, wanted));
+        }
+        !begins
     }
 
     /// Gives the channels in which the connection's own objects live their weight, if one of them has moved.
@@ -414,7 +415,7 @@ fn set_send_interval(views: &Views, view: &mut View, row: &mut SubscriberRow<'_>
     if !std::mem::take(&mut view.intervals_changed) {
         return;
     }
-    let interval = view.shortest_explicit_interval().min(views.send_interval);
+    let interval = view.shortest_explicit_interval().min(views.turns.interval());
     let offset = view.send_offset.unwrap_or_default();
     if let Some(connection) = row.connection_mut(view.connection) {
         connection.set_send_interval(interval, offset);

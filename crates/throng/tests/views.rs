@@ -272,6 +272,14 @@ fn viewpoints_and_shapes_that_cannot_be_are_errors_and_change_nothing() {
 
 /// The steps, out of many, in which each client learned another position of its beacon.
 fn steps_with_news(world: &mut World, beacons: &[ObjectId]) -> Vec<Vec<usize>> {
+    steps_with_news_while(world, beacons, |_, _| {})
+}
+
+fn steps_with_news_while(
+    world: &mut World,
+    beacons: &[ObjectId],
+    mut each: impl FnMut(&mut World, usize),
+) -> Vec<Vec<usize>> {
     let mut news = vec![Vec::new(); beacons.len()];
     let position = |world: &World, number: usize| {
         let client = &world.guests[number].client;
@@ -283,6 +291,7 @@ fn steps_with_news(world: &mut World, beacons: &[ObjectId]) -> Vec<Vec<usize>> {
             let beacon = world.server.get_mut::<Beacon>(beacon).expect("it is there");
             beacon.position = [1.0 + number as f32, 1.0 + (step % 7) as f32, 1.0];
         }
+        each(world, step);
         world.step();
         for number in 0..beacons.len() {
             let now_seen = position(world, number);
@@ -392,6 +401,38 @@ fn newcomers_take_the_ticks_in_which_fewer_clients_are_sent_to() {
         let served = news.iter().filter(|steps| steps.contains(&step)).count();
         assert_eq!(served, 4, "step {step}: {news:?}");
     }
+}
+
+#[test]
+fn neighbours_are_sent_to_in_the_same_ticks_and_who_walks_to_others_never_waits_for_longer_than_the_interval() {
+    const GUESTS: usize = 24;
+    let mut options = WorldOptions::new(9);
+    options.server.grids[0].rings = vec![Ring { radius_m: 10.0, interval_ticks: 2 }];
+    let mut world = World::with_guests(options, GUESTS);
+    let look_from = |world: &mut World, guest: usize, x_m: f64| {
+        let connection = world.connection(guest);
+        world.server.set_viewpoint(connection, [x_m, 5.0, 1.0]);
+    };
+    let mut beacons = Vec::new();
+    for guest in 0..GUESTS {
+        let connection = world.connection(guest);
+        beacons.push(world.server.spawn_owned(Beacon::default(), Placement::Cell(0), Some(connection)).expect("room"));
+        look_from(&mut world, guest, 10.0 * guest as f64);
+    }
+    // A census takes 64 ticks, and the next one finds those who are to have other ticks.
+    world.steps(150);
+    let news = steps_with_news(&mut world, &beacons);
+    assert!(news.iter().all(|steps| steps.windows(2).all(|steps| steps[1] - steps[0] == 2)), "{news:?}");
+    let parities: Vec<usize> = news.iter().map(|steps| steps[0] % 2).collect();
+    let changes = parities.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    let first = parities.iter().filter(|&&parity| parity == parities[0]).count();
+    assert!(changes == 1 && first.abs_diff(GUESTS / 2) <= 4, "two halves of about the same size: {parities:?}");
+
+    // The first walks to the last, and back, across the border.
+    let walk = |world: &mut World, step: usize| look_from(world, 0, 220.0 * (step as f64 * 0.2).sin().abs());
+    let news = steps_with_news_while(&mut world, &beacons, walk);
+    let gaps: Vec<usize> = news[0].windows(2).map(|steps| steps[1] - steps[0]).collect();
+    assert!(gaps.iter().all(|&gap| gap <= 2) && gaps.contains(&1), "it changes its ticks, and does not wait: {gaps:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@
 use throng_wire::ConnectionId;
 
 use super::View;
+use super::turns::SendTurns;
 
 /// A box of viewpoints from which a client sees the same cells: the low corner belongs to it, the high one does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,8 @@ struct Seat {
     /// As long as the client looks from this box, and from nowhere else, its view need not know from where: the viewpoint is
     /// kept here, and the view's own is older.
     calm: Option<(CalmBox, [f64; 3])>,
+    /// The offset of the view at the last look: see [`SendTurns`].
+    offset: Option<u32>,
     /// The view has changed since the last look.
     is_changed: bool,
 }
@@ -61,7 +64,7 @@ impl Seat {
     fn look(&mut self, index: u32, each: impl FnOnce(u32, &mut View) -> (bool, Option<CalmBox>)) {
         let Some(view) = self.view.as_deref_mut() else { return };
         let (looks_again, calm) = each(index, view);
-        self.is_changed = looks_again;
+        (self.is_changed, self.offset) = (looks_again, view.send_offset);
         if self.calm.is_none() {
             self.calm = calm.zip(view.viewpoint);
         }
@@ -97,7 +100,7 @@ impl Seats {
             self.seats.resize_with(index + 1, Seat::default);
         }
         let connection = Some(view.connection);
-        self.seats[index] = Seat { view: Some(Box::new(view)), connection, calm: None, is_changed: true };
+        self.seats[index] = Seat { view: Some(Box::new(view)), connection, calm: None, offset: None, is_changed: true };
     }
 
     /// The connection has ended. Returns its view.
@@ -147,6 +150,20 @@ impl Seats {
         match seat.calm {
             Some((_, viewpoint)) => super::is_within(viewpoint, place, radius_m),
             None => seat.view.as_deref().is_some_and(|view| view.looks_from_within(place, radius_m)),
+        }
+    }
+
+    /// Counts the clients whose turn it is to be counted. Those that are to have other ticks are looked at.
+    pub(crate) fn take_census(&mut self, turns: &mut SendTurns) {
+        for index in turns.begin_census(self.seats.len()) {
+            let seat = &mut self.seats[index];
+            let viewpoint = seat.calm.map(|(_, viewpoint)| viewpoint);
+            let Some([x_m, ..]) = viewpoint.or_else(|| seat.view.as_deref()?.viewpoint) else { continue };
+            turns.count(x_m);
+            let wanted = turns.offset_at(index as u32, x_m);
+            if wanted.is_some() && seat.offset.is_some() && wanted != seat.offset {
+                seat.change();
+            }
         }
     }
 
