@@ -3,12 +3,14 @@
 //! They are values only: a shell reads command lines and files, checks them, and fills this in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng_channeld::proto::ChannelType;
 
 use crate::channel_types::ChannelTypes;
 use crate::fsm::Machine;
 use crate::limits::Limits;
+use crate::port::Side;
 use crate::spatial::SpatialConfig;
 
 /// All settings that the engine looks at.
@@ -48,6 +50,29 @@ pub struct EngineSettings {
     pub client_machine: Arc<Machine>,
     /// How the world is cut, if it is.
     pub spatial: Option<SpatialConfig>,
+}
+
+impl EngineSettings {
+    /// The bits that ids of connections may have.
+    pub(crate) fn connection_id_mask(&self) -> u32 {
+        u32::MAX >> (32 - self.connection_id_bits.clamp(8, 32))
+    }
+
+    /// How long the gateway waits for a new connection's login, if not for ever.
+    pub(crate) fn login_patience(&self) -> Option<Duration> {
+        let ms = self.limits.max_unauthenticated_ms;
+        (ms > 0).then(|| Duration::from_millis(ms.into()))
+    }
+
+    /// How long a lost connection is waited for; the inner `None`: for ever, the outer one: not at all.
+    pub(crate) fn recovery_patience(&self, side: Side) -> Option<Option<Duration>> {
+        let (is_on, ms, zero_is_forever) = match side {
+            Side::Server => (self.server_recovery, self.server_recovery_ms.unwrap_or(0), true),
+            Side::Client => (true, self.limits.client_resume_ms, false),
+        };
+        let timeout = (ms > 0).then(|| Duration::from_millis(ms.into()));
+        (is_on && (timeout.is_some() || zero_is_forever)).then_some(timeout)
+    }
 }
 
 impl Default for EngineSettings {

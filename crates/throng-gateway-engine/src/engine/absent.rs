@@ -34,7 +34,7 @@ pub(super) fn connection(settings: &EngineSettings) -> Box<Connection> {
     let key = Key { index: u32::MAX, generation: 0 };
     let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let fsm = Fsm::new(Arc::clone(&settings.client_machine));
-    let numbers = (0, super::log::NOBODY);
+    let numbers = (0, super::writers::NOBODY);
     let mut nobody = Connection::new(key, numbers, Side::Client, address, Box::new(Nowhere), fsm);
     (nobody.is_closing, nobody.is_ending) = (true, true);
     Box::new(nobody)

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use throng_channeld::proto::ChannelType;
+
 use super::meters::ChannelMeters;
 use super::port::Side;
+use super::refusal::Refusal;
 use crate::histogram::Histogram;
 
 /// Counts since the start.
@@ -46,6 +49,8 @@ pub struct Counters {
     pub datagrams_lost: u64,
     /// How much later than due subscribers were served.
     pub lag: Histogram,
+    /// The type of the channel that the present message is about.
+    pub(super) concerned: ChannelType,
 }
 
 /// Counts of one door.
@@ -93,6 +98,20 @@ impl Counters {
         self.too_slow += other.too_slow;
         self.renewed += other.renewed;
         self.lag.add(&other.lag);
+    }
+
+    /// Counts a refusal, and hands it on.
+    pub(super) fn refuse(&mut self, refusal: Refusal) -> Refusal {
+        *self.refused.entry(refusal.tag()).or_default() += 1;
+        *self.refused_by_type.entry((self.concerned.into(), refusal.tag())).or_default() += 1;
+        refusal
+    }
+
+    /// So many connections and channels were looked for and are not there.
+    pub(super) fn note_absences(&mut self, count: u64) {
+        if count > 0 {
+            *self.refused.entry("not_there").or_default() += count;
+        }
     }
 
     pub(crate) fn side(&mut self, side: Side) -> &mut SideCounters {

@@ -181,10 +181,17 @@ const LOOK_MAX: usize = 32;
 /// When a copy that was told nothing for that reason has its next turn.
 const SLOW_TICKS: u32 = 50;
 
+impl Edges {
+    /// The first tick at which the home sends changes to a copy.
+    pub(super) fn next_due(&self) -> Option<Tick> {
+        self.rows.values().filter_map(|row| row.due.first()).map(|&(tick, _)| tick).min()
+    }
+}
+
 impl Engine {
     /// An edge has come.
     pub fn open_edge(&mut self, now: Time, outbox: Box<dyn EdgeOutbox>) -> EdgeKey {
-        self.now = now;
+        self.clock.set(now);
         let key = EdgeKey(self.edges.next_key);
         self.edges.next_key = self.edges.next_key.wrapping_add(1);
         let edge = Edge {
@@ -201,7 +208,7 @@ impl Engine {
 
     /// The tick that an edge has to begin with.
     pub fn edge_tick(&self, now: Time) -> u64 {
-        self.tick_at(now).0
+        self.clock.tick_at(now).0
     }
 
     /// A hash of what a home and its edges have to agree on: the types of channels and of their states.
@@ -212,7 +219,7 @@ impl Engine {
 
     /// The path to an edge is over: its clients are lost.
     pub fn close_edge(&mut self, now: Time, key: EdgeKey) {
-        self.now = now;
+        self.clock.set(now);
         let Some(edge) = self.edges.rows.remove(&key) else { return };
         for readers in self.edges.copied.values_mut() {
             readers.retain(|&reader| reader != key);
@@ -231,7 +238,7 @@ impl Engine {
     /// # Errors
     /// It is unsound. The path has to be closed.
     pub fn hear_edge(&mut self, now: Time, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
-        self.now = now;
+        self.clock.set(now);
         let heard = self.hear_records(key, frame);
         if let (Err(fault), Some(edge)) = (heard, self.edges.rows.get(&key)) {
             edge.outbox.close(fault);
@@ -240,7 +247,7 @@ impl Engine {
     }
 
     fn hear_records(&mut self, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
-        let now = self.now;
+        let now = self.clock.now();
         let frame = UpFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
         for record in frame.records {
             match record.what.ok_or(EdgeFault::Malformed)? {
@@ -280,14 +287,14 @@ impl Engine {
         let outbox = ClientOutbox { client, entries: Arc::clone(&edge.entries) };
         let is_full = edge.clients.len() >= self.settings.limits.max_connections as usize;
         let opened = match is_full {
-            true => Err(self.count(Refusal::Limit("connections"))),
-            false => self.open(self.now, Side::Client, address, Box::new(outbox)),
+            true => Err(self.counters.refuse(Refusal::Limit("connections"))),
+            false => self.open(self.clock.now(), Side::Client, address, Box::new(outbox)),
         };
         let Some(edge) = self.edges.rows.get_mut(&key) else { return Ok(()) };
         match opened {
             Ok(connection) => {
                 edge.clients.insert(client, connection);
-                self.connection_mut(Place::of(connection)).behind = Some(Behind { edge: key, client });
+                self.connections.at_mut(Place::of(connection)).behind = Some(Behind { edge: key, client });
                 self.edges.comings.push_back(Coming::Opened { key: connection, address });
             }
             Err(_) => edge.others.push(Down { client, what: Some(down::What::Close(false)) }),
@@ -301,12 +308,12 @@ impl Engine {
         };
         let cause = EndCause::from(up::Cause::try_from(cause).unwrap_or(up::Cause::Lost));
         self.edges.comings.push_back(Coming::Closed { key: connection, cause });
-        self.closed(self.now, connection, cause);
+        self.closed(self.clock.now(), connection, cause);
     }
 
     /// Tells the edge of a client that has logged in.
     pub(super) fn tell_edge_admitted(&mut self, index: Place) {
-        let connection = self.connection(index);
+        let connection = self.connections.at(index);
         let admitted = down::Admitted { connection: connection.id, writer: connection.writer };
         let Some(Behind { edge, client }) = connection.behind else { return };
         if let Some(edge) = self.edges.rows.get(&edge) {
@@ -322,15 +329,16 @@ impl Engine {
         index: ChannelIndex,
         (wanted, anchor, changes): (Wanted, Tick, bool),
     ) {
-        let Some(Behind { edge, client }) = self.connection(target).behind.filter(|_| wanted.access != Access::None)
+        let Some(Behind { edge, client }) =
+            self.connections.at(target).behind.filter(|_| wanted.access != Access::None)
         else {
             return;
         };
-        let id = self.channel(index).id;
+        let id = self.channels.at(index).id;
         let rhythm = Rhythm::new(wanted.interval_ms, anchor);
         let reads = down::Reads {
             begins_with_changes: changes,
-            masks: self.forms.paths(wanted.variant).to_vec(),
+            masks: self.fanout.forms.paths(wanted.variant).to_vec(),
             ..reads_of(id, wanted, anchor)
         };
         let Some(row) = self.edges.rows.get_mut(&edge) else { return };
@@ -342,7 +350,7 @@ impl Engine {
         self.tell_copy(edge, index);
         self.push(edge, client, down::What::Reads(reads));
         // Its first turn may be none of the others: what it writes until then is in its first state.
-        let now = self.hub.now();
+        let now = self.fanout.hub.now();
         let first = anchor.after(wanted.interval_ms);
         let grid = self.grid_of(index);
         let first = if first.is_newer_than(now) { rhythm.turn(first, grid) } else { now.after(1) };
@@ -353,8 +361,8 @@ impl Engine {
 
     /// It reads it at other intervals, or on another way.
     pub(super) fn edge_reads_otherwise(&mut self, target: Place, index: ChannelIndex, wanted: Wanted) {
-        let Some(Behind { edge, client }) = self.connection(target).behind else { return };
-        let (id, tick) = (self.channel(index).id, self.tick());
+        let Some(Behind { edge, client }) = self.connections.at(target).behind else { return };
+        let (id, tick) = (self.channels.at(index).id, self.clock.tick());
         let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
         let Some(&former) = copy.readers.get(&target) else { return };
         // The new turns are counted from the last of the former ones.
@@ -367,8 +375,8 @@ impl Engine {
 
     /// It does not read it any more.
     pub(super) fn edge_reads_not(&mut self, target: Place, index: ChannelIndex) {
-        let Some(Behind { edge, client }) = self.connection(target).behind else { return };
-        let id = self.channel(index).id;
+        let Some(Behind { edge, client }) = self.connections.at(target).behind else { return };
+        let id = self.channels.at(index).id;
         let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
         if !copy.remove(target) {
             return;
@@ -413,7 +421,7 @@ impl Engine {
     /// A channel has changed: each edge with a copy gets the changes at the next turn of one of the copy's readers.
     pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
         let Some(edges) = self.edges.copied.get(&index) else { return };
-        let now = self.change_tick();
+        let now = self.fanout.change_tick(&self.clock);
         let grid = self.grid_of(index);
         for edge in edges {
             let Some(row) = self.edges.rows.get_mut(edge) else { continue };
@@ -425,7 +433,7 @@ impl Engine {
 
     /// The ticks between the turns of a channel, to which the turns of its readers are moved up.
     fn grid_of(&self, index: ChannelIndex) -> u64 {
-        u64::from(self.channel(index).settings.tick_interval_ms.max(1))
+        u64::from(self.channels.at(index).settings.tick_interval_ms.max(1))
     }
 
     /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
@@ -444,12 +452,6 @@ impl Engine {
         }
     }
 
-    /// The time at which the home next sends changes to a copy.
-    pub(super) fn next_copy_due(&self) -> Option<Time> {
-        let firsts = self.edges.rows.values().filter_map(|row| row.due.first());
-        firsts.map(|&(tick, _)| self.time_of(tick)).min()
-    }
-
     /// Whether a connection is a client of an edge; then it is noted as one of those that are sent the same. Everything
     /// that was queued for it before is on its way then.
     pub(super) fn note_at_edge(&mut self, index: Place, at_edges: &mut AtEdges) -> bool {
@@ -458,7 +460,7 @@ impl Engine {
         };
         let Some(Behind { edge, client }) = connection.behind else { return false };
         let side = connection.side;
-        let bytes = connection.flush(&self.buffers);
+        let bytes = self.fanout.flush_one(connection);
         self.counters.side(side).bytes_out += bytes as u64;
         self.counters.side(side).messages_out += 1;
         at_edges.entry(edge).or_default().push(client);
@@ -478,15 +480,15 @@ impl Engine {
 
     /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.
     pub(super) fn next_copy_for(&self, index: Place) -> Option<Time> {
-        let edge = self.edges.rows.get(&self.connection(index).behind?.edge)?;
-        let now = self.change_tick();
+        let edge = self.edges.rows.get(&self.connections.at(index).behind?.edge)?;
+        let now = self.fanout.change_tick(&self.clock);
         let turn = |channel: ChannelIndex| {
             let copy = edge.copies.get(&channel).filter(|copy| copy.due.is_some())?;
             let grid = self.grid_of(channel);
             Some(copy.readers.get(&index)?.turn(now, grid))
         };
-        let channels = self.hub.channels_of(self.hub_id(index)).take(LOOK_MAX);
-        channels.filter_map(turn).min().map(|turn| self.time_of(turn))
+        let channels = self.fanout.hub.channels_of(self.connections.hub_id(index)).take(LOOK_MAX);
+        channels.filter_map(turn).min().map(|turn| self.clock.time_of(turn))
     }
 
     /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
@@ -518,10 +520,10 @@ impl Engine {
 
     /// Sends an edge the changes of a channel that it does not have.
     fn tell_copy(&mut self, edge: EdgeKey, index: ChannelIndex) {
-        let (id, kind) = (self.channel(index).id, self.channel(index).kind);
-        let turn_ticks = self.channel(index).settings.tick_interval_ms;
+        let (id, kind) = (self.channels.at(index).id, self.channels.at(index).kind);
+        let turn_ticks = self.channels.at(index).settings.tick_interval_ms;
         let usual = self.merge_options(index);
-        let log = self.hub.state(index);
+        let log = self.fanout.hub.state(index);
         let options = log.data().map_or(usual, |data| data.options());
         let Some(row) = self.edges.rows.get_mut(&edge) else { return };
         let Some(copy) = row.copies.get_mut(&index) else { return };
@@ -541,12 +543,12 @@ impl Engine {
         }
         if log.data().is_none() {
             // Nothing yet: all that comes is a change.
-            copy.point = copy.point.or(Some(self.hub.now()));
+            copy.point = copy.point.or(Some(self.fanout.hub.now()));
             copy.begin_updates();
             return;
         }
         let updates = copy.begin_updates();
-        let Some(changes) = log.changes_for_edge(copy.point, &self.forms, updates) else { return };
+        let Some(changes) = log.changes_for_edge(copy.point, &self.fanout.forms, updates) else { return };
         copy.point = Some(changes.point);
         let mut is_whole = changes.is_whole;
         let mut rest = changes.values.into_iter().peekable();

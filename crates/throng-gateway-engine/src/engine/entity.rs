@@ -8,32 +8,12 @@ use throng_channeld::{GLOBAL_CHANNEL, Header, Message, message_type};
 use throng_replica::ChannelIndex;
 
 use super::Engine;
-use super::channel::Access;
-use super::pace::EntityPace;
 use super::place::Place;
 use super::port::Side;
+use super::position::Positions;
 use super::refusal::Refusal;
 use crate::group::GroupKind;
-use crate::snapshot::EntityData;
 use crate::spatial::Position;
-
-/// The engine's data about an entity, beside its channel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Entity {
-    /// The cell that lists it, or will once it exists.
-    pub(super) cell: Option<u32>,
-    /// The encoded `UnrealObjectRef` of its SPAWN; empty if there was none.
-    pub(super) object: bytes::Bytes,
-    pub(super) pace: EntityPace,
-    is_well_known: bool,
-}
-
-impl Entity {
-    /// For a snapshot.
-    pub(super) fn to_record(&self) -> EntityData {
-        EntityData { cell: self.cell, object: self.object.clone(), is_well_known: self.is_well_known }
-    }
-}
 
 /// One entity, as an operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +38,11 @@ impl Engine {
     /// The entities, in no particular order.
     pub fn entities(&self) -> impl Iterator<Item = EntityInfo> + '_ {
         self.entities.iter().filter_map(|(id, entity)| {
-            let channel = self.channel(*self.by_channel_id.get(id)?);
+            let channel = self.channels.named(id)?;
             Some(EntityInfo {
-                channel: *id,
-                cell: entity.cell,
-                owner: channel.owner.map(|owner| self.connection(owner).id),
+                channel: id,
+                cell: entity.cell(),
+                owner: channel.owner.map(|owner| self.connections.at(owner).id),
                 is_awaited: channel.is_awaited,
             })
         })
@@ -78,7 +58,7 @@ impl Engine {
         if !self.may_make_entities(from) {
             return Err(Refusal::NotAllowed);
         }
-        let through = self.channel(through);
+        let through = self.channels.at(through);
         let (through_id, through_kind) = (through.id, through.kind);
         if !matches!(through_kind, ChannelType::Global | ChannelType::Spatial) {
             return Err(Refusal::WrongChannel);
@@ -87,7 +67,7 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         self.check_may_create(from, &wanted.metadata)?;
-        if !self.connection(from).is_server()
+        if !self.connections.at(from).is_server()
             && let Some(master) = self.master()
         {
             self.check_room_for_clients(master)?;
@@ -95,8 +75,8 @@ impl Engine {
         let channel = self.add_channel(wanted.entity_id, ChannelType::Entity, wanted.metadata.clone())?;
         self.count_created(from, channel);
         // It may have been spawned before: then it is known where it is, and how it is named.
-        self.unborn.remove(wanted.entity_id);
-        self.entities.entry(wanted.entity_id).or_default();
+        self.entities.unborn.remove(wanted.entity_id);
+        self.entities.get_or_add(wanted.entity_id);
         let begun = self.begin_entity(from, message, (channel, through_id), wanted);
         if begun.is_err() {
             self.remove_channel(channel);
@@ -119,12 +99,12 @@ impl Engine {
             None => self.begin_empty(channel),
         }
         self.tell_object(wanted.entity_id);
-        let spawned_in = self.entities.get(&wanted.entity_id).and_then(|entity| entity.cell);
+        let spawned_in = self.entities.cell_of(wanted.entity_id);
         let cell = match through {
             GLOBAL_CHANNEL => self.cell_of_data(channel).or(spawned_in),
             cell => Some(cell),
         };
-        let cell_owner = cell.and_then(|cell| self.by_channel_id.get(&cell)).and_then(|&cell| self.channel(cell).owner);
+        let cell_owner = cell.and_then(|cell| self.channels.named(cell)?.owner);
         let owner = match through {
             GLOBAL_CHANNEL => cell_owner.unwrap_or(from),
             _ => from,
@@ -155,17 +135,13 @@ impl Engine {
     }
 
     fn may_make_entities(&self, from: Place) -> bool {
-        self.connection(from).is_server() || self.settings.client_rights.entity
-    }
-
-    pub(super) fn entity_mut(&mut self, id: u32) -> &mut Entity {
-        self.entities.entry(id).or_default()
+        self.connections.at(from).is_server() || self.settings.client_rights.entity
     }
 
     /// All clients see it, those to come as well.
     pub(super) fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
-        self.entity_mut(id).is_well_known = true;
-        self.well_known.push(channel);
+        self.entities.get_or_add(id).is_well_known = true;
+        self.channels.make_well_known(channel);
         let clients: Vec<Place> = self
             .connections
             .iter()
@@ -178,35 +154,34 @@ impl Engine {
     }
 
     pub(super) fn subscribe_to_well_known(&mut self, index: Place) {
-        if self.connection(index).is_server() {
+        if self.connections.at(index).is_server() {
             return;
         }
-        for channel in self.well_known.clone() {
+        for channel in self.channels.well_known().to_vec() {
             self.show_well_known(index, channel, WELL_KNOWN_DELAY_MS);
         }
     }
 
     fn show_well_known(&mut self, client: Place, channel: ChannelIndex, delay_ms: i32) {
-        if self.channel(channel).subscriber(client).is_some() {
+        if self.channels.at(channel).subscriber(client).is_some() {
             return;
         }
         let options = ChannelSubscriptionOptions { fan_out_delay_ms: Some(delay_ms), ..Default::default() };
         if let Err(refusal) = self.subscribe_and_tell(client, client, channel, &options, 0) {
-            self.count(refusal);
+            self.counters.refuse(refusal);
         }
     }
 
     /// An entity's channel is removed, or any other.
     pub(super) fn forget_entity(&mut self, id: u32, index: ChannelIndex) {
         self.forget_for_recovery(id);
-        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+        if let Some(cell) = self.entities.cell_of(id) {
             self.unlist(cell, id);
         }
         if let Some(entity) = self.drop_entity(id) {
-            self.strays.remove(&id);
-            self.groups.entity_gone(id);
+            self.entities.groups.entity_gone(id);
             if entity.is_well_known {
-                self.well_known.retain(|&known| known != index);
+                self.channels.forget_well_known(index);
             }
         }
     }
@@ -219,7 +194,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: AddEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
-        let added = self.groups.add(entity, kind, &wanted.entities_to_add);
+        let added = self.entities.groups.add(entity, kind, &wanted.entities_to_add);
         added.map_err(|error| Refusal::Limit(error.tag()))
     }
 
@@ -231,7 +206,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: RemoveEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
-        self.groups.remove(entity, kind, &wanted.entities_to_remove);
+        self.entities.groups.remove(entity, kind, &wanted.entities_to_remove);
         if kind == GroupKind::Lock {
             // A delayed message may have crossed a border meanwhile.
             for freed in &wanted.entities_to_remove {
@@ -243,7 +218,7 @@ impl Engine {
 
     /// Only a server that owns the entity decides with whom it travels.
     fn group_of(&self, from: Place, channel: ChannelIndex, kind: i32) -> Result<(u32, GroupKind), Refusal> {
-        let state = self.channel(channel);
+        let state = self.channels.at(channel);
         if state.kind != ChannelType::Entity {
             return Err(Refusal::WrongChannel);
         }
@@ -255,29 +230,29 @@ impl Engine {
 
     /// As [`entity_moved`](Self::entity_moved), by the entity's id.
     pub(super) fn entity_moved_itself(&mut self, id: u32, context: u32) {
-        if let Some(&channel) = self.by_channel_id.get(&id) {
+        if let Some(channel) = self.channels.find(id) {
             self.entity_moved(channel, context);
         }
     }
 
     /// An entity's state has changed: it may have crossed the border of its cell.
     pub(super) fn entity_moved(&mut self, channel: ChannelIndex, context: u32) {
-        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
+        if self.world.is_none() || self.channels.at(channel).kind != ChannelType::Entity {
             return;
         }
-        let id = self.channel(channel).id;
+        let id = self.channels.at(channel).id;
         let Some(destination) = self.cell_of_data(channel) else {
             match self.position_of(channel) {
                 // It stays where it is listed.
-                Some(_) => _ = self.count(OUTSIDE),
+                Some(_) => _ = self.counters.refuse(OUTSIDE),
                 None => self.miss_position(channel),
             }
             return;
         };
-        let listed = self.entity_mut(id).cell;
+        let listed = self.entities.get_or_add(id).cell();
         match listed {
             Some(source) if source == destination => {
-                self.strays.remove(&id);
+                self.entities.has_come_home(id);
             }
             Some(source) => {
                 self.hand_over(id, source, destination, context);
@@ -293,13 +268,42 @@ impl Engine {
 
     /// The cell at the position that a channel's state gives.
     pub(super) fn cell_of_data(&self, channel: ChannelIndex) -> Option<u32> {
-        let world = self.world.as_ref()?;
-        world.grid.channel_at(self.position_of(channel)?)
+        self.cell_at(self.position_of(channel)?)
     }
 
-    /// A read-only look at whether a subscriber may write.
-    pub(super) fn access_of(&self, channel: ChannelIndex, connection: Place) -> Option<Access> {
-        self.channel(channel).subscriber(connection).map(|subscriber| subscriber.access())
+    /// The state of a channel has got its type: from now on it is known where it says where it is.
+    pub(super) fn learn_position(&mut self, channel: ChannelIndex) {
+        let state = self.channels.at(channel);
+        if self.world.is_none() || state.kind != ChannelType::Entity {
+            return;
+        }
+        if let Some(data) = self.fanout.hub.state(channel).data() {
+            self.entities.positions.learn(data, state.settings.position.as_ref());
+        }
+    }
+
+    /// Settings have changed.
+    pub(super) fn learn_positions_anew(&mut self) {
+        self.entities.positions = Positions::default();
+        let channels: Vec<ChannelIndex> = self.channels.indices().collect();
+        for channel in channels {
+            self.learn_position(channel);
+        }
+    }
+
+    /// Where an entity says that it is.
+    fn position_of(&self, channel: ChannelIndex) -> Option<Position> {
+        let data = self.fanout.hub.state(channel).data()?;
+        self.entities.positions.position_in(data, self.entities.is_spawned(self.channels.at(channel).id))
+    }
+
+    /// An entity has changed and does not say where it is.
+    fn miss_position(&mut self, channel: ChannelIndex) {
+        let is_spawned = self.entities.is_spawned(self.channels.at(channel).id);
+        let Some(data) = self.fanout.hub.state(channel).data() else { return };
+        if let Some(refusal) = self.entities.positions.miss(data, is_spawned) {
+            self.counters.refuse(refusal);
+        }
     }
 
     /// A position in the world's own axes.

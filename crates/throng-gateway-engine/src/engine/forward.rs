@@ -28,7 +28,7 @@ impl Engine {
         channel: ChannelIndex,
         message: &Message,
     ) -> Result<(), Refusal> {
-        match self.connection(from).side {
+        match self.connections.at(from).side {
             Side::Client => self.forward_to_owner(from, channel, message),
             Side::Server => {
                 let forwarded = match self.intercept(channel, message)? {
@@ -43,8 +43,8 @@ impl Engine {
 
     /// A client cannot choose who gets its message: it goes to the owner, and says whose it is.
     fn forward_to_owner(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
-        let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
-        let client_conn_id = self.connection(from).id;
+        let owner = self.channels.at(channel).owner.ok_or(Refusal::NoOwner)?;
+        let client_conn_id = self.connections.at(from).id;
         // If a server does not read in time, its clients' messages are dropped; the server is never closed for it.
         self.check_room_for_clients(owner)?;
         let wrapped = ServerForwardMessage { client_conn_id, payload: message.body.clone() };
@@ -55,15 +55,15 @@ impl Engine {
     fn forward_from_server(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
         let flags = Broadcast(message.broadcast);
         if flags == Broadcast::NONE {
-            let owner = self.channel(channel).owner.ok_or(Refusal::NoOwner)?;
+            let owner = self.channels.at(channel).owner.ok_or(Refusal::NoOwner)?;
             self.forward(owner, message.header(), &message.body);
             return Ok(());
         }
         let named = named_connection(&message.body)?;
         if flags == Broadcast::SINGLE_CONNECTION {
             let to = match named {
-                0 => self.channel(channel).owner.ok_or(Refusal::NoOwner)?,
-                id => self.member_by_id(id).ok_or(Refusal::UnknownConnection)?,
+                0 => self.channels.at(channel).owner.ok_or(Refusal::NoOwner)?,
+                id => self.connections.find_member(id).ok_or(Refusal::UnknownConnection)?,
             };
             self.forward(to, message.header(), &message.body);
             return Ok(());
@@ -73,18 +73,18 @@ impl Engine {
 
     fn broadcast(&mut self, from: Place, channel: ChannelIndex, message: &Message, named: u32) -> Result<(), Refusal> {
         let flags = Broadcast(message.broadcast);
-        let owner = self.channel(channel).owner;
+        let owner = self.channels.at(channel).owner;
         let mut readers: FxHashSet<Place> = FxHashSet::default();
         let mut excluded = None;
         if flags.contains(Broadcast::ADJACENT_CHANNELS) {
-            excluded = self.connection_by_id(named);
+            excluded = self.connections.find(named);
             for cell in self.cells_around(channel)? {
                 if cell != channel || !flags.contains(Broadcast::ALL_BUT_OWNER) {
-                    readers.extend(self.channel(cell).subscribers.places());
+                    readers.extend(self.channels.at(cell).subscribers.places());
                 }
             }
         } else {
-            readers.extend(self.channel(channel).subscribers.places());
+            readers.extend(self.channels.at(channel).subscribers.places());
             if flags.contains(Broadcast::ALL_BUT_OWNER) {
                 excluded = owner;
             }
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     fn is_addressed(&self, reader: Place, from: Place, flags: Broadcast) -> bool {
-        let side = self.connection(reader).side;
+        let side = self.connections.at(reader).side;
         !(reader == from && flags.contains(Broadcast::ALL_BUT_SENDER)
             || side == Side::Client && flags.contains(Broadcast::ALL_BUT_CLIENT)
             || side == Side::Server && flags.contains(Broadcast::ALL_BUT_SERVER))
@@ -116,7 +116,7 @@ impl Engine {
 
     /// Queues one entry that is encoded already.
     pub(super) fn send_entry(&mut self, to: Place, entry: &[u8]) {
-        self.dirty.insert(to);
+        self.connections.put_dirty(to);
         self.forward_entry(to, entry);
     }
 

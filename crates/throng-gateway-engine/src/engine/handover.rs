@@ -1,8 +1,5 @@
 //! Entities change cells, and with the cell perhaps their server.
 
-use std::time::Duration;
-
-use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashSet;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
@@ -16,8 +13,10 @@ use throng_wire::Time;
 use super::Engine;
 use super::channel::Access;
 use super::connection::Cost;
+use super::pace::TOO_MANY_ACTIONS;
 use super::place::Place;
 use super::refusal::Refusal;
+use super::writers::GATEWAY;
 use crate::group::Movable;
 use crate::spatial::{Action, Announced, Grant, HandoverPlan, HandoverView};
 use throng_protostate::{MapKey, message_name};
@@ -30,9 +29,6 @@ const CELL_STATE: &str = "unrealpb.SpatialChannelData";
 
 /// `SpatialEntityState{removed: true}`.
 const FAREWELL: [u8; 2] = [0x10, 1];
-
-/// The gateway's own writes have no writer.
-pub(super) const GATEWAY: u32 = u32::MAX - 1;
 
 /// Entities in one notice: with everything around them, they fit into a packet.
 const NOTICE_MAX_BYTES: usize = 48_000;
@@ -49,9 +45,6 @@ const NOTICE_ENTITY_OVERHEAD_BYTES: usize = 24;
 
 /// Subscriptions, ends of them and notices of handovers that cost a client as much as an ordinary request.
 const ACTIONS_PER_REQUEST: u64 = 32;
-
-/// Handovers whose actions have no room in this second.
-const TOO_MANY_ACTIONS: Refusal = Refusal::Limit("handover_actions_per_s");
 
 /// The notices of a plan that were encoded last: many receivers get the same.
 #[derive(Default)]
@@ -73,41 +66,46 @@ impl Engine {
     /// As [`Engine::entity_moved`], because of what `from` wrote. A client pays for the handovers that it causes: one that
     /// carries an entity to and fro across a border makes everybody there subscribe and unsubscribe.
     pub(super) fn entity_moved_by(&mut self, from: Place, channel: ChannelIndex, context: u32) {
-        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
+        if self.world.is_none() || self.channels.at(channel).kind != ChannelType::Entity {
             return;
         }
-        if self.connection(from).is_server() {
+        if self.connections.at(from).is_server() {
             return self.entity_moved(channel, context);
         }
-        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
-        let id = self.channel(channel).id;
-        let crosses = self.cell_of_data(channel) != self.entities.get(&id).and_then(|entity| entity.cell);
-        if crosses && !self.connection_mut(from).requests.has(now, per_s) {
-            self.count(Refusal::Limit("client_requests"));
+        let (now, per_s) = (self.clock.now(), self.settings.limits.max_client_requests_per_s);
+        let id = self.channels.at(channel).id;
+        let crosses = self.cell_of_data(channel) != self.entities.cell_of(id);
+        if crosses && !self.connections.at_mut(from).requests.has(now, per_s) {
+            self.counters.refuse(Refusal::Limit("client_requests"));
             return self.postpone(id, context);
         }
-        let before = self.handover_actions;
+        let before = self.handover_actions();
         self.entity_moved(channel, context);
-        let actions = self.handover_actions - before;
-        self.connection_mut(from).requests.charge(Cost::each(actions, ACTIONS_PER_REQUEST));
+        let actions = self.handover_actions() - before;
+        self.connections.at_mut(from).requests.charge(Cost::each(actions, ACTIONS_PER_REQUEST));
+    }
+
+    /// Subscriptions, ends of them and notices that handovers took so far.
+    fn handover_actions(&self) -> u64 {
+        self.world.as_ref().map_or(0, |world| world.pace.all_actions())
     }
 
     /// Moves an entity, and all that go with it, from one cell to another.
     pub(super) fn hand_over(&mut self, entity: u32, source: u32, destination: u32, context: u32) {
-        let movers: Vec<u32> = match self.groups.movable_with(entity) {
+        let movers: Vec<u32> = match self.entities.groups.movable_with(entity) {
             Movable::Locked => return,
             Movable::Alone => vec![entity],
             Movable::Together(all) => all.to_vec(),
         };
         if let Err(refusal) = self.check_pace(entity, movers.len()) {
-            self.count(refusal);
+            self.counters.refuse(refusal);
             self.postpone(entity, context);
             return;
         }
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
         match handovers.plan(self, source, destination, &movers) {
             Ok(plan) if !self.may_act(plan.actions().len()) => {
-                self.count(TOO_MANY_ACTIONS);
+                self.counters.refuse(TOO_MANY_ACTIONS);
                 self.postpone(entity, context);
             }
             Ok(plan) => {
@@ -116,7 +114,7 @@ impl Engine {
                 self.carry_out(plan, context);
             }
             Err(refusal) => {
-                self.count(Refusal::Spatial(refusal.tag()));
+                self.counters.refuse(Refusal::Spatial(refusal.tag()));
             }
         }
         if let Some(world) = &mut self.world {
@@ -124,60 +122,29 @@ impl Engine {
         }
     }
 
-    /// Seconds since the start: the windows in which handovers are counted.
-    fn second(&self) -> u64 {
-        self.now.micros_since(self.start) / 1_000_000
-    }
-
     /// Whether an entity may move now, together with this many others.
     fn check_pace(&self, entity: u32, movers: usize) -> Result<(), Refusal> {
-        let (limits, second) = (&self.settings.limits, self.second());
-        let moves = |window: u64, moves: u32| if window == second { moves } else { 0 };
-        let pace = self.entities.get(&entity).map(|entity| entity.pace).unwrap_or_default();
-        if moves(pace.second, pace.moves) >= limits.max_entity_handovers_per_s {
-            return Err(Refusal::Limit("entity_handovers_per_s"));
+        let (limits, second) = (&self.settings.limits, self.clock.second());
+        if let Some(entity) = self.entities.get(entity) {
+            entity.pace.check(second, limits)?;
         }
-        let Some(world) = &self.world else { return Ok(()) };
-        let done = moves(world.pace.second, world.pace.moves);
-        // A group that is larger than a second's worth has a second for itself.
-        if done > 0 && u64::from(done) + movers as u64 > u64::from(limits.max_handovers_per_s) {
-            return Err(Refusal::Limit("handovers_per_s"));
-        }
-        match moves(world.pace.second, world.pace.actions) >= limits.max_handover_actions_per_s {
-            true => Err(TOO_MANY_ACTIONS),
-            false => Ok(()),
-        }
+        self.world.as_ref().map_or(Ok(()), |world| world.pace.check(second, movers, limits))
     }
 
-    /// Whether the actions of a handover have room in this second. If not, there is no room for others either: it is the
-    /// first of the next one. A handover of more than a second's worth has a second for itself.
+    /// Whether the actions of a handover have room in this second.
     fn may_act(&mut self, actions: usize) -> bool {
-        let (most, second) = (self.settings.limits.max_handover_actions_per_s, self.second());
-        let Some(pace) = self.world.as_mut().map(|world| &mut world.pace).filter(|pace| pace.second == second) else {
-            return true;
-        };
-        let may = pace.actions == 0 || u64::from(pace.actions) + actions as u64 <= u64::from(most);
-        if !may {
-            pace.actions = most;
-        }
-        may
+        let (limits, second) = (&self.settings.limits, self.clock.second());
+        self.world.as_mut().is_none_or(|world| world.pace.may_act(second, actions, limits))
     }
 
     fn note_moves(&mut self, moved: &[u32], actions: usize) {
-        self.handover_actions += actions as u64;
-        let second = self.second();
-        let add = |window: &mut u64, moves: &mut u32, more: u32| {
-            *moves = if *window == second { moves.saturating_add(more) } else { more };
-            *window = second;
-        };
-        if let Some(pace) = self.world.as_mut().map(|world| &mut world.pace) {
-            let mut window = pace.second;
-            add(&mut window, &mut pace.actions, actions as u32);
-            add(&mut pace.second, &mut pace.moves, moved.len() as u32);
+        let second = self.clock.second();
+        if let Some(world) = &mut self.world {
+            world.pace.note(second, moved.len(), actions);
         }
-        for entity in moved {
+        for &entity in moved {
             if let Some(entity) = self.entities.get_mut(entity) {
-                add(&mut entity.pace.second, &mut entity.pace.moves, 1);
+                entity.pace.note(second);
             }
         }
     }
@@ -185,47 +152,35 @@ impl Engine {
     /// The entity stays where it is listed until the second is over.
     fn postpone(&mut self, entity: u32, context: u32) {
         let most = self.settings.limits.max_channels as usize;
-        let next = self.start.after(Duration::from_secs(self.second() + 1));
-        let Some(world) = &mut self.world else { return };
-        let Some(known) = self.entities.get_mut(&entity) else { return };
-        // Beyond the bound, the next update of the entity makes up for it.
-        if known.pace.late.is_none() && world.pace.late.len() < most {
-            world.pace.late.push_back(entity);
-            world.pace.retry_at.get_or_insert(next);
-        }
-        known.pace.late = Some(context);
+        let (Some(world), Some(known)) = (&mut self.world, self.entities.get_mut(entity)) else { return };
+        world.pace.postpone((entity, &mut known.pace), context, (self.clock.next_second(), most));
     }
 
     /// When [`Engine::make_up_for_moves`] has something to do.
     pub(super) fn next_make_up(&self) -> Option<Time> {
-        self.world.as_ref()?.pace.retry_at
+        self.world.as_ref()?.pace.retry_at()
     }
 
     /// Entities that had to wait go where they are now, each once, as far as this second allows.
     pub(super) fn make_up_for_moves(&mut self) {
-        let now = self.now;
-        let Some(pace) = self.world.as_mut().map(|world| &mut world.pace) else { return };
-        if pace.retry_at.is_none_or(|at| at > now) {
-            return;
-        }
-        pace.retry_at = None;
-        for entity in std::mem::take(&mut pace.late) {
-            let Some(context) = self.entities.get_mut(&entity).and_then(|entity| entity.pace.late.take()) else {
-                continue;
-            };
-            self.entity_moved_itself(entity, context);
+        let now = self.clock.now();
+        let Some(late) = self.world.as_mut().map(|world| world.pace.take_late(now)) else { return };
+        for entity in late {
+            let waits = self.entities.get_mut(entity).and_then(|entity| entity.pace.take_late());
+            if let Some(context) = waits {
+                self.entity_moved_itself(entity, context);
+            }
         }
     }
 
     /// Cells have an owner again. It takes over the entities on their lists that have no owner, and entities at this
     /// place that had to stay on another list move to its list.
     pub(super) fn settle_cells(&mut self, cells: &[ChannelIndex]) {
-        let ids: FxHashSet<u32> = cells.iter().map(|&cell| self.channel(cell).id).collect();
+        let ids: FxHashSet<u32> = cells.iter().map(|&cell| self.channels.at(cell).id).collect();
         let mut in_order: Vec<u32> = ids.iter().copied().collect();
         in_order.sort_unstable();
         for cell in in_order {
-            let here = self.by_cell.get(&cell);
-            let entities: Vec<u32> = here.into_iter().flatten().copied().collect();
+            let entities = self.entities.in_cell(cell);
             let present = self.listed_in(cell);
             for &entity in entities.iter().filter(|entity| present.binary_search(entity).is_err()) {
                 self.list(cell, entity);
@@ -233,7 +188,7 @@ impl Engine {
             self.adopt(cell, &entities);
         }
         let stands_here = |id: &u32| self.stands_in(*id).is_some_and(|at| ids.contains(&at));
-        let strays: Vec<u32> = self.strays.iter().copied().filter(stands_here).collect();
+        let strays: Vec<u32> = self.entities.strays().filter(stands_here).collect();
         for entity in strays {
             self.entity_moved_itself(entity, 0);
         }
@@ -241,39 +196,19 @@ impl Engine {
 
     /// Remembers an entity that is listed in another cell than the one in which it stands, or forgets it.
     pub(super) fn note_whether_astray(&mut self, entity: u32) {
-        let listed = self.entities.get(&entity).and_then(|known| known.cell);
         let at = self.stands_in(entity);
-        match listed.is_some() && at.is_some() && listed != at {
-            true => _ = self.strays.insert(entity),
-            false => _ = self.strays.remove(&entity),
-        }
-    }
-
-    /// An entity is listed in another cell now, or in none.
-    pub(super) fn note_cell(&mut self, entity: u32, (former, present): (Option<u32>, Option<u32>)) {
-        if let Some(former) = former
-            && let Some(there) = self.by_cell.get_mut(&former)
-        {
-            there.remove(&entity);
-            if there.is_empty() {
-                self.by_cell.remove(&former);
-            }
-        }
-        if let Some(present) = present {
-            self.by_cell.entry(present).or_default().insert(entity);
-        }
-        self.note_whether_astray(entity);
+        self.entities.note_place(entity, at);
     }
 
     /// The cell at the position that an entity's state gives.
     fn stands_in(&self, entity: u32) -> Option<u32> {
-        self.cell_of_data(*self.by_channel_id.get(&entity)?)
+        self.cell_of_data(self.channels.find(entity)?)
     }
 
     /// An entity's owner is gone and will not come back: the owner of its cell takes over, if it is present.
     pub(super) fn find_home(&mut self, channel: ChannelIndex) {
-        let id = self.channel(channel).id;
-        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+        let id = self.channels.at(channel).id;
+        if let Some(cell) = self.entities.cell_of(id) {
             self.adopt(cell, &[id]);
         }
     }
@@ -281,7 +216,7 @@ impl Engine {
     /// The owner of a cell takes over those of the cell's entities that have no owner and do not wait for one.
     fn adopt(&mut self, cell: u32, listed: &[u32]) {
         let Some(owner) = self.cell_owner(cell) else { return };
-        let is_awaited = |entity: &u32| self.by_channel_id.get(entity).is_none_or(|&at| self.channel(at).is_awaited);
+        let is_awaited = |entity: &u32| self.channels.named(*entity).is_none_or(|channel| channel.is_awaited);
         let orphans: Vec<u32> = listed.iter().copied().filter(|entity| !is_awaited(entity)).collect();
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
         let plan = handovers.adopt(self, owner, &orphans);
@@ -297,7 +232,7 @@ impl Engine {
         for action in plan.actions() {
             match action {
                 Action::Unsubscribe { connection, entity } => {
-                    if let Some(&channel) = self.by_channel_id.get(entity) {
+                    if let Some(channel) = self.channels.find(*entity) {
                         // The plan has looked: it is subscribed.
                         let _ = self.unsubscribe_and_tell(*connection, *connection, channel, 0);
                     }
@@ -323,9 +258,9 @@ impl Engine {
 
     /// Whether the entity is one that a lost server had.
     fn make_owner(&mut self, connection: Place, entity: u32) -> bool {
-        let Some(&channel) = self.by_channel_id.get(&entity) else { return false };
-        let had_none = self.channel(channel).owner.is_none();
-        let was_awaited = std::mem::take(&mut self.channel_mut(channel).is_awaited);
+        let Some(channel) = self.channels.find(entity) else { return false };
+        let had_none = self.channels.at(channel).owner.is_none();
+        let was_awaited = std::mem::take(&mut self.channels.at_mut(channel).is_awaited);
         self.set_owner(channel, Some(connection));
         if had_none {
             self.tell_owner_is_back(channel);
@@ -342,8 +277,8 @@ impl Engine {
         }
         let mut room_bytes = self.settings.limits.queue_hard_bytes as usize / NOTICE_PART_OF_QUEUE;
         let fits = |entity: &u32| {
-            let channel = self.by_channel_id.get(entity);
-            let bytes = channel.map_or(0, |&channel| self.hub.state(channel).size_bytes());
+            let channel = self.channels.find(*entity);
+            let bytes = channel.map_or(0, |channel| self.fanout.hub.state(channel).size_bytes());
             let fits = bytes <= NOTICE_ENTITY_MAX_BYTES.min(room_bytes);
             room_bytes -= if fits { bytes } else { 0 };
             fits
@@ -354,12 +289,12 @@ impl Engine {
     }
 
     fn grant_entity(&mut self, (connection, entity): (Place, u32), grant: Grant, is_carried: bool) {
-        let Some(&channel) = self.by_channel_id.get(&entity) else { return };
+        let Some(channel) = self.channels.find(entity) else { return };
         let access = match grant {
             Grant::Write => ChannelDataAccess::WriteAccess,
             Grant::Read | Grant::Nothing => ChannelDataAccess::ReadAccess,
         };
-        let is_new = self.channel(channel).subscriber(connection).is_none();
+        let is_new = self.channels.at(channel).subscriber(connection).is_none();
         let options = ChannelSubscriptionOptions {
             data_access: Some(access.into()),
             skip_self_update_fan_out: Some(true),
@@ -367,7 +302,7 @@ impl Engine {
             ..Default::default()
         };
         if let Err(refusal) = self.subscribe_and_tell(connection, connection, channel, &options, 0) {
-            self.count(refusal);
+            self.counters.refuse(refusal);
         }
     }
 
@@ -418,11 +353,11 @@ impl Engine {
     }
 
     fn entity_data(&self, entity: u32) -> Option<Any> {
-        self.hub.state(*self.by_channel_id.get(&entity)?).full()
+        self.fanout.hub.state(self.channels.find(entity)?).full()
     }
 
     fn entity_state(&self, entity: u32, entity_data: Option<Any>) -> SpatialEntityState {
-        let object = self.entities.get(&entity).map(|entity| entity.object.clone()).unwrap_or_default();
+        let object = self.entities.object_of(entity);
         let obj_ref = match object.is_empty() {
             true => throng_channeld::proto::unrealpb::UnrealObjectRef { net_guid: Some(entity), ..Default::default() },
             false => throng_channeld::proto::unrealpb::UnrealObjectRef::decode(object).unwrap_or_default(),
@@ -432,8 +367,8 @@ impl Engine {
 
     /// Puts an entity on a cell's list.
     pub(super) fn list(&mut self, cell: u32, entity: u32) {
-        let former = self.entity_mut(entity).cell.replace(cell);
-        self.note_cell(entity, (former, Some(cell)));
+        let former = self.entities.put_into(entity, Some(cell));
+        self.note_whether_astray(entity);
         if let Some(former) = former.filter(|&former| former != cell) {
             self.unlist(former, entity);
         }
@@ -445,9 +380,9 @@ impl Engine {
 
     /// Takes an entity off a cell's list.
     pub(super) fn unlist(&mut self, cell: u32, entity: u32) {
-        if let Some(known) = self.entities.get_mut(&entity).filter(|known| known.cell == Some(cell)) {
-            known.cell = None;
-            self.note_cell(entity, (Some(cell), None));
+        if self.entities.cell_of(entity) == Some(cell) {
+            self.entities.put_into(entity, None);
+            self.note_whether_astray(entity);
         }
         self.change_list(cell, |data, tick| {
             data.remove_entry(ENTITIES_FIELD, &MapKey::Number(entity.into()), &FAREWELL, GATEWAY, tick)
@@ -462,9 +397,9 @@ impl Engine {
             throng_wire::Tick,
         ) -> Result<throng_protostate::Merged, throng_protostate::MergeError>,
     ) {
-        let Some(&channel) = self.by_channel_id.get(&cell) else { return };
+        let Some(channel) = self.channels.find(cell) else { return };
         let Some(schema) = self.schemas.find(CELL_STATE).cloned() else { return };
-        let present = self.hub.state(channel).type_url();
+        let present = self.fanout.hub.state(channel).type_url();
         if !present.is_empty() && message_name(present) != CELL_STATE {
             return;
         }
@@ -481,8 +416,8 @@ impl Engine {
             throng_wire::Tick,
         ) -> Result<throng_protostate::Merged, throng_protostate::MergeError>,
     ) {
-        let (tick, limits) = (self.change_tick(), self.state_limits());
-        let log = self.hub.state_mut(channel);
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let log = self.fanout.hub.state_mut(channel);
         let before = log.size_bytes() as u64;
         let tick = log.date(tick);
         let changed = change(log.data_or_new(schema, limits, tick), tick);
@@ -492,13 +427,8 @@ impl Engine {
         self.state_was_changed(channel, before);
         self.note_update(channel, None);
         if let Err(error) = changed {
-            self.count(Refusal::Data(error.tag()));
+            self.counters.refuse(Refusal::Data(error.tag()));
         }
-    }
-
-    /// The encoded object reference of an entity, for connections that need it.
-    pub(super) fn object_of(&self, entity: u32) -> Bytes {
-        self.entities.get(&entity).map(|entity| entity.object.clone()).unwrap_or_default()
     }
 }
 
@@ -506,30 +436,29 @@ impl HandoverView for Engine {
     type Connection = Place;
 
     fn cell_owner(&self, cell: u32) -> Option<Place> {
-        self.channel(*self.by_channel_id.get(&cell)?).owner
+        self.channels.named(cell)?.owner
     }
 
     fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Place>) {
-        if let Some(&cell) = self.by_channel_id.get(&cell) {
-            subscribers.extend(self.channel(cell).subscribers.places());
+        if let Some(cell) = self.channels.named(cell) {
+            subscribers.extend(cell.subscribers.places());
         }
     }
 
     fn sees_cell(&self, connection: Place, cell: u32) -> bool {
-        self.by_channel_id.get(&cell).is_some_and(|&cell| self.channel(cell).subscriber(connection).is_some())
+        self.channels.named(cell).is_some_and(|cell| cell.subscriber(connection).is_some())
     }
 
     fn cell_listing(&self, entity: u32) -> Option<Option<u32>> {
-        Some(self.entities.get(&entity)?.cell)
+        Some(self.entities.get(entity)?.cell())
     }
 
     fn entity_owner(&self, entity: u32) -> Option<Place> {
-        self.channel(*self.by_channel_id.get(&entity)?).owner
+        self.channels.named(entity)?.owner
     }
 
     fn grant(&self, entity: u32, connection: Place) -> Option<Grant> {
-        let channel = *self.by_channel_id.get(&entity)?;
-        Some(match self.access_of(channel, connection)? {
+        Some(match self.channels.named(entity)?.subscriber(connection)?.access() {
             Access::None => Grant::Nothing,
             Access::Read => Grant::Read,
             Access::Write => Grant::Write,

@@ -33,14 +33,15 @@ impl Engine {
     /// Something was queued for a connection that may wait for the next state, if there is some soon.
     pub(super) fn has_forwarded(&mut self, to: Place) {
         let limits = self.settings.limits;
+        let is_dirty = self.connections.is_dirty(to);
         let Some(connection) = self.connections.get_mut(to) else { return };
         if connection.is_server() || limits.max_hold_ms == 0 || connection.out_bytes() > HELD_BYTES_MAX {
-            self.dirty.insert(to);
-        } else if connection.held_since.is_none() && !self.dirty.contains(&to) {
-            connection.held_since = Some(self.now);
+            self.connections.put_dirty(to);
+        } else if connection.held_since.is_none() && !is_dirty {
+            connection.held_since = Some(self.clock.now());
             if !std::mem::replace(&mut connection.is_listed, true) {
                 let key = connection.key;
-                self.hold(Waiting { key, until: self.now });
+                self.hold(Waiting { key, until: self.clock.now() });
             }
         }
     }
@@ -57,13 +58,13 @@ impl Engine {
 
     /// Decides who waits on; the others' messages go out at the end of the step.
     pub(super) fn release(&mut self) {
-        if self.held.first.is_none_or(|first| first > self.now) {
+        if self.held.first.is_none_or(|first| first > self.clock.now()) {
             return;
         }
         let held = std::mem::take(&mut self.held);
         let mut waiting = held.waiting;
         for place in (0..waiting.len()).rev() {
-            if waiting[place].until > self.now {
+            if waiting[place].until > self.clock.now() {
                 continue;
             }
             match self.waits_until(waiting[place].key) {
@@ -75,34 +76,37 @@ impl Engine {
     }
 
     fn strike_out(&mut self, key: Key) {
-        if let Some(index) = self.place(key) {
-            self.connection_mut(index).is_listed = false;
+        if let Some(index) = self.connections.place(key) {
+            self.connections.at_mut(index).is_listed = false;
         }
     }
 
     /// Until when a connection's messages wait. `None` if they have gone out, or are to go out now.
     fn waits_until(&mut self, key: Key) -> Option<Time> {
-        let index = self.place(key)?;
-        let end =
-            self.connection(index).held_since?.after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
+        let index = self.connections.place(key)?;
+        let end = self
+            .connections
+            .at(index)
+            .held_since?
+            .after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
         let turn = self.next_state_for(index, end);
         if turn.is_none() {
-            self.dirty.insert(index);
+            self.connections.put_dirty(index);
         }
         turn
     }
 
     /// When a connection may be sent state next, if that is not later than `end`.
     fn next_state_for(&self, index: Place, end: Time) -> Option<Time> {
-        let stream = self.hub.connection(self.hub_id(index))?;
-        let step = self.next_step();
-        let is_in_time = |&turn: &Time| turn > self.now && turn <= end;
-        if self.connection(index).behind.is_some() {
+        let stream = self.fanout.hub.connection(self.connections.hub_id(index))?;
+        let step = self.fanout.next_step(&self.clock);
+        let is_in_time = |&turn: &Time| turn > self.clock.now() && turn <= end;
+        if self.connections.at(index).behind.is_some() {
             return self.next_copy_for(index).map(|turn| turn.max(step)).filter(is_in_time);
         }
-        let turn = stream.next_turn(self.hub.now()).map(|turn| self.time_of(turn).max(step));
+        let turn = stream.next_turn(self.fanout.hub.now()).map(|turn| self.clock.time_of(turn).max(step));
         // The next turn of a reader that a change wakes up is not known before the next step.
-        let woken = || (self.hub.is_disturbed() && stream.waits_for_change()).then_some(step);
+        let woken = || (self.fanout.hub.is_disturbed() && stream.waits_for_change()).then_some(step);
         turn.filter(is_in_time).or_else(|| woken().filter(is_in_time))
     }
 }

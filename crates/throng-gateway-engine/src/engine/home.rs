@@ -60,23 +60,23 @@ impl Engine {
     /// home's at first; with 0 the path takes no time, and the edge's clock is left as it is.
     pub fn linked(&mut self, now: Time, (home_tick, slack_ticks): (u64, u32)) {
         self.unlinked(now);
-        let first = like_tick(home_tick, self.change_tick().0.saturating_add(slack_ticks.into()));
-        (self.start, self.first_tick) = (now, Tick(first.saturating_sub(slack_ticks.into())));
-        self.last_plan = now;
+        let first = like_tick(home_tick, self.fanout.change_tick(&self.clock).0.saturating_add(slack_ticks.into()));
+        self.clock.begin_at(now, Tick(first.saturating_sub(slack_ticks.into())));
+        self.fanout.begin_at(now);
         let slack = (slack_ticks > 0).then(Slack::default);
         self.home = Some(Box::new(Home { ahead: Some(first - home_tick), slack, ..Home::default() }));
     }
 
     /// The path to the home is over: so are all connections.
     pub fn unlinked(&mut self, now: Time) {
-        self.now = now;
+        self.clock.set(now);
         let channels: Vec<u32> = self.home.as_mut().map_or_else(Vec::new, |home| {
             home.ahead = None;
             home.options.drain().map(|(id, _)| id).collect()
         });
         channels.into_iter().for_each(|id| self.forget_copy(id));
         let keys: Vec<Key> = self.connections.iter().map(|connection| connection.key).collect();
-        keys.into_iter().for_each(|key| self.end_for(key, EndCause::Ours));
+        keys.into_iter().for_each(|key| self.connections.end_for(key, EndCause::Ours));
         if let Some(home) = &mut self.home {
             home.records.clear();
         }
@@ -121,14 +121,13 @@ impl Engine {
         outbox: Box<dyn Outbox>,
     ) -> Result<Key, Refusal> {
         if side == Side::Server || !self.is_linked() {
-            return Err(self.count(Refusal::Limit("no_home")));
+            return Err(self.counters.refuse(Refusal::Limit("no_home")));
         }
-        let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
-        let key = Key { index: hub.index, generation: hub.generation };
+        let key = self.fanout.connect().map_err(|refusal| self.counters.refuse(refusal))?;
         let fsm = Fsm::new(Arc::clone(&self.settings.client_machine));
         // The home gives both numbers, when it has logged in.
-        let numbers = (0, super::log::NOBODY);
-        self.connections.put(Place::of(key), Connection::new(key, numbers, side, address, outbox, fsm));
+        let numbers = (0, super::writers::NOBODY);
+        self.connections.add_unnumbered(Connection::new(key, numbers, side, address, outbox, fsm));
         self.counters.side(side).opened += 1;
         self.say_up(key, up::What::Opened(address.to_string()));
         Ok(key)
@@ -142,7 +141,7 @@ impl Engine {
 
     /// Passes a client's message on to the home.
     pub(super) fn pass_up(&mut self, from: Place, message: &Message) {
-        let key = self.connection(from).key;
+        let key = self.connections.at(from).key;
         let mut entry = Vec::new();
         put_message(&mut entry, message.header(), &message.body);
         self.say_up(key, up::What::Said(entry.into()));
@@ -152,7 +151,7 @@ impl Engine {
         if self.home.is_none() {
             return;
         }
-        let key = self.connection(index).key;
+        let key = self.connections.at(index).key;
         self.say_up(key, up::What::Closed(up::Cause::from(cause).into()));
     }
 
@@ -161,28 +160,28 @@ impl Engine {
     /// # Errors
     /// It does not fit what came before. The path has to be closed.
     pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
-        self.now = now;
+        self.clock.set(now);
         let frame = DownFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
         if let Some(turn) = frame.turn {
             self.keep_time(turn);
         }
         for Down { client, what } in frame.records {
-            let place = self.place(key_of(client));
+            let place = self.connections.place(key_of(client));
             match (what.ok_or(EdgeFault::Malformed)?, place) {
                 (down::What::Channel(channel), _) => self.copy_channel(&channel)?,
                 (down::What::Changes(changes), _) => self.copy_changes(changes)?,
                 (down::What::Forget(id), _) => self.forget_copy(id),
                 (down::What::Entries(entries), Some(place)) => {
-                    self.connection_mut(place).send_entries(&entries);
+                    self.connections.at_mut(place).send_entries(&entries);
                     match are_of_users(entries) {
                         true => self.has_forwarded(place),
-                        false => drop(self.dirty.insert(place)),
+                        false => drop(self.connections.put_dirty(place)),
                     }
                 }
                 (down::What::ToMany(many), _) => {
                     for client in many.clients {
-                        if let Some(place) = self.place(key_of(client)) {
-                            self.connection_mut(place).send_entries(&many.entries);
+                        if let Some(place) = self.connections.place(key_of(client)) {
+                            self.connections.at_mut(place).send_entries(&many.entries);
                             self.has_forwarded(place);
                         }
                     }
@@ -190,19 +189,19 @@ impl Engine {
                 (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
                 (down::What::Login(note), Some(place)) => {
                     if let Some(note) = LoginNote::from_number(note) {
-                        self.connection(place).note_login(note);
+                        self.connections.at(place).note_login(note);
                     }
                 }
                 (down::What::Close(is_abandoned), Some(place)) => {
                     if is_abandoned {
-                        self.connection(place).abandon();
+                        self.connections.at(place).abandon();
                     }
-                    self.dismiss(key_of(client));
+                    self.connections.dismiss(key_of(client));
                 }
                 (down::What::Reads(reads), Some(place)) => self.begin_reading(place, &reads)?,
                 (down::What::ReadsOtherwise(reads), Some(place)) => self.read_otherwise(place, &reads),
                 (down::What::ReadsNot(id), Some(place)) => {
-                    if let Some(&channel) = self.by_channel_id.get(&id) {
+                    if let Some(channel) = self.channels.find(id) {
                         self.unsubscribe(place, channel);
                     }
                 }
@@ -218,29 +217,25 @@ impl Engine {
 
     /// Sets the clock of turns a little back or forward, so that frames come before the turn that they are for.
     fn keep_time(&mut self, home_turn: u64) {
-        let (tick, planned) = (self.tick().0, self.hub.now().0);
+        let (tick, planned) = (self.clock.tick().0, self.fanout.hub.now().0);
         let Some(home) = &mut self.home else { return };
         let (Some(ahead), Some(slack)) = (home.ahead, &mut home.slack) else { return };
         let turn = home_turn.saturating_add(ahead);
         // A turn that was planned already is over, too.
         let reached = if planned < turn { tick } else { tick.max(planned + 1) };
         let back = slack.note(tick, reached as i64 - turn as i64);
-        self.start = Time(self.start.0.saturating_add_signed(back * 1_000));
+        self.clock.put_off(back);
     }
 
     fn admit_for_home(&mut self, place: Place, admitted: &down::Admitted) {
-        let connection = self.connection_mut(place);
-        let former = std::mem::replace(&mut connection.id, admitted.connection);
+        let connection = self.connections.at_mut(place);
         connection.writer = admitted.writer;
         if connection.stage != Stage::Member {
             connection.admit();
             let side = connection.side;
             self.counters.side(side).admitted += 1;
         }
-        if self.by_connection_id.get(&former) == Some(&place) {
-            self.by_connection_id.remove(&former);
-        }
-        self.by_connection_id.insert(admitted.connection, place);
+        self.connections.renumber(place, admitted.connection);
     }
 
     fn copy_channel(&mut self, channel: &down::Channel) -> Result<(), EdgeFault> {
@@ -252,19 +247,19 @@ impl Engine {
             merge_map_entries: channel.merges_map_entries,
         };
         let kind = ChannelType::try_from(channel.kind).map_err(|_| EdgeFault::Change)?;
-        let known = self.by_channel_id.get(&channel.id).copied();
+        let known = self.channels.find(channel.id);
         let index = match known {
             Some(index) => index,
             None => self.add_channel(channel.id, kind, String::new()).map_err(|_| EdgeFault::Change)?,
         };
-        self.hub.set_turn_grid(index, channel.turn_ticks.max(1));
-        self.channel_mut(index).merge = ChannelDataMergeOptions {
+        self.fanout.hub.set_turn_grid(index, channel.turn_ticks.max(1));
+        self.channels.at_mut(index).merge = ChannelDataMergeOptions {
             should_replace_list: options.replace_lists,
             list_size_limit: options.list_size_limit,
             truncate_top: options.truncate_top,
             should_check_removable_map_field: options.remove_map_entries,
         };
-        self.hub.state_mut(index).set_options(options);
+        self.fanout.hub.state_mut(index).set_options(options);
         if let Some(home) = &mut self.home
             && home.options.insert(channel.id, options).is_none()
         {
@@ -275,16 +270,16 @@ impl Engine {
     }
 
     fn clear_copy(&mut self, index: ChannelIndex) {
-        let before = self.hub.state(index).size_bytes() as u64;
-        self.hub.state_mut(index).clear();
+        let before = self.fanout.hub.state(index).size_bytes() as u64;
+        self.fanout.hub.state_mut(index).clear();
         self.state_was_changed(index, before);
     }
 
     fn copy_changes(&mut self, changes: down::Changes) -> Result<(), EdgeFault> {
-        let index = *self.by_channel_id.get(&changes.channel).ok_or(EdgeFault::Change)?;
+        let index = self.channels.find(changes.channel).ok_or(EdgeFault::Change)?;
         let options = self.home.as_ref().and_then(|home| home.options.get(&changes.channel).copied());
         let options = options.ok_or(EdgeFault::Change)?;
-        let had_data = self.hub.state(index).data().is_some();
+        let had_data = self.fanout.hub.state(index).data().is_some();
         if changes.is_whole && had_data {
             self.clear_copy(index);
         }
@@ -307,9 +302,9 @@ impl Engine {
         (data, options): (&Any, MergeOptions),
         writer: u32,
     ) -> Result<(), EdgeFault> {
-        let (tick, limits) = (self.change_tick(), self.state_limits());
-        let before = self.hub.state(index).size_bytes() as u64;
-        let state = self.hub.state_mut(index);
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let before = self.fanout.hub.state(index).size_bytes() as u64;
+        let state = self.fanout.hub.state_mut(index);
         let mut merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
         if merged == Err(MergeError::WrongType) && state.is_untouched() {
             // A type that was only expected gives way to the one that comes.
@@ -322,7 +317,7 @@ impl Engine {
 
     /// All readers of a channel begin again: their copies are void.
     fn read_anew(&mut self, index: ChannelIndex) {
-        let readers: Vec<(Place, Subscriber)> = self.channel(index).subscribers.iter().collect();
+        let readers: Vec<(Place, Subscriber)> = self.channels.at(index).subscribers.iter().collect();
         for (place, reader) in readers {
             let wanted = self.granted(place, reader);
             self.subscribe_anew(place, index, (wanted, reader.since));
@@ -333,8 +328,8 @@ impl Engine {
         if let Some(home) = &mut self.home {
             home.options.remove(&id);
         }
-        let Some(&index) = self.by_channel_id.get(&id) else { return };
-        let readers: Vec<Place> = self.channel(index).subscribers.places().collect();
+        let Some(index) = self.channels.find(id) else { return };
+        let readers: Vec<Place> = self.channels.at(index).subscribers.places().collect();
         for reader in readers {
             self.unsubscribe(reader, index);
         }
@@ -345,7 +340,7 @@ impl Engine {
     }
 
     fn begin_reading(&mut self, place: Place, reads: &down::Reads) -> Result<(), EdgeFault> {
-        let index = *self.by_channel_id.get(&reads.channel).ok_or(EdgeFault::Change)?;
+        let index = self.channels.find(reads.channel).ok_or(EdgeFault::Change)?;
         let variant = match reads.masks.is_empty() {
             true => Variant::default(),
             false => self.form_of(index, &reads.masks).map_err(|_| EdgeFault::Change)?,
@@ -356,34 +351,34 @@ impl Engine {
             false => StreamStart::Everything,
         };
         if start == StreamStart::Changes {
-            self.hub.state(index).seal();
+            self.fanout.hub.state(index).seal();
         }
         self.unsubscribe(place, index);
         let subscription =
             StreamSubscription { interval_ticks: wanted.interval_ms, anchor: self.here(reads.anchor), start, variant };
-        let hub = self.hub_id(place);
-        let id = self.hub.subscribe(hub, index, subscription).map_err(|_| EdgeFault::Change)?;
+        let hub = self.connections.hub_id(place);
+        let id = self.fanout.hub.subscribe(hub, index, subscription).map_err(|_| EdgeFault::Change)?;
         self.begin_lane(place, index, (id, wanted));
-        let subscriber = Subscriber::new(id, wanted, self.tick());
-        self.channel_mut(index).subscribers.insert(place, subscriber);
+        let subscriber = Subscriber::new(id, wanted, self.clock.tick());
+        self.channels.at_mut(index).subscribers.insert(place, subscriber);
         Ok(())
     }
 
     fn read_otherwise(&mut self, place: Place, reads: &down::Reads) {
-        let Some(&index) = self.by_channel_id.get(&reads.channel) else { return };
-        let Some(former) = self.channel(index).subscriber(place).copied() else { return };
+        let Some(index) = self.channels.find(reads.channel) else { return };
+        let Some(former) = self.channels.at(index).subscriber(place).copied() else { return };
         let wanted = wanted_of(reads, former.variant);
         let granted = self.granted(place, former);
         if granted.reliable != wanted.reliable {
             self.change_lane(place, index, (former.id, wanted));
         }
         if granted.interval_ms != wanted.interval_ms {
-            let (hub, anchor) = (self.hub_id(place), self.here(reads.anchor));
-            self.hub.count_turns_from(hub, former.id, anchor);
-            self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+            let (hub, anchor) = (self.connections.hub_id(place), self.here(reads.anchor));
+            self.fanout.hub.count_turns_from(hub, former.id, anchor);
+            self.fanout.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
         }
         let subscriber = Subscriber::new(former.id, wanted, former.since);
-        self.channel_mut(index).subscribers.insert(place, subscriber);
+        self.channels.at_mut(index).subscribers.insert(place, subscriber);
     }
 
     /// A tick of the home, here.

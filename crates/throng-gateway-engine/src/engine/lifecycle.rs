@@ -1,8 +1,5 @@
 //! Channels are made, listed and removed.
 
-use std::collections::BTreeSet;
-use std::collections::btree_map::Entry;
-
 use throng_channeld::proto::list_channel_result_message::ChannelInfo;
 use throng_channeld::proto::{
     ChannelType, CreateChannelMessage, CreateChannelResultMessage, ListChannelMessage, ListChannelResultMessage,
@@ -36,11 +33,11 @@ impl Engine {
 
     /// The master announces itself: a server, unless clients were given the right.
     fn own_global(&mut self, from: Place, message: &Message, wanted: CreateChannelMessage) -> Result<(), Refusal> {
-        if !self.connection(from).is_server() && !self.settings.client_rights.own_global {
+        if !self.connections.at(from).is_server() && !self.settings.client_rights.own_global {
             return Err(Refusal::NotAllowed);
         }
-        let global = self.global();
-        if self.channel(global).owner.is_some_and(|owner| owner != from) || self.channel(global).is_awaited {
+        let global = self.channels.global();
+        if self.channels.at(global).owner.is_some_and(|owner| owner != from) || self.channels.at(global).is_awaited {
             return Err(Refusal::ChannelExists);
         }
         self.check_metadata(&wanted.metadata)?;
@@ -58,21 +55,21 @@ impl Engine {
         kind: ChannelType,
         wanted: CreateChannelMessage,
     ) -> Result<(), Refusal> {
-        if !self.connection(from).is_server() && !self.settings.client_rights.create {
+        if !self.connections.at(from).is_server() && !self.settings.client_rights.create {
             return Err(Refusal::NotAllowed);
         }
         self.check_may_create(from, &wanted.metadata)?;
-        let is_client = !self.connection(from).is_server();
+        let is_client = !self.connections.at(from).is_server();
         if is_client && let Some(master) = self.master() {
             self.check_room_for_clients(master)?;
         }
         let reserved = if is_client { self.settings.limits.reserved_server_channel_ids } else { 0 };
-        let taken = |id: u32| !self.share.is_home_of(id) || self.by_channel_id.contains_key(&id);
-        let id = self.channel_ids.take(self.settings.spatial_channel_start, reserved, taken);
+        let (end, share) = (self.settings.spatial_channel_start, &self.share);
+        let id = self.channels.take_id(end, reserved, |id| share.is_home_of(id));
         let id = id.ok_or(Refusal::Limit("channel_ids"))?;
         let added = self.add_channel(id, kind, wanted.metadata.clone());
         if added.is_err() {
-            self.channel_ids.give_back(id);
+            self.channels.give_back_id(id);
         }
         let channel = added?;
         self.count_created(from, channel);
@@ -85,7 +82,7 @@ impl Engine {
 
     /// Whether a connection may have one more channel, rooms and entities alike.
     pub(super) fn check_may_create(&self, from: Place, metadata: &str) -> Result<(), Refusal> {
-        let (connection, limits) = (self.connection(from), &self.settings.limits);
+        let (connection, limits) = (self.connections.at(from), &self.settings.limits);
         let limit = if connection.is_server() { limits.max_server_channels } else { limits.max_client_channels };
         if connection.created >= limit as usize {
             return Err(Refusal::Limit("channels_created"));
@@ -102,14 +99,14 @@ impl Engine {
     }
 
     pub(super) fn count_created(&mut self, from: Place, channel: ChannelIndex) {
-        let creator = self.connection(from);
+        let creator = self.connections.at(from);
         let creator = Creator { key: creator.key, side: creator.side };
         // From now on it is the creator's.
-        let bytes = self.channel(channel).beside_bytes();
+        let bytes = self.channels.at(channel).beside_bytes();
         self.memory_was_changed(channel, bytes, 0);
-        self.channel_mut(channel).creator = Some(creator);
+        self.channels.at_mut(channel).creator = Some(creator);
         self.memory_was_changed(channel, 0, bytes);
-        self.connection_mut(from).created += 1;
+        self.connections.at_mut(from).created += 1;
     }
 
     /// Gives a channel its owner, its first data and its first subscriber, and notifies the others concerned.
@@ -146,36 +143,36 @@ impl Engine {
         metadata: &str,
         owner: Place,
     ) -> CreateChannelResultMessage {
-        let channel = self.channel(channel);
+        let channel = self.channels.at(channel);
         CreateChannelResultMessage {
             channel_type: channel.kind.into(),
             metadata: metadata.to_owned(),
-            owner_conn_id: self.connection(owner).id,
+            owner_conn_id: self.connections.at(owner).id,
             channel_id: channel.id,
         }
     }
 
     /// Sets the owner of a channel, or none.
     pub(super) fn set_owner(&mut self, channel: ChannelIndex, owner: Option<Place>) {
-        let former = std::mem::replace(&mut self.channel_mut(channel).owner, owner);
+        let former = std::mem::replace(&mut self.channels.at_mut(channel).owner, owner);
         if former == owner {
             return;
         }
         if let Some(former) = former.filter(|&former| self.connections.get(former).is_some()) {
-            self.connection_mut(former).owned.remove(&channel);
+            self.connections.at_mut(former).owned.remove(&channel);
         }
         if let Some(owner) = owner {
-            self.connection_mut(owner).owned.insert(channel);
+            self.connections.at_mut(owner).owned.insert(channel);
         }
     }
 
     pub(super) fn on_remove(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: RemoveChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
-        let channel = *self.by_channel_id.get(&wanted.channel_id).ok_or(Refusal::UnknownChannel)?;
+        let channel = self.channels.find(wanted.channel_id).ok_or(Refusal::UnknownChannel)?;
         if wanted.channel_id == GLOBAL_CHANNEL {
             return Err(Refusal::NotAllowed);
         }
-        let rule = self.channel(channel).settings.acl.remove;
+        let rule = self.channels.at(channel).settings.acl.remove;
         if !self.is_allowed(rule, from, channel) {
             return Err(Refusal::NotAllowed);
         }
@@ -196,9 +193,9 @@ impl Engine {
         }
         let header = Header::new(channel.id, message_type::REMOVE_CHANNEL);
         for (connection, subscriber) in channel.subscribers.drain() {
-            let hub = self.hub_id(connection);
-            self.hub.unsubscribe(hub, subscriber.id);
-            self.connection_mut(connection).forget_state_of(index);
+            let hub = self.connections.hub_id(connection);
+            self.fanout.hub.unsubscribe(hub, subscriber.id);
+            self.connections.at_mut(connection).forget_state_of(index);
             self.send(connection, header, &RemoveChannelMessage { channel_id: channel.id });
         }
         if let Some(owner) = channel.owner
@@ -206,29 +203,22 @@ impl Engine {
         {
             owner.owned.remove(&index);
         }
-        if let Some(creator) = channel.creator.and_then(|creator| self.place(creator.key)) {
-            let bytes = self.hub.state(index).size_bytes() as u64 + channel.beside_bytes();
-            let creator = self.connection_mut(creator);
+        if let Some(creator) = channel.creator.and_then(|creator| self.connections.place(creator.key)) {
+            let bytes = self.fanout.hub.state(index).size_bytes() as u64 + channel.beside_bytes();
+            let creator = self.connections.at_mut(creator);
             creator.created = creator.created.saturating_sub(1);
             creator.state_bytes = creator.state_bytes.saturating_sub(bytes);
         }
         // Its memory is free now, and not only when another channel takes the slot.
-        let state = self.hub.state_mut(index);
+        let state = self.fanout.hub.state_mut(index);
         let bytes = state.size_bytes() as u64 + channel.beside_bytes();
         state.clear();
         self.memory.forget(bytes, channel.creator.is_some_and(|creator| creator.side == Side::Client));
-        self.by_channel_id.remove(&channel.id);
-        self.memory.note_channels(self.by_channel_id.len());
-        if let Entry::Occupied(mut count) = self.channels_by_type.entry(channel.kind as i32 as u32) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.memory.note_channels(self.channels.len());
         if channel.id < self.settings.spatial_channel_start {
-            self.channel_ids.give_back(channel.id);
+            self.channels.give_back_id(channel.id);
         }
-        self.hub.remove(index);
+        self.fanout.hub.remove(index);
         self.forget_entity(channel.id, index);
     }
 
@@ -245,7 +235,7 @@ impl Engine {
         }
         let mut looked_at_bytes = 0;
         // Servers may look at everything; they are trusted with what it costs.
-        let look_at_bytes_max = if self.connection(from).is_server() { u64::MAX } else { LOOK_AT_BYTES_MAX };
+        let look_at_bytes_max = if self.connections.at(from).is_server() { u64::MAX } else { LOOK_AT_BYTES_MAX };
         let mut is_wanted = |kind: i32, metadata: &str| {
             looked_at_bytes += 16;
             if wanted.type_filter != 0 && wanted.type_filter != kind || looked_at_bytes > look_at_bytes_max {
@@ -273,9 +263,9 @@ impl Engine {
         let answers = listed(&found[..fitting]);
         let cost = Cost::each(looked_at_bytes, LOOK_AT_BYTES_PER_REQUEST)
             .and(Cost::each(bytes as u64, LIST_BYTES_PER_REQUEST));
-        self.connection_mut(from).requests.charge(cost);
+        self.connections.at_mut(from).requests.charge(cost);
         if is_cut {
-            self.count(Refusal::Limit("list_bytes"));
+            self.counters.refuse(Refusal::Limit("list_bytes"));
         }
         let header = Header::new(GLOBAL_CHANNEL, message_type::LIST_CHANNEL).with_stub(message.stub_id);
         for answer in answers {
@@ -299,7 +289,7 @@ impl Engine {
                 _ => self.note_failed_login(from),
             }
         }
-        if self.connection(from).wants_refusals {
+        if self.connections.at(from).wants_refusals {
             let header = Header::new(message.channel_id, message_type::REFUSED).with_stub(message.stub_id);
             self.send(from, header, &RefusedMessage { msg_type: message.msg_type, reason: refusal.tag().to_owned() });
         }
@@ -308,56 +298,9 @@ impl Engine {
     /// Whether an owner has room for one more notice about a client.
     pub(super) fn check_room_for_clients(&mut self, owner: Place) -> Result<(), Refusal> {
         let limits = self.settings.limits;
-        match self.connection_mut(owner).has_room_for_clients(&limits) {
+        match self.connections.at_mut(owner).has_room_for_clients(&limits) {
             true => Ok(()),
             false => Err(Refusal::Limit("owner_queue")),
-        }
-    }
-}
-
-/// The ids of ordinary channels: 1 and up, below the first cell.
-#[derive(Debug, Default)]
-pub(super) struct ChannelIds {
-    /// All from here on are free.
-    next: u32,
-    /// Those below that are.
-    free: BTreeSet<u32>,
-}
-
-impl ChannelIds {
-    /// The first free id below `end`, if more than `reserved` are free. `is_taken` reports ids that are already in use
-    /// elsewhere.
-    fn take(&mut self, end: u32, reserved: u32, is_taken: impl Fn(u32) -> bool) -> Option<u32> {
-        self.next = self.next.max(1);
-        let room = self.free.len() + end.saturating_sub(self.next) as usize;
-        // Never more than half is kept for others.
-        if room <= reserved.min(end / 2) as usize {
-            return None;
-        }
-        while let Some(id) = self.free.pop_first() {
-            if id < end && !is_taken(id) {
-                return Some(id);
-            }
-        }
-        while self.next < end {
-            let id = self.next;
-            self.next += 1;
-            if !is_taken(id) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// After a restart: these are taken, and `is_free` says which of the others below them may be given out here.
-    pub(super) fn restore(&mut self, taken: impl Iterator<Item = u32>, is_free: impl Fn(u32) -> bool) {
-        self.next = taken.max().map_or(1, |last| last + 1);
-        self.free = (1..self.next).filter(|&id| is_free(id)).collect();
-    }
-
-    fn give_back(&mut self, id: u32) {
-        if id > 0 && id < self.next {
-            self.free.insert(id);
         }
     }
 }
@@ -403,20 +346,3 @@ const LIST_MAX_BYTES: usize = 60_000;
 
 /// An entry of the list without its metadata: tags, lengths, an id and a type.
 const LISTED_CHANNEL_BYTES: usize = 18;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_room_gets_the_id_of_a_cell() {
-        let mut ids = ChannelIds::default();
-        assert_eq!([(); 4].map(|()| ids.take(4, 0, |_| false)), [Some(1), Some(2), Some(3), None]);
-        // The only free id belongs to a channel that a lost server has, so it cannot be given out now.
-        ids.give_back(2);
-        assert_eq!(ids.take(4, 0, |id| id == 2), None);
-        // The cells begin earlier after a reload.
-        ids.give_back(3);
-        assert_eq!(ids.take(3, 0, |_| false), None);
-    }
-}

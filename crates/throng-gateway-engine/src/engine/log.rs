@@ -18,9 +18,9 @@ use throng_channeld::{Header, begin_message, message_type};
 use throng_replica::{ChannelState, Frame, FramePart, Since, Variant};
 use throng_wire::Tick;
 
-use super::handover::GATEWAY;
 use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
+use super::writers::{GATEWAY, NOBODY};
 use throng_protostate::{
     Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Merged, Schema, Schemas, StateLimits, allocated,
     put_varint, varint_len,
@@ -28,9 +28,6 @@ use throng_protostate::{
 
 /// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
 pub(super) const VALUE_MAX_BYTES: usize = 60_000;
-
-/// The writer of [`FramePart`]s that say where a segment's value lies. No connection has this number.
-pub(super) const NOBODY: u32 = u32::MAX;
 
 /// The state of one channel; none before the first write.
 #[derive(Debug)]

@@ -57,20 +57,20 @@ pub(super) struct Counted {
 impl Engine {
     /// Bytes that the engine holds: states, channels, subscriptions, lost connections, what waits to be sent in slices.
     pub fn memory_bytes(&mut self) -> u64 {
-        if self.now >= self.counted.next {
+        if self.clock.now() >= self.counted.next {
             let subscriptions = |connection: &super::Connection| {
-                let stream = self.hub.connection(self.hub_id(connection.place()));
+                let stream = self.fanout.hub.connection(self.connections.hub_id(connection.place()));
                 stream.map_or(0, |stream| stream.subscription_count() as u64)
             };
             let of_connection = |connection: &super::Connection| {
                 connection.kept_bytes() + connection.name_bytes() + subscriptions(connection) * SUBSCRIPTION_BYTES
             };
             let bytes = self.connections.iter().map(of_connection).sum();
-            self.counted = Counted { bytes, next: self.now.after(COUNT_EVERY) };
+            self.counted = Counted { bytes, next: self.clock.now().after(COUNT_EVERY) };
         }
         let entities = self.entities.len() as u64 * ENTITY_BYTES;
-        let channels = self.by_channel_id.len() as u64 * CHANNEL_BYTES;
-        self.memory.bytes() + channels + entities + self.lost.bytes() + self.forms.bytes() + self.counted.bytes
+        let channels = self.channels.len() as u64 * CHANNEL_BYTES;
+        self.memory.bytes() + channels + entities + self.lost.bytes() + self.fanout.forms.bytes() + self.counted.bytes
     }
 
     /// From now on these get nothing new: requests that need memory are refused, and updates that would make a state grow.
@@ -80,7 +80,7 @@ impl Engine {
 
     /// Disconnects those for whom most waits, clients before servers, until `bytes` are free. How many that were.
     pub fn shed(&mut self, now: Time, bytes: u64) -> usize {
-        self.now = now;
+        self.clock.set(now);
         let weight = |connection: &super::Connection| connection.queued_bytes() as u64 + connection.kept_bytes();
         let all = self.connections.iter().filter(|connection| !connection.is_ending);
         let mut queues: Vec<(bool, Reverse<u64>, Key)> = all
@@ -95,11 +95,11 @@ impl Engine {
             }
             freed += queued;
             ended += 1;
-            self.count(Refusal::Limit("memory"));
-            if let Some(index) = self.place(key) {
-                self.connection(index).abandon();
+            self.counters.refuse(Refusal::Limit("memory"));
+            if let Some(index) = self.connections.place(key) {
+                self.connections.at(index).abandon();
             }
-            self.end_for(key, EndCause::Stalled);
+            self.connections.end_for(key, EndCause::Stalled);
         }
         if ended > 0 {
             // Their memory is counted anew before anybody else is ended.
@@ -120,7 +120,7 @@ impl Engine {
                 | message_type::ENTITY_GROUP_ADD
                 | message_type::UPDATE_SPATIAL_INTEREST
         );
-        match grows && self.pressure.is_on(self.connection(from).side) {
+        match grows && self.pressure.is_on(self.connections.at(from).side) {
             true => Err(Refusal::Limit("memory")),
             false => Ok(()),
         }

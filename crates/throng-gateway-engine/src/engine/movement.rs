@@ -156,8 +156,8 @@ impl MovementTurn<'_> {
 impl Engine {
     /// The transport knows the results of some datagrams of a connection. It need not report if all arrived.
     pub fn datagrams_settled(&mut self, now: Time, key: Key) {
-        self.now = now;
-        if let Some(index) = self.place(key) {
+        self.clock.set(now);
+        if let Some(index) = self.connections.place(key) {
             self.take_fates(index);
         }
     }
@@ -166,28 +166,28 @@ impl Engine {
     pub(super) fn begin_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
         let has_lane = !wanted.reliable
             && wanted.access != Access::None
-            && self.settings.movement.contains(self.channel(index).kind);
-        let hub = self.hub_id(target);
-        let connection = self.connection_mut(target);
+            && self.settings.movement.contains(self.channels.at(index).kind);
+        let hub = self.connections.hub_id(target);
+        let connection = self.connections.at_mut(target);
         if connection.movement.is_none() {
             if !has_lane || connection.datagrams().is_none() {
                 return;
             }
             connection.movement = Some(Box::default());
             let key = connection.key;
-            self.movers.push(key);
+            self.fanout.add_mover(key);
         }
-        if let Some(movement) = &mut self.connection_mut(target).movement {
+        if let Some(movement) = &mut self.connections.at_mut(target).movement {
             movement.assign(id, has_lane);
         }
-        if has_lane && let Some(stream) = self.hub.connection_mut(hub) {
+        if has_lane && let Some(stream) = self.fanout.hub.connection_mut(hub) {
             stream.keep_track(id);
         }
     }
 
     /// An existing subscription now wants its state the reliable way, or no longer does.
     pub(super) fn change_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
-        match self.connection_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
+        match self.connections.at_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
             Some(lane) => lane.is_plain = wanted.reliable,
             None => self.begin_lane(target, index, (id, wanted)),
         }
@@ -195,16 +195,16 @@ impl Engine {
 
     /// Before a plan: state that has arrived need not be sent again.
     pub(super) fn take_all_fates(&mut self) {
-        let mut movers = std::mem::take(&mut self.movers);
-        movers.retain(|&key| {
-            let place = self.place(key);
-            place.inspect(|&index| self.take_fates(index)).is_some()
-        });
-        self.movers = movers;
+        for key in self.fanout.take_movers() {
+            if let Some(index) = self.connections.place(key) {
+                self.take_fates(index);
+                self.fanout.add_mover(key);
+            }
+        }
     }
 
     fn take_fates(&mut self, index: Place) {
-        let hub = self.hub_id(index);
+        let hub = self.connections.hub_id(index);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(mut movement) = connection.movement.take() else { return };
         if let Some(datagrams) = connection.datagrams() {
@@ -218,13 +218,13 @@ impl Engine {
             match fate {
                 Fate::Delivered => {
                     self.counters.datagrams_delivered += 1;
-                    if let Some(stream) = self.hub.connection_mut(hub) {
+                    if let Some(stream) = self.fanout.hub.connection_mut(hub) {
                         stream.delivered(subscription, tick);
                     }
                 }
                 Fate::Lost => {
                     self.counters.datagrams_lost += 1;
-                    self.hub.stream_lost(hub, subscription, tick);
+                    self.fanout.hub.stream_lost(hub, subscription, tick);
                 }
             }
         }

@@ -117,18 +117,18 @@ impl Engine {
             return true;
         }
         let has_room = connection.news.push(news, connection.hard_bytes(limits));
-        self.dirty.insert(owner);
+        self.connections.put_dirty(owner);
         if !has_room {
-            self.count(Refusal::Limit("owner_notices"));
+            self.counters.refuse(Refusal::Limit("owner_notices"));
         }
         false
     }
 
     /// Tells the owner of a channel, if there is one, that somebody is no subscriber any more.
     pub(super) fn tell_owner_of_end(&mut self, index: ChannelIndex, subscriber: (u32, Side)) {
-        let channel = self.channel(index);
+        let channel = self.channels.at(index);
         let (id, kind, Some(owner)) = (channel.id, channel.kind, channel.owner) else { return };
-        if self.may_tell(owner, News::ended((index, self.channel(index)), subscriber)) {
+        if self.may_tell(owner, News::ended((index, self.channels.at(index)), subscriber)) {
             let result = ended_result(subscriber, kind);
             self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
         }
@@ -137,15 +137,15 @@ impl Engine {
     /// Tells an owner of what waits, as far as its queue has room. Returns the bytes queued.
     pub(super) fn tell_waiting_news(&mut self, owner: Place) -> usize {
         let limits = self.settings.limits;
-        let before = self.connection(owner).out_bytes();
+        let before = self.connections.at(owner).out_bytes();
         for _ in 0..NEWS_PER_STEP {
-            if !self.connection(owner).has_room_for_news(&limits) {
+            if !self.connections.at(owner).has_room_for_news(&limits) {
                 break;
             }
-            let Some(news) = self.connection_mut(owner).news.pop() else { break };
+            let Some(news) = self.connections.at_mut(owner).news.pop() else { break };
             self.tell_news(owner, news);
         }
-        self.connection(owner).out_bytes() - before
+        self.connections.at(owner).out_bytes() - before
     }
 
     /// Tells an owner of one thing that has waited, unless it is no concern of the owner any more.
@@ -161,8 +161,8 @@ impl Engine {
                 self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
             }
             What::Begun => {
-                let Some(place) = self.member_by_id(connection) else { return };
-                let Some(subscriber) = self.channel(index).subscriber(place).copied() else { return };
+                let Some(place) = self.connections.find_member(connection) else { return };
+                let Some(subscriber) = self.channels.at(index).subscriber(place).copied() else { return };
                 let result = self.subscribed_result(place, index, subscriber);
                 self.send(owner, Header::new(id, message_type::SUB_TO_CHANNEL), &result);
             }

@@ -6,11 +6,8 @@
 
 use std::collections::HashMap;
 
-use throng_channeld::proto::ChannelType;
-use throng_replica::ChannelIndex;
 use tracing::warn;
 
-use super::Engine;
 use super::refusal::Refusal;
 use crate::channel_types::PositionSetting;
 use crate::spatial::Position;
@@ -59,77 +56,55 @@ const NO_POSITION: Refusal = Refusal::Spatial("position_unknown");
 /// Updates of entities whose types are not remembered.
 const TOO_MANY_TYPES: Refusal = Refusal::Limit("position_types");
 
-impl Engine {
-    /// The state of a channel has got its type: from now on it is known where it says where it is.
-    pub(super) fn learn_position(&mut self, channel: ChannelIndex) {
-        if self.world.is_none() || self.channel(channel).kind != ChannelType::Entity {
-            return;
-        }
-        let Some(data) = self.hub.state(channel).data() else { return };
+impl Positions {
+    /// A state has got its type: from now on it is known where states of this type say where they are.
+    pub(super) fn learn(&mut self, data: &DataState, setting: Option<&PositionSetting>) {
         let name = message_name(data.type_url());
-        if self.positions.types.contains_key(name) || self.positions.types.len() >= TYPES_MAX {
+        if self.types.contains_key(name) || self.types.len() >= TYPES_MAX {
             return;
         }
-        let layout = layout_of(data, self.channel(channel).settings.position.as_ref());
-        self.positions.types.insert(name.to_owned(), Known { layout, is_warned_of: false });
+        let layout = layout_of(data, setting);
+        self.types.insert(name.to_owned(), Known { layout, is_warned_of: false });
     }
 
-    /// Settings have changed.
-    pub(super) fn learn_positions_anew(&mut self) {
-        self.positions = Positions::default();
-        let channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
-        for channel in channels {
-            self.learn_position(channel);
-        }
-    }
-
-    /// Where an entity says that it is.
-    pub(super) fn position_of(&self, channel: ChannelIndex) -> Option<Position> {
-        let data = self.hub.state(channel).data()?;
-        match &self.positions.types.get(message_name(data.type_url()))?.layout {
+    /// Where a state says that its entity is. `is_spawned`: a server has spawned it as an object of Unreal.
+    pub(super) fn position_in(&self, data: &DataState, is_spawned: bool) -> Option<Position> {
+        match &self.types.get(message_name(data.type_url()))?.layout {
             Layout::Path(path, is_z_up) => data.vector(path).map(|vector| upright(vector, *is_z_up)),
             Layout::Unreal => data.unreal_location().map(|vector| upright(vector, true)),
-            Layout::UnrealIfSpawned if self.is_spawned(channel) => {
-                data.unreal_location().map(|vector| upright(vector, true))
-            }
+            Layout::UnrealIfSpawned if is_spawned => data.unreal_location().map(|vector| upright(vector, true)),
             Layout::UnrealIfSpawned | Layout::Nowhere => None,
         }
     }
 
-    fn is_spawned(&self, channel: ChannelIndex) -> bool {
-        self.entities.get(&self.channel(channel).id).is_some_and(|entity| !entity.object.is_empty())
-    }
-
-    /// An entity has changed and does not say where it is. If the path of the position in its type is unknown, the log says
-    /// that once for each type, and once if there are too many types.
-    pub(super) fn miss_position(&mut self, channel: ChannelIndex) {
-        let is_spawned = self.is_spawned(channel);
-        let Some(data) = self.hub.state(channel).data() else { return };
+    /// A state has changed and does not say where its entity is. If the path of the position in its type is unknown, the
+    /// log says that once for each type, and once if there are too many types; and the caller has something to count.
+    pub(super) fn miss(&mut self, data: &DataState, is_spawned: bool) -> Option<Refusal> {
         let name = message_name(data.type_url());
-        let Some(known) = self.positions.types.get_mut(name) else {
-            if !std::mem::replace(&mut self.positions.is_warned_of_many, true) {
+        let Some(known) = self.types.get_mut(name) else {
+            if !std::mem::replace(&mut self.is_warned_of_many, true) {
                 warn!(
                     data = name,
                     "there are entities of more than {TYPES_MAX} types: those of this type, and of further ones, do not \
                      change cells"
                 );
             }
-            self.count(TOO_MANY_TYPES);
-            return;
+            return Some(TOO_MANY_TYPES);
         };
         let is_unknown = match known.layout {
             Layout::Nowhere => true,
             Layout::UnrealIfSpawned => !is_spawned,
             Layout::Path(..) | Layout::Unreal => false,
         };
-        if is_unknown && !std::mem::replace(&mut known.is_warned_of, true) {
+        let is_news = is_unknown && !std::mem::replace(&mut known.is_warned_of, true);
+        if is_news {
             warn!(
                 data = name,
                 "it is not known where entities of this type say where they are: they do not change cells. \
                  Set PositionPath for their channel type in the channel settings"
             );
-            self.count(NO_POSITION);
         }
+        is_news.then_some(NO_POSITION)
     }
 }
 

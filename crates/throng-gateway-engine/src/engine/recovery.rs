@@ -9,8 +9,6 @@
 //! proof the former connection keeps its belongings, and the other login becomes another connection, with a new id and
 //! nothing to take over. If several were lost under one name, only the last one can come back, once.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
@@ -18,7 +16,6 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
-use throng_wire::Tick;
 
 use super::Engine;
 use super::channel::{Access, Subscriber};
@@ -37,30 +34,32 @@ impl Engine {
     /// Whether a connection that has just been lost may come back; then what it had is kept. And who was lost under the
     /// same name before, and is to be given up when this one has gone.
     pub(super) fn remember_for_recovery(&mut self, index: Place, cause: EndCause) -> (bool, Option<Lost>) {
-        let connection = self.connection(index);
+        let connection = self.connections.at(index);
         let is_lost = match cause {
             EndCause::Lost | EndCause::Stalled => true,
             // A server that says good-bye has left its channels; a client that does may reload its page.
             EndCause::PeerClosed => connection.side == Side::Client,
             EndCause::Ours => false,
         };
-        let Some(patience) = self.patience(connection.side).filter(|_| is_lost) else { return (false, None) };
+        let Some(patience) = self.settings.recovery_patience(connection.side).filter(|_| is_lost) else {
+            return (false, None);
+        };
         if connection.identifier.is_empty() || !connection.is_member() {
             return (false, None);
         }
-        let hub = self.hub_id(index);
-        let subscribed: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
+        let hub = self.connections.hub_id(index);
+        let subscribed: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
         let subscription = |&channel: &ChannelIndex| {
-            let channel = self.channel(channel);
+            let channel = self.channels.at(channel);
             let subscriber = *channel.subscriber(index)?;
             let (birth, since) = (channel.birth, subscriber.since);
             Some((channel.id, Kept { birth, wanted: self.granted(index, subscriber), since }))
         };
         let lost = Lost {
             connection_id: connection.id,
-            owned: connection.owned.iter().map(|&owned| self.channel(owned).id).collect(),
+            owned: connection.owned.iter().map(|&owned| self.channels.at(owned).id).collect(),
             subscriptions: subscribed.iter().filter_map(subscription).collect(),
-            until: patience.map(|patience| self.now.after(patience)),
+            until: patience.map(|patience| self.clock.now().after(patience)),
         };
         let key = (connection.side, connection.identifier.clone());
         (true, self.lost.insert(key, lost))
@@ -70,31 +69,20 @@ impl Engine {
     pub(super) fn forget_the_least(&mut self) {
         while self.lost.len() > self.settings.limits.max_recoverable as usize {
             let Some(((side, _), lost)) = self.lost.take_least() else { return };
-            self.count(Refusal::Limit("recoverable"));
+            self.counters.refuse(Refusal::Limit("recoverable"));
             self.tell_owners_of_loss(side, &lost);
             self.give_up(lost);
         }
     }
 
-    /// How long a lost connection is waited for; the inner `None`: for ever, the outer one: not at all.
-    pub(super) fn patience(&self, side: Side) -> Option<Option<Duration>> {
-        let limits = &self.settings.limits;
-        let (is_on, ms, zero_is_forever) = match side {
-            Side::Server => (self.settings.server_recovery, self.settings.server_recovery_ms.unwrap_or(0), true),
-            Side::Client => (true, limits.client_resume_ms, false),
-        };
-        let timeout = (ms > 0).then(|| Duration::from_millis(ms.into()));
-        (is_on && (timeout.is_some() || zero_is_forever)).then_some(timeout)
-    }
-
     /// The channel's owner is lost and may come back.
     pub(super) fn await_owner(&mut self, index: ChannelIndex) {
-        self.channel_mut(index).is_awaited = true;
+        self.channels.at_mut(index).is_awaited = true;
         self.tell_subscribers(index, message_type::CHANNEL_OWNER_LOST, &ChannelOwnerLostMessage {});
     }
 
     fn tell_subscribers(&mut self, index: ChannelIndex, msg_type: u32, body: &impl prost::Message) {
-        let channel = self.channel(index);
+        let channel = self.channels.at(index);
         if !channel.settings.send_owner_lost_and_recovered {
             return;
         }
@@ -105,13 +93,10 @@ impl Engine {
 
     /// Gives a new connection the connection id of its lost predecessor; whether there was one.
     pub(super) fn take_over(&mut self, index: Place) -> bool {
-        let connection = self.connection(index);
+        let connection = self.connections.at(index);
         let key = (connection.side, connection.identifier.clone());
-        let (present, Some(lost)) = (connection.id, self.lost.get(&key)) else { return false };
-        let id = lost.connection_id;
-        self.by_connection_id.remove(&present);
-        self.by_connection_id.insert(id, index);
-        self.connection_mut(index).id = id;
+        let Some(lost) = self.lost.get(&key) else { return false };
+        self.connections.renumber(index, lost.connection_id);
         true
     }
 
@@ -124,18 +109,18 @@ impl Engine {
     }
 
     fn give_back_all(&mut self, index: Place) {
-        let key = (self.connection(index).side, self.connection(index).identifier.clone());
+        let key = (self.connections.at(index).side, self.connections.at(index).identifier.clone());
         let Some(lost) = self.lost.take(&key) else { return };
         let owned = self.return_channels(index, &lost);
         self.return_subscriptions(index, &lost);
-        if self.connection(index).is_server() {
+        if self.connections.at(index).is_server() {
             self.tell_what_was(index);
         }
         for &channel in &owned {
             self.tell_owner_is_back(channel);
         }
         self.counters.recovered += 1;
-        let is_cell = |channel: &ChannelIndex| self.channel(*channel).kind == ChannelType::Spatial;
+        let is_cell = |channel: &ChannelIndex| self.channels.at(*channel).kind == ChannelType::Spatial;
         let cells: Vec<ChannelIndex> = owned.into_iter().filter(is_cell).collect();
         if !cells.is_empty() {
             self.settle_cells(&cells);
@@ -147,8 +132,8 @@ impl Engine {
     fn return_channels(&mut self, index: Place, lost: &Lost) -> Vec<ChannelIndex> {
         let mut ids: Vec<u32> = lost.owned.iter().copied().collect();
         ids.sort_unstable();
-        let mut owned: Vec<ChannelIndex> = ids.iter().filter_map(|id| self.by_channel_id.get(id).copied()).collect();
-        owned.retain(|&channel| std::mem::take(&mut self.channel_mut(channel).is_awaited));
+        let mut owned: Vec<ChannelIndex> = ids.iter().filter_map(|id| self.channels.find(*id)).collect();
+        owned.retain(|&channel| std::mem::take(&mut self.channels.at_mut(channel).is_awaited));
         for &channel in &owned {
             self.set_owner(channel, Some(index));
         }
@@ -156,7 +141,7 @@ impl Engine {
     }
 
     fn return_subscriptions(&mut self, index: Place, lost: &Lost) {
-        let is_server = self.connection(index).is_server();
+        let is_server = self.connections.at(index).is_server();
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
         for (id, Kept { birth, wanted, since }) in subscriptions {
@@ -170,10 +155,10 @@ impl Engine {
             match self.serve_from(index, channel, wanted, StreamStart::Changes) {
                 Ok(number) => {
                     let subscriber = Subscriber::new(number, wanted, since);
-                    self.channel_mut(channel).subscribers.insert(index, subscriber);
+                    self.channels.at_mut(channel).subscribers.insert(index, subscriber);
                 }
                 Err(refusal) => {
-                    self.count(refusal);
+                    self.counters.refuse(refusal);
                 }
             }
         }
@@ -182,8 +167,8 @@ impl Engine {
     /// Somebody else decides over a channel that a lost server owned. If that comes back it sees the entity only as one
     /// that sees the cell.
     pub(super) fn take_from_lost(&mut self, id: u32) {
-        let cell = self.entities.get(&id).and_then(|entity| entity.cell);
-        let cell = cell.and_then(|cell| Some((cell, self.channel(*self.by_channel_id.get(&cell)?).birth)));
+        let cell = self.entities.cell_of(id);
+        let cell = cell.and_then(|cell| Some((cell, self.channels.named(cell)?.birth)));
         let Some(lost) = self.lost.disown(id) else { return };
         let sees = |(cell, birth)| lost.subscriptions.get(&cell).is_some_and(|kept| kept.birth == birth);
         let sees_cell = cell.is_some_and(sees);
@@ -202,8 +187,8 @@ impl Engine {
 
     /// A lost connection's subscribed channel, if it still exists.
     pub(super) fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
-        let channel = *self.by_channel_id.get(&id)?;
-        (self.channel(channel).birth == birth).then_some(channel)
+        let channel = self.channels.find(id)?;
+        (self.channels.at(channel).birth == birth).then_some(channel)
     }
 
     /// The channel has an owner again.
@@ -213,40 +198,40 @@ impl Engine {
 
     /// The state of all channels that a recovered server owns or subscribes to.
     fn tell_what_was(&mut self, index: Place) {
-        let hub = self.hub_id(index);
-        let mut channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
-        channels.extend(self.connection(index).owned.iter().copied());
-        channels.sort_unstable_by_key(|channel| self.channel(*channel).id);
+        let hub = self.connections.hub_id(index);
+        let mut channels: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
+        channels.extend(self.connections.at(index).owned.iter().copied());
+        channels.sort_unstable_by_key(|channel| self.channels.at(*channel).id);
         channels.dedup();
-        let ids = channels.into_iter().map(|channel| self.channel(channel).id).collect();
-        self.connection_mut(index).recovery = Some(ids);
+        let ids = channels.into_iter().map(|channel| self.channels.at(channel).id).collect();
+        self.connections.at_mut(index).recovery = Some(ids);
         self.tell_more_of_what_was(index);
     }
 
     /// Tells a recovered server of as many channels as there is room for, and of the end after the last. The rest waits
     /// until it has taken these: a large world is more than may wait for one connection. The bytes queued.
     pub(super) fn tell_more_of_what_was(&mut self, index: Place) -> usize {
-        let room_bytes = self.connection(index).room_bytes(&self.settings.limits);
-        let before = self.connection_mut(index).out_bytes();
-        while self.connection_mut(index).out_bytes() <= room_bytes {
-            let Some(waiting) = &mut self.connection_mut(index).recovery else { break };
+        let room_bytes = self.connections.at(index).room_bytes(&self.settings.limits);
+        let before = self.connections.at_mut(index).out_bytes();
+        while self.connections.at_mut(index).out_bytes() <= room_bytes {
+            let Some(waiting) = &mut self.connections.at_mut(index).recovery else { break };
             let Some(id) = waiting.pop_front() else {
-                self.connection_mut(index).recovery = None;
+                self.connections.at_mut(index).recovery = None;
                 self.send(index, Header::new(GLOBAL_CHANNEL, message_type::RECOVERY_END), &EndRecoveryMesssage {});
                 break;
             };
-            if let Some(&channel) = self.by_channel_id.get(&id) {
+            if let Some(channel) = self.channels.find(id) {
                 self.tell_recovered_channel(index, channel);
             }
         }
-        self.connection_mut(index).out_bytes() - before
+        self.connections.at_mut(index).out_bytes() - before
     }
 
     /// A channel's state and the references of its objects, as far as they fit into one message. References that do not
     /// go ahead in messages of the same kind without state, so that objects are known before their state comes; state
     /// that does not follows as updates.
     fn tell_recovered_channel(&mut self, index: Place, channel: ChannelIndex) {
-        let log = self.hub.state(channel);
+        let log = self.fanout.hub.state(channel);
         let type_url = log.type_url().to_owned();
         let any = |value: Bytes| Any { type_url: type_url.clone(), value };
         let mut values = log.full_in_pieces(RECOVERY_VALUE_MAX_BYTES).into_iter().map(any);
@@ -258,16 +243,16 @@ impl Engine {
             Some(last) if last.value.len() + first_bytes > RECOVERY_MAX_BYTES => (None, Some(last)),
             last => (last, None),
         };
-        let state = self.channel(channel);
+        let state = self.channels.at(channel);
         let subscriber = state.subscriber(index);
         let message = ChannelDataRecoveryMessage {
             channel_id: state.id,
             channel_type: state.kind.into(),
             metadata: state.metadata.clone(),
-            owner_conn_id: state.owner.map_or(0, |owner| self.connection(owner).id),
-            sub_time: subscriber.map_or(self.unix_ns(), |subscriber| self.unix_ns_at(subscriber.since)),
+            owner_conn_id: state.owner.map_or(0, |owner| self.connections.at(owner).id),
+            sub_time: subscriber.map_or(self.clock.unix_ns(), |subscriber| self.clock.unix_ns_at(subscriber.since)),
             sub_options: subscriber.map(|subscriber| ChannelSubscriptionOptions {
-                data_field_masks: self.forms.paths(subscriber.variant).to_vec(),
+                data_field_masks: self.fanout.forms.paths(subscriber.variant).to_vec(),
                 ..self.granted(index, *subscriber).to_wire()
             }),
             channel_data: first,
@@ -287,14 +272,9 @@ impl Engine {
         }
     }
 
-    fn unix_ns_at(&self, tick: Tick) -> i64 {
-        let since_start = tick.0.wrapping_sub(self.first_tick.0) as i64;
-        self.unix_start_ns.saturating_add(since_start.saturating_mul(1_000_000))
-    }
-
     /// Gives up lost connections that have not come back in time.
     pub(super) fn surrender(&mut self) {
-        while let Some(((side, _), lost)) = self.lost.take_late(self.now) {
+        while let Some(((side, _), lost)) = self.lost.take_late(self.clock.now()) {
             self.tell_owners_of_loss(side, &lost);
             self.give_up(lost);
         }
@@ -316,8 +296,8 @@ impl Engine {
         let mut owned: Vec<u32> = lost.owned.into_iter().collect();
         owned.sort_unstable();
         for id in owned {
-            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
-            if !std::mem::take(&mut self.channel_mut(channel).is_awaited) {
+            let Some(channel) = self.channels.find(id) else { continue };
+            if !std::mem::take(&mut self.channels.at_mut(channel).is_awaited) {
                 continue;
             }
             self.give_up_channel(channel);
@@ -326,8 +306,8 @@ impl Engine {
 
     /// Decides about a channel whose owner will not come back.
     pub(super) fn give_up_channel(&mut self, channel: ChannelIndex) {
-        let removes = self.channel(channel).settings.remove_channel_after_owner_removed;
-        if removes && self.channel(channel).id != GLOBAL_CHANNEL {
+        let removes = self.channels.at(channel).settings.remove_channel_after_owner_removed;
+        if removes && self.channels.at(channel).id != GLOBAL_CHANNEL {
             self.remove_channel(channel);
         } else {
             self.find_home(channel);

@@ -56,8 +56,7 @@ impl Engine {
     ) -> Engine {
         let first_tick = Tick(survey.next_tick(unix_ns));
         let mut engine = Engine::beginning_at(settings, schemas, seed, (now, unix_ns), first_tick);
-        engine.next_writer = survey.writers;
-        engine.next_connection_id = survey.next_connection_id;
+        engine.connections.begin_after((survey.writers, survey.next_connection_id));
         engine.restoring = Some(Box::default());
         engine
     }
@@ -81,18 +80,18 @@ impl Engine {
             Kind::Group if is_first => {
                 let snapshot::Group { members } = record.decode()?;
                 let Some((&first, others)) = members.split_first() else { return Ok(()) };
-                let added = self.groups.add(first, GroupKind::Handover, others);
+                let added = self.entities.groups.add(first, GroupKind::Handover, others);
                 added.map_err(|_| SnapshotError::Misfit("it has more groups of entities than the limits allow"))
             }
             Kind::Lock if is_first => {
                 let snapshot::Lock { entity, by } = record.decode()?;
-                let added = self.groups.add(by, GroupKind::Lock, &[entity]);
+                let added = self.entities.groups.add(by, GroupKind::Lock, &[entity]);
                 added.map_err(|_| SnapshotError::Misfit("it has more locked entities than the limits allow"))
             }
             Kind::Unborn if is_first => {
                 let snapshot::Unborn { id, entity } = record.decode()?;
-                if !self.by_channel_id.contains_key(&id) {
-                    self.unborn.insert(id, self.now.after(UNBORN_MAX));
+                if !self.channels.has(id) {
+                    self.entities.unborn.insert(id, self.clock.now().after(UNBORN_MAX));
                     self.restore_entity(id, entity.unwrap_or_default());
                 }
                 Ok(())
@@ -118,11 +117,9 @@ impl Engine {
         }
         let given_up = self.give_up_the_rest(&owners);
         self.forget_the_least();
-        let (by_id, share) = (&self.by_channel_id, &self.share);
-        let end = self.settings.spatial_channel_start;
-        let is_free = |id: u32| share.is_home_of(id) && !by_id.contains_key(&id);
-        self.channel_ids.restore(by_id.keys().copied().filter(|&id| id < end), is_free);
-        Restored { channels: self.by_channel_id.len(), sessions: self.lost.len(), given_up }
+        let share = &self.share;
+        self.channels.restore_ids(self.settings.spatial_channel_start, |id| share.is_home_of(id));
+        Restored { channels: self.channels.len(), sessions: self.lost.len(), given_up }
     }
 
     fn check_head(&self, head: &snapshot::Head) -> Result<(), SnapshotError> {
@@ -159,7 +156,7 @@ impl Engine {
             return Err(damaged("the type of a channel does not fit its number"));
         }
         let metadata = saved.metadata;
-        let index = match self.by_channel_id.get(&id).copied().filter(|_| kind == ChannelType::Global) {
+        let index = match self.channels.find(id).filter(|_| kind == ChannelType::Global) {
             Some(global) => {
                 self.set_metadata(global, metadata);
                 global
@@ -170,7 +167,7 @@ impl Engine {
             })?,
         };
         self.set_creator(index, saved.created_by);
-        self.channel_mut(index).merge =
+        self.channels.at_mut(index).merge =
             saved.merge.map_or_else(ChannelDataMergeOptions::default, |merge| merge.to_wire());
         self.restore_state(index, saved.state.as_deref())?;
         if kind == ChannelType::Entity {
@@ -188,20 +185,20 @@ impl Engine {
             2 => Side::Client,
             _ => return,
         };
-        let bytes = self.channel(index).beside_bytes();
+        let bytes = self.channels.at(index).beside_bytes();
         self.memory_was_changed(index, bytes, 0);
-        self.channel_mut(index).creator = Some(Creator { key: FORMER, side });
+        self.channels.at_mut(index).creator = Some(Creator { key: FORMER, side });
         self.memory_was_changed(index, 0, bytes);
     }
 
     fn restore_state(&mut self, index: ChannelIndex, saved: Option<&[u8]>) -> Result<(), SnapshotError> {
-        let channel = self.channel(index).id;
+        let channel = self.channels.at(index).id;
         let (options, limits) = (self.merge_options(index), self.state_limits());
         let load = |saved| DataState::load(saved, &self.schemas, options, limits);
         let data = saved.map(load).transpose().map_err(|error| SnapshotError::State { channel, error })?;
-        let before = self.hub.state(index).size_bytes() as u64;
+        let before = self.fanout.hub.state(index).size_bytes() as u64;
         let is_untold = data.is_none();
-        self.hub.state_mut(index).set_data(data);
+        self.fanout.hub.state_mut(index).set_data(data);
         self.state_was_changed(index, before);
         match is_untold {
             // The settings may name a type for it by now.
@@ -212,19 +209,20 @@ impl Engine {
     }
 
     fn restore_entity(&mut self, id: u32, saved: snapshot::EntityData) {
-        self.entity_mut(id).cell = saved.cell;
+        self.entities.get_or_add(id);
         if !saved.object.is_empty() {
             self.keep_object(id, &saved.object);
         }
-        self.note_cell(id, (None, saved.cell));
-        if let Some(&channel) = self.by_channel_id.get(&id).filter(|_| saved.is_well_known) {
+        self.entities.put_into(id, saved.cell);
+        self.note_whether_astray(id);
+        if let Some(channel) = self.channels.find(id).filter(|_| saved.is_well_known) {
             self.make_well_known(channel, id);
         }
     }
 
     /// A channel was removed after its record was written.
     fn forget_restored(&mut self, id: u32) {
-        if let Some(&channel) = self.by_channel_id.get(&id).filter(|_| id != throng_channeld::GLOBAL_CHANNEL) {
+        if let Some(channel) = self.channels.find(id).filter(|_| id != throng_channeld::GLOBAL_CHANNEL) {
             self.remove_channel(channel);
             if let Some(restoring) = &mut self.restoring {
                 restoring.owners.remove(&id);
@@ -233,7 +231,7 @@ impl Engine {
     }
 
     fn note_session(&mut self, session: snapshot::Session) -> Result<(), SnapshotError> {
-        if session.connection_id > self.connection_id_mask() {
+        if session.connection_id > self.settings.connection_id_mask() {
             return Err(SnapshotError::Misfit("-mcb allows fewer connection ids than when it was written"));
         }
         if let Some(restoring) = &mut self.restoring {
@@ -248,7 +246,7 @@ impl Engine {
         cells.sort_unstable();
         for cell in cells {
             let listed = self.listed_in(cell);
-            let here: Vec<u32> = self.by_cell.get(&cell).into_iter().flatten().copied().collect();
+            let here = self.entities.in_cell(cell);
             for entity in listed.iter().filter(|entity| here.binary_search(entity).is_err()) {
                 self.unlist(cell, *entity);
             }
@@ -262,21 +260,21 @@ impl Engine {
     fn await_session(&mut self, session: snapshot::Session, owned: &mut FxHashMap<u32, Vec<u32>>) {
         let snapshot::Session { is_server, name, connection_id, slot, subscriptions } = session;
         let side = if is_server { Side::Server } else { Side::Client };
-        let Some(patience) = self.patience(side) else { return };
+        let Some(patience) = self.settings.recovery_patience(side) else { return };
         if name.is_empty() || connection_id == 0 || self.lost.has_connection_id(connection_id) {
             return;
         }
         let owned = owned.remove(&connection_id).unwrap_or_default();
         for id in &owned {
-            if let Some(&channel) = self.by_channel_id.get(id) {
-                self.channel_mut(channel).is_awaited = true;
+            if let Some(channel) = self.channels.find(*id) {
+                self.channels.at_mut(channel).is_awaited = true;
             }
         }
         if let (Some(slot), Some(world)) = (slot, &mut self.world) {
             world.slots.restore(slot, connection_id);
         }
         let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
-        let until = patience.map(|patience| self.now.after(patience));
+        let until = patience.map(|patience| self.clock.now().after(patience));
         let lost = Lost { connection_id, owned: owned.into_iter().collect(), subscriptions, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
@@ -284,13 +282,13 @@ impl Engine {
     }
 
     fn restore_subscription(&mut self, saved: &snapshot::Subscription) -> Option<(u32, Kept)> {
-        let index = *self.by_channel_id.get(&saved.channel)?;
+        let index = self.channels.find(saved.channel)?;
         let variant = match saved.masks.is_empty() {
             true => Variant::default(),
             false => match self.form_of(index, &saved.masks) {
                 Ok(variant) => variant,
                 Err(refusal) => {
-                    self.count(refusal);
+                    self.counters.refuse(refusal);
                     return None;
                 }
             },
@@ -305,21 +303,21 @@ impl Engine {
             skip_first: saved.skip_first,
             reliable: saved.reliable,
         };
-        let (birth, since) = (self.channel(index).birth, Tick(saved.since.min(self.tick().0)));
+        let (birth, since) = (self.channels.at(index).birth, Tick(saved.since.min(self.clock.tick().0)));
         Some((saved.channel, Kept { birth, wanted: self.bounded(wanted), since }))
     }
 
     /// Gives up the channels whose owners are not waited for; how many of them are gone.
     fn give_up_the_rest(&mut self, owners: &FxHashMap<u32, u32>) -> usize {
-        let before = self.by_channel_id.len();
+        let before = self.channels.len();
         let mut orphans: Vec<u32> = owners.keys().copied().collect();
         orphans.sort_unstable();
         for id in orphans {
-            let Some(&channel) = self.by_channel_id.get(&id) else { continue };
-            if !self.channel(channel).is_awaited {
+            let Some(channel) = self.channels.find(id) else { continue };
+            if !self.channels.at(channel).is_awaited {
                 self.give_up_channel(channel);
             }
         }
-        before - self.by_channel_id.len()
+        before - self.channels.len()
     }
 }

@@ -17,23 +17,24 @@ use super::refusal::Refusal;
 
 impl Engine {
     pub(super) fn on_auth(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
-        if self.connection(from).stage != Stage::Stranger {
+        if self.connections.at(from).stage != Stage::Stranger {
             return Err(Refusal::StateMachine);
         }
         let auth: AuthMessage = message.decode().map_err(|_| Refusal::Malformed)?;
-        self.connection_mut(from).wants_refusals = auth.wants_refusals;
+        self.connections.at_mut(from).wants_refusals = auth.wants_refusals;
         let token_bytes = auth.player_identifier_token.len().max(auth.login_token.len());
         if token_bytes > self.settings.limits.max_token_bytes as usize {
             return Err(Refusal::Limit("token_bytes"));
         }
-        let who = Who::new(self.connection(from).side, &auth.player_identifier_token, self.connection(from).address);
-        if self.blocked.contains(&who, self.now) {
-            self.notice(from, auth.player_identifier_token, "blocked");
+        let who =
+            Who::new(self.connections.at(from).side, &auth.player_identifier_token, self.connections.at(from).address);
+        if self.logins.blocked.contains(&who, self.clock.now()) {
+            self.connections.notice(from, auth.player_identifier_token, "blocked");
             return Err(Refusal::Limit("blocked"));
         }
         // There is never more than one question for each connection.
-        let patience = self.stop_patience(from);
-        let connection = self.connection_mut(from);
+        let connection = self.connections.at_mut(from);
+        let patience = self.logins.stop_patience(connection, self.clock.now());
         connection.stage = Stage::Asked { stub_id: message.stub_id, patience };
         connection.identifier.clone_from(&auth.player_identifier_token);
         let (key, side) = (connection.key, connection.side);
@@ -41,7 +42,7 @@ impl Engine {
             self.decide(key, AuthVerdict::Accepted, false);
             return Ok(());
         }
-        self.auth_requests.push_back(AuthRequest {
+        self.logins.ask(AuthRequest {
             key,
             side,
             player_identifier_token: auth.player_identifier_token,
@@ -52,14 +53,14 @@ impl Engine {
 
     /// The authentication provider has answered. An answer for a connection that has gone meanwhile does no harm.
     pub fn authenticated(&mut self, now: Time, key: Key, verdict: AuthVerdict) {
-        self.now = now;
+        self.clock.set(now);
         self.decide(key, verdict, self.settings.proves_names);
     }
 
     /// `is_proven`: the provider has seen something that only the bearer of the name knows.
     fn decide(&mut self, key: Key, verdict: AuthVerdict, is_proven: bool) {
-        let Some(index) = self.place(key) else { return };
-        let Stage::Asked { stub_id, patience } = self.connection(index).stage else { return };
+        let Some(index) = self.connections.place(key) else { return };
+        let Stage::Asked { stub_id, patience } = self.connections.at(index).stage else { return };
         let result = match verdict {
             AuthVerdict::Accepted => AuthResult::Successful,
             AuthVerdict::InvalidIdentifier => AuthResult::InvalidPit,
@@ -77,11 +78,11 @@ impl Engine {
         }
         let answer = AuthResultMessage {
             result: result.into(),
-            conn_id: self.connection(index).id,
+            conn_id: self.connections.at(index).id,
             compression_type: i32::from(self.settings.advises_snappy),
             // A client that reads true would wait for RECOVERY_END, which only servers get; false makes the client
             // start again.
-            should_recover: recovers && self.connection(index).is_server(),
+            should_recover: recovers && self.connections.at(index).is_server(),
         };
         let header = Header::new(GLOBAL_CHANNEL, message_type::AUTH);
         self.send(index, header.with_stub(stub_id), &answer);
@@ -95,15 +96,11 @@ impl Engine {
 
     /// Logs a connection in; whether it comes back after a loss.
     fn admit(&mut self, index: Place) -> bool {
-        let connection = self.connection_mut(index);
+        let connection = self.connections.at_mut(index);
         connection.admit();
         let side = connection.side;
         self.counters.side(side).admitted += 1;
-        let connection = self.connection(index);
-        if !connection.identifier.is_empty() {
-            let name = (side, connection.identifier.clone());
-            self.bearers.insert(name, connection.key);
-        }
+        self.logins.admit(self.connections.at(index));
         let takes_over = self.take_over(index);
         self.announce_member(index);
         takes_over
@@ -115,7 +112,7 @@ impl Engine {
     /// A client has to have proven its name. A server's name counts if it is what lost servers are found by (`-scr`):
     /// without that, servers may share one.
     fn supersede(&mut self, index: Place, is_proven: bool) {
-        let connection = self.connection(index);
+        let connection = self.connections.at(index);
         let is_identity = match connection.side {
             Side::Server => self.settings.server_recovery,
             Side::Client => is_proven,
@@ -124,9 +121,10 @@ impl Engine {
             return;
         }
         let name = (connection.side, connection.identifier.clone());
-        let former = self.bearers.get(&name).and_then(|&key| self.place(key)).filter(|&former| former != index);
+        let former =
+            self.logins.bearer(&name).and_then(|key| self.connections.place(key)).filter(|&former| former != index);
         if let Some(former) = former {
-            self.notice(former, name.1, "superseded");
+            self.connections.notice(former, name.1, "superseded");
             self.counters.superseded += 1;
             // Its belongings are kept for a return, as for a lost connection.
             self.end(former, EndCause::Lost);
@@ -134,52 +132,28 @@ impl Engine {
     }
 
     fn turn_away(&mut self, index: Place, verdict: AuthVerdict, patience: Option<Duration>) {
-        let connection = self.connection_mut(index);
+        let connection = self.connections.at_mut(index);
         connection.stage = Stage::Stranger;
         connection.identifier.clear();
         if verdict == AuthVerdict::Unavailable {
             // It may try again for as long as if it had just come.
-            self.begin_patience(index, self.login_patience());
-            self.count(Refusal::Limit("login_undecided"));
+            let patience = self.settings.login_patience();
+            self.logins.begin_patience(self.connections.at_mut(index), self.clock.now(), patience);
+            self.counters.refuse(Refusal::Limit("login_undecided"));
             return;
         }
-        self.begin_patience(index, patience);
-        self.count(Refusal::Limit("login_failed"));
+        self.logins.begin_patience(self.connections.at_mut(index), self.clock.now(), patience);
+        self.counters.refuse(Refusal::Limit("login_failed"));
         self.note_failed_login(index);
-    }
-
-    /// How long the gateway waits for a new connection's login, if not for ever.
-    pub(super) fn login_patience(&self) -> Option<Duration> {
-        let ms = self.settings.limits.max_unauthenticated_ms;
-        (ms > 0).then(|| Duration::from_millis(ms.into()))
-    }
-
-    /// Closes a connection unless it logs in in time.
-    pub(super) fn begin_patience(&mut self, index: Place, patience: Option<Duration>) {
-        let Some(patience) = patience else { return };
-        let end = self.now.after(patience);
-        let connection = self.connection_mut(index);
-        let key = connection.key;
-        connection.patience_end = Some(end);
-        self.strangers.insert((end, key));
-    }
-
-    /// Takes that back. The remaining time to log in.
-    fn stop_patience(&mut self, index: Place) -> Option<Duration> {
-        let now = self.now;
-        let connection = self.connection_mut(index);
-        let (end, key) = (connection.patience_end.take()?, connection.key);
-        self.strangers.remove(&(end, key));
-        Some(end.since(now))
     }
 
     pub(super) fn note_failed_login(&mut self, index: Place) {
         let limit = self.settings.limits.max_failed_auth;
-        let connection = self.connection_mut(index);
+        let connection = self.connections.at_mut(index);
         connection.failed_logins += 1;
         let (key, failed) = (connection.key, connection.failed_logins);
         if limit > 0 && failed >= limit {
-            self.dismiss(key);
+            self.connections.dismiss(key);
         }
     }
 
@@ -187,7 +161,7 @@ impl Engine {
     pub(super) fn answer_refused_login(&mut self, from: Place, stub_id: u32) {
         let answer = AuthResultMessage {
             result: AuthResult::InvalidPit.into(),
-            conn_id: self.connection(from).id,
+            conn_id: self.connections.at(from).id,
             ..AuthResultMessage::default()
         };
         self.send(from, Header::new(GLOBAL_CHANNEL, message_type::AUTH).with_stub(stub_id), &answer);
@@ -198,13 +172,13 @@ impl Engine {
         let wanted: DisconnectMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let target = match wanted.conn_id {
             0 => from,
-            id => self.connection_by_id(id).ok_or(Refusal::UnknownConnection)?,
+            id => self.connections.find(id).ok_or(Refusal::UnknownConnection)?,
         };
-        if target != from && !self.connection(from).is_server() {
+        if target != from && !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
-        let key = self.connection(target).key;
-        self.dismiss(key);
+        let key = self.connections.at(target).key;
+        self.connections.dismiss(key);
         Ok(())
     }
 
@@ -218,24 +192,12 @@ impl Engine {
             let id = self.connections.get(index).map_or(0, |connection| connection.id);
             world.slots.free(id);
         }
-        let hub = self.hub_id(index);
-        self.hub.disconnect(hub);
+        let hub = self.connections.hub_id(index);
+        self.fanout.hub.disconnect(hub);
         let Some(mut connection) = self.connections.take(index) else { return };
-        if !connection.identifier.is_empty() {
-            let name = (connection.side, std::mem::take(&mut connection.identifier));
-            if self.bearers.get(&name) == Some(&connection.key) {
-                self.bearers.remove(&name);
-            }
-        }
+        self.logins.forget(&mut connection);
         let bytes = connection.close();
         self.counters.side(connection.side).bytes_out += bytes as u64;
-        if self.by_connection_id.get(&connection.id) == Some(&index) {
-            self.by_connection_id.remove(&connection.id);
-        }
-        self.dirty.remove(&index);
-        if let Some(end) = connection.patience_end {
-            self.strangers.remove(&(end, connection.key));
-        }
         self.counters.side(connection.side).closed += 1;
         if let Some(former) = former {
             self.give_up(former);
@@ -245,12 +207,12 @@ impl Engine {
 
     /// Ends all subscriptions of a connection; the owners may have to be notified.
     fn leave_channels(&mut self, index: Place, tells: bool) {
-        let hub = self.hub_id(index);
-        let channels: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
-        let subscriber = (self.connection(index).id, self.connection(index).side);
+        let hub = self.connections.hub_id(index);
+        let channels: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
+        let subscriber = (self.connections.at(index).id, self.connections.at(index).side);
         for channel in channels {
             self.unsubscribe(index, channel);
-            if tells && self.channel(channel).owner != Some(index) {
+            if tells && self.channels.at(channel).owner != Some(index) {
                 self.tell_owner_of_end(channel, subscriber);
             }
         }
@@ -259,7 +221,7 @@ impl Engine {
     /// Decides about the channels of an owner that has gone. None has an owner any more before the first is given up:
     /// so none is given back to who goes.
     fn lose_owner(&mut self, index: Place, may_return: bool) {
-        let owned = std::mem::take(&mut self.connection_mut(index).owned);
+        let owned = std::mem::take(&mut self.connections.at_mut(index).owned);
         let mut owned: Vec<ChannelIndex> = owned.into_iter().collect();
         owned.sort_unstable_by_key(|channel| channel.number());
         owned.retain(|channel| {

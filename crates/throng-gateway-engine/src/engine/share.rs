@@ -100,7 +100,7 @@ impl Engine {
     /// From now on this is engine `number` of several. To be called before anything else.
     pub fn set_share(&mut self, number: u32, shards: Shards) {
         if shards.count() > 1 {
-            self.forms.meters = Arc::clone(shards.meters());
+            self.fanout.forms.meters = Arc::clone(shards.meters());
             self.counters.channels = Arc::clone(shards.meters());
             self.memory.share(number as usize, Arc::clone(shards.uses()));
             self.share = Share { number, shards: Some(shards), ..Share::default() };
@@ -120,7 +120,8 @@ impl Engine {
 
     /// Sorts what a connection says from now on, if it has logged in. All that it has said before has to be here.
     pub fn session(&self, key: Key) -> Option<Session> {
-        let connection = self.connections.get(self.place(key)?).filter(|connection| connection.is_member())?;
+        let connection =
+            self.connections.get(self.connections.place(key)?).filter(|connection| connection.is_member())?;
         let shards = self.share.shards.clone()?;
         Some(Session::new(shards, connection.side, connection.id, connection.fsm.clone()))
     }
@@ -143,18 +144,18 @@ impl Engine {
 
     /// A client has misbehaved at another engine: its name is refused for a while.
     pub fn ban(&mut self, now: Time, ban: &Ban) {
-        self.now = now;
+        self.clock.set(now);
         let limits = &self.settings.limits;
         let until = now.after(Duration::from_millis(limits.block_ms.into()));
-        self.blocked.add(Who::new(ban.side, &ban.identifier, ban.address), until, limits.max_blocked as usize);
+        self.logins.blocked.add(Who::new(ban.side, &ban.identifier, ban.address), until, limits.max_blocked as usize);
     }
 
     /// A connection misbehaves, and its name is to be refused.
     pub(super) fn block(&mut self, index: Place) {
-        let Connection { side, address, ref identifier, .. } = *self.connection(index);
+        let Connection { side, address, ref identifier, .. } = *self.connections.at(index);
         let ban = Ban { side, address, identifier: identifier.clone() };
         match self.share.is_first() {
-            true => self.ban(self.now, &ban),
+            true => self.ban(self.clock.now(), &ban),
             // Logins are decided there. There are never more of these than connections.
             false => self.share.bans.push_back(ban),
         }
@@ -162,7 +163,7 @@ impl Engine {
 
     /// The number of the connection that owns GLOBAL.
     pub fn master_id(&self) -> Option<u32> {
-        self.master().map(|master| self.connection(master).id)
+        self.master().map(|master| self.connections.at(master).id)
     }
 
     /// Tells an engine that is not the first who owns GLOBAL.
@@ -175,31 +176,28 @@ impl Engine {
     /// # Errors
     /// If there are as many as allowed.
     pub fn join(&mut self, now: Time, member: &Member, outbox: Box<dyn Outbox>) -> Result<Key, Refusal> {
-        self.now = now;
-        let hub = self.hub.connect().map_err(|_| self.count(Refusal::Limit("connections")))?;
-        let key = Key { index: hub.index, generation: hub.generation };
+        self.clock.set(now);
+        let key = self.fanout.connect().map_err(|refusal| self.counters.refuse(refusal))?;
         let machine = match member.side {
             Side::Server => &self.settings.server_machine,
             Side::Client => &self.settings.client_machine,
         };
         let fsm = Fsm::new(Arc::clone(machine));
-        let numbers = (member.connection_id, self.free_writer());
+        let numbers = (member.connection_id, self.connections.free_writer());
         let mut connection = Connection::new(key, numbers, member.side, member.address, outbox, fsm);
         connection.stage = Stage::Member;
         connection.identifier.clone_from(&member.identifier);
         connection.wants_refusals = member.wants_refusals;
-        let index = Place::of(key);
-        self.connections.put(index, connection);
-        self.by_connection_id.insert(member.connection_id, index);
+        self.connections.add(connection);
         self.counters.side(member.side).opened += 1;
         Ok(key)
     }
 
     /// A session has found that its connection said what it may not.
     pub fn violated(&mut self, now: Time, key: Key) {
-        self.now = now;
-        if let Some(from) = self.place(key) {
-            self.count(Refusal::StateMachine);
+        self.clock.set(now);
+        if let Some(from) = self.connections.place(key) {
+            self.counters.refuse(Refusal::StateMachine);
             self.note_violation(from);
         }
     }
@@ -209,7 +207,7 @@ impl Engine {
         if self.share.shards.is_none() {
             return;
         }
-        let connection = self.connection(index);
+        let connection = self.connections.at(index);
         let member = Member {
             key: connection.key,
             connection_id: connection.id,
@@ -232,7 +230,7 @@ impl Engine {
     /// answered; what came before it is sorted here.
     pub(super) fn passes_on(&mut self, from: Place, message: &Message) -> bool {
         let Some(shards) = self.share.shards.as_ref().filter(|_| !self.share.is_sorted) else { return false };
-        let connection = self.connection(from);
+        let connection = self.connections.at(from);
         let (key, here) = (connection.key, self.share.number);
         let (others, is_done_elsewhere) = match shards.route(message, connection.side, connection.id) {
             Route::To(to) => (to..to + 1, to != here),

@@ -8,7 +8,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Wanted;
-use super::entity::Entity;
+use super::entities::Entity;
 use super::lost::LostKey;
 use super::port::{Key, Side};
 use crate::snapshot::{self, Kind, Part};
@@ -47,19 +47,20 @@ impl Engine {
     /// Begins a snapshot, in place of one that has not ended.
     pub fn begin_snapshot(&mut self) {
         let is_first = self.share.is_first();
-        let present = self.bearers.values().copied().filter(|_| is_first).map(Bearer::Present);
+        let present = self.logins.bearers().filter(|_| is_first).map(Bearer::Present);
         let lost = self.lost.names().filter(|_| is_first).cloned().map(Bearer::Lost);
         let sessions: Vec<Bearer> = present.chain(lost).collect();
-        let mut channels: Vec<ChannelIndex> = self.by_channel_id.values().copied().collect();
+        let mut channels: Vec<ChannelIndex> = self.channels.indices().collect();
         channels.sort_unstable_by_key(|channel| channel.number());
-        let (groups, locks): (Vec<_>, Vec<_>) = (self.groups.groups().collect(), self.groups.locks().collect());
+        let (groups, locks): (Vec<_>, Vec<_>) =
+            (self.entities.groups.groups().collect(), self.entities.groups.locks().collect());
         self.taking = Some(Box::new(Taking {
             has_begun: false,
             channels: channels.into_iter(),
             sessions: sessions.into_iter(),
             groups: groups.into_iter(),
             locks: locks.into_iter(),
-            unborn: self.unborn.ids().collect::<Vec<_>>().into_iter(),
+            unborn: self.entities.unborn.ids().collect::<Vec<_>>().into_iter(),
             gone: Vec::new(),
             scratch: Vec::new(),
         }));
@@ -104,8 +105,8 @@ impl Engine {
         } else if let Some((entity, by)) = taking.locks.next() {
             part.put(Kind::Lock, &snapshot::Lock { entity, by });
         } else if let Some(id) = taking.unborn.next() {
-            if self.unborn.contains(id) {
-                let entity = self.entities.get(&id).map(Entity::to_record);
+            if self.entities.unborn.contains(id) {
+                let entity = self.entities.get(id).map(Entity::to_record);
                 part.put(Kind::Unborn, &snapshot::Unborn { id, entity });
             }
         } else {
@@ -115,11 +116,12 @@ impl Engine {
     }
 
     fn head(&self) -> snapshot::Head {
+        let (writers, next_connection_id) = self.connections.last_numbers();
         snapshot::Head {
-            tick: self.tick().0,
-            unix_ns: self.unix_ns(),
-            writers: self.next_writer,
-            next_connection_id: self.next_connection_id,
+            tick: self.clock.tick().0,
+            unix_ns: self.clock.unix_ns(),
+            writers,
+            next_connection_id,
             spatial_channel_start: self.settings.spatial_channel_start,
             entity_channel_start: self.settings.entity_channel_start,
         }
@@ -137,12 +139,12 @@ impl Engine {
         let Some(channel) = self.channels.get(index).filter(|channel| self.share.is_home_of(channel.id)) else {
             return;
         };
-        let state = self.hub.state(index).data().map(|data| {
+        let state = self.fanout.hub.state(index).data().map(|data| {
             scratch.clear();
             data.save(scratch);
             std::mem::take(scratch)
         });
-        let present = channel.owner.map(|owner| self.connection(owner).id);
+        let present = channel.owner.map(|owner| self.connections.at(owner).id);
         let owner = present.or_else(|| self.lost.owner_of(channel.id)).unwrap_or_default();
         let is_usual = channel.merge == ChannelDataMergeOptions::default();
         let record = snapshot::Channel {
@@ -157,7 +159,7 @@ impl Engine {
                 Some(Side::Client) => 2,
             },
             state,
-            entity: self.entities.get(&channel.id).map(Entity::to_record),
+            entity: self.entities.get(channel.id).map(Entity::to_record),
         };
         part.put(Kind::Channel, &record);
         if let Some(used) = record.state {
@@ -169,16 +171,16 @@ impl Engine {
     fn session_of(&self, bearer: &Bearer) -> Option<snapshot::Session> {
         let (key, connection_id, subscriptions) = match bearer {
             Bearer::Present(key) => {
-                let place = self.place(*key)?;
-                let connection = self.connection(place);
-                self.patience(connection.side)?;
+                let place = self.connections.place(*key)?;
+                let connection = self.connections.at(place);
+                self.settings.recovery_patience(connection.side)?;
                 let name = (connection.side, connection.identifier.clone());
-                if !connection.is_member() || connection.is_ending || self.bearers.get(&name) != Some(key) {
+                if !connection.is_member() || connection.is_ending || self.logins.bearer(&name) != Some(*key) {
                     return None;
                 }
-                let channels = self.hub.channels_of(self.hub_id(place));
+                let channels = self.fanout.hub.channels_of(self.connections.hub_id(place));
                 let subscription = |channel| {
-                    let channel = self.channel(channel);
+                    let channel = self.channels.at(channel);
                     let subscriber = *channel.subscriber(place)?;
                     Some(self.subscription_of(channel.id, self.granted(place, subscriber), subscriber.since.0))
                 };
@@ -186,7 +188,7 @@ impl Engine {
             }
             Bearer::Lost(name) => {
                 let lost = self.lost.get(name)?;
-                self.patience(name.0)?;
+                self.settings.recovery_patience(name.0)?;
                 let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.kept_channel(**id, kept.birth).is_some();
                 let there = lost.subscriptions.iter().filter(is_there);
                 let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
@@ -208,7 +210,7 @@ impl Engine {
             skip_self: wanted.skip_self,
             skip_first: wanted.skip_first,
             reliable: wanted.reliable,
-            masks: self.forms.paths(wanted.variant).to_vec(),
+            masks: self.fanout.forms.paths(wanted.variant).to_vec(),
         }
     }
 }

@@ -69,7 +69,7 @@ impl Engine {
     pub fn cells(&self) -> impl Iterator<Item = CellInfo> + '_ {
         self.channels.iter().filter(|channel| channel.kind == ChannelType::Spatial).map(|channel| CellInfo {
             channel: channel.id,
-            owner: channel.owner.map(|owner| self.connection(owner).id),
+            owner: channel.owner.map(|owner| self.connections.at(owner).id),
             is_awaited: channel.is_awaited,
             entities: self.listed_in(channel.id),
         })
@@ -77,7 +77,7 @@ impl Engine {
 
     /// The entities that the state of a cell lists, in ascending order.
     pub(super) fn listed_in(&self, cell: u32) -> Vec<u32> {
-        let data = self.by_channel_id.get(&cell).and_then(|&cell| self.hub.state(cell).data());
+        let data = self.channels.find(cell).and_then(|cell| self.fanout.hub.state(cell).data());
         let keys = data.into_iter().flat_map(|data| data.keys(ENTITIES_FIELD));
         let mut entities: Vec<u32> = keys
             .filter_map(|key| match key {
@@ -97,11 +97,11 @@ impl Engine {
         message: &Message,
         wanted: CreateChannelMessage,
     ) -> Result<(), Refusal> {
-        if !self.connection(from).is_server() {
+        if !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
         self.check_metadata(&wanted.metadata)?;
-        let id = self.connection(from).id;
+        let id = self.connections.at(from).id;
         let world = self.world.as_mut().ok_or(NO_WORLD)?;
         let former = world.slots.server_of(id);
         let server = match former {
@@ -122,7 +122,7 @@ impl Engine {
         let options = wanted.sub_options.unwrap_or_default();
         for &cell in &cells {
             if let Err(refusal) = self.subscribe_and_tell(from, from, cell, &options, 0) {
-                self.count(refusal);
+                self.counters.refuse(refusal);
             }
         }
         self.send_regions(from, 0);
@@ -133,11 +133,11 @@ impl Engine {
 
     fn tell_of_cells(&mut self, from: Place, stub_id: u32, cells: &[ChannelIndex], wanted: &CreateChannelMessage) {
         let header = Header::new(GLOBAL_CHANNEL, message_type::CREATE_SPATIAL_CHANNEL);
-        let owner_conn_id = self.connection(from).id;
+        let owner_conn_id = self.connections.at(from).id;
         let master = self.master().filter(|&master| master != from);
         for (number, cells) in cells.chunks(CELLS_PER_MESSAGE).enumerate() {
             let result = CreateSpatialChannelsResultMessage {
-                spatial_channel_id: cells.iter().map(|&cell| self.channel(cell).id).collect(),
+                spatial_channel_id: cells.iter().map(|&cell| self.channels.at(cell).id).collect(),
                 metadata: wanted.metadata.clone(),
                 owner_conn_id,
             };
@@ -158,7 +158,7 @@ impl Engine {
         server: u32,
         wanted: &CreateChannelMessage,
     ) -> Result<Vec<ChannelIndex>, Refusal> {
-        let is_there = |id: &u32| self.by_channel_id.contains_key(id);
+        let is_there = |id: &u32| self.channels.has(*id);
         let missing: Vec<u32> = grid.cells_of(server).filter(|id| !is_there(id)).collect();
         self.check_room_beside(from, missing.len() * wanted.metadata.len())?;
         let mut made = Vec::new();
@@ -172,14 +172,13 @@ impl Engine {
         }
         let made: FxHashSet<usize> = made.into_iter().map(ChannelIndex::number).collect();
         let is_new = |cell: &ChannelIndex| made.contains(&cell.number());
-        let cells: Vec<ChannelIndex> =
-            grid.cells_of(server).filter_map(|id| self.by_channel_id.get(&id).copied()).collect();
+        let cells: Vec<ChannelIndex> = grid.cells_of(server).filter_map(|id| self.channels.find(id)).collect();
         for &cell in &cells {
             if let Some(merge) = wanted.merge_options {
                 self.set_merge_options(cell, merge);
             }
-            let was_lost = !is_new(&cell) && self.channel(cell).owner.is_none();
-            self.channel_mut(cell).is_awaited = false;
+            let was_lost = !is_new(&cell) && self.channels.at(cell).owner.is_none();
+            self.channels.at_mut(cell).is_awaited = false;
             self.set_owner(cell, Some(from));
             if was_lost {
                 self.tell_owner_is_back(cell);
@@ -210,7 +209,7 @@ impl Engine {
     /// and awaited, this waits too, because it could not be notified.
     pub(super) fn open_the_borders(&mut self) {
         let Some(world) = self.world.as_mut() else { return };
-        let is_everybody_there = world.slots.iter().all(|(_, id)| self.by_connection_id.contains_key(&id));
+        let is_everybody_there = world.slots.iter().all(|(_, id)| self.connections.find(id).is_some());
         if !is_everybody_there || !world.slots.poll_complete() {
             return;
         }
@@ -218,12 +217,12 @@ impl Engine {
         let servers: Vec<(u32, u32)> = world.slots.iter().collect();
         let options = ChannelSubscriptionOptions::default();
         for &(server, id) in &servers {
-            let Some(connection) = self.connection_by_id(id) else { continue };
+            let Some(connection) = self.connections.find(id) else { continue };
             for cell in grid.border_of(server) {
-                if let Some(&cell) = self.by_channel_id.get(&cell) {
+                if let Some(cell) = self.channels.find(cell) {
                     // A server that has no room for its border sees less of it; the limit is counted.
                     if let Err(refusal) = self.subscribe_and_tell(connection, connection, cell, &options, 0) {
-                        self.count(refusal);
+                        self.counters.refuse(refusal);
                     }
                 }
             }
@@ -231,11 +230,12 @@ impl Engine {
         let header = Header::new(GLOBAL_CHANNEL, message_type::SPATIAL_CHANNELS_READY);
         let server_count = servers.len() as u32;
         for &(server_index, id) in &servers {
-            if let Some(connection) = self.connection_by_id(id) {
+            if let Some(connection) = self.connections.find(id) {
                 self.send(connection, header, &SpatialChannelsReadyMessage { server_index, server_count });
             }
         }
-        if let Some(master) = self.master().filter(|&master| !servers.iter().any(|s| s.1 == self.connection(master).id))
+        if let Some(master) =
+            self.master().filter(|&master| !servers.iter().any(|s| s.1 == self.connections.at(master).id))
         {
             self.send(master, header, &SpatialChannelsReadyMessage { server_index: 0, server_count });
         }
@@ -281,10 +281,10 @@ impl Engine {
     /// The view of a connection has changed: it leaves cells, enters cells, and gets others more or less often.
     pub(super) fn on_update_interest(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: UpdateSpatialInterestMessage = message.decode().map_err(|_| Refusal::Malformed)?;
-        if !self.connection(from).is_server() {
+        if !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
-        let target = self.member_by_id(wanted.conn_id).ok_or(Refusal::UnknownConnection)?;
+        let target = self.connections.find_member(wanted.conn_id).ok_or(Refusal::UnknownConnection)?;
         let query = wanted.query.ok_or(Refusal::Spatial("interest_no_query"))?;
         let limits = InterestLimits {
             samples: self.settings.limits.max_query_samples,
@@ -303,10 +303,10 @@ impl Engine {
     }
 
     fn see(&mut self, from: Place, target: Place, found: &[Interest]) {
-        let hub = self.hub_id(target);
-        let seen: Vec<ChannelIndex> = self.hub.channels_of(hub).collect();
+        let hub = self.connections.hub_id(target);
+        let seen: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
         for cell in seen {
-            let channel = self.channel(cell);
+            let channel = self.channels.at(cell);
             let stays = found.binary_search_by_key(&channel.id, |interest| interest.channel).is_ok();
             if channel.kind == ChannelType::Spatial && !stays && !channel.is_owner(target) {
                 let left = self.unsubscribe_and_tell(from, target, cell, 0);
@@ -314,12 +314,12 @@ impl Engine {
             }
         }
         for interest in found {
-            let Some(&cell) = self.by_channel_id.get(&interest.channel) else { continue };
+            let Some(cell) = self.channels.find(interest.channel) else { continue };
             let damped = self.world.as_ref().and_then(|world| world.grid.damping().interval_ms(interest.distance));
-            let interval = damped.unwrap_or(self.channel(cell).settings.default_fan_out_interval_ms);
+            let interval = damped.unwrap_or(self.channels.at(cell).settings.default_fan_out_interval_ms);
             let options = ChannelSubscriptionOptions { fan_out_interval_ms: Some(interval), ..Default::default() };
             if let Err(refusal) = self.subscribe_and_tell(from, target, cell, &options, 0) {
-                self.count(refusal);
+                self.counters.refuse(refusal);
             }
         }
     }
@@ -327,11 +327,11 @@ impl Engine {
     /// A cell and its neighbours, as far as they exist.
     pub(super) fn cells_around(&self, channel: ChannelIndex) -> Result<Vec<ChannelIndex>, Refusal> {
         let world = self.world.as_ref().ok_or(NO_WORLD)?;
-        let id = self.channel(channel).id;
+        let id = self.channels.at(channel).id;
         if !world.grid.channels().contains(&id) {
             return Err(Refusal::WrongChannel);
         }
-        let around = world.grid.adjacent(id).filter_map(|id| self.by_channel_id.get(&id).copied());
+        let around = world.grid.adjacent(id).filter_map(|id| self.channels.find(id));
         Ok(std::iter::once(channel).chain(around).collect())
     }
 }

@@ -19,7 +19,7 @@ use throng_wire::Tick;
 
 use super::Engine;
 use super::channel::Creator;
-use super::entity::Entity;
+use super::entities::Entity;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
@@ -106,7 +106,7 @@ impl Engine {
     /// How much the state of a channel may grow before all of them, those of its creator, or those of all clients are too
     /// large.
     pub(super) fn room_for_state(&self, channel: ChannelIndex) -> Room {
-        self.room_for(self.channel(channel).creator)
+        self.room_for(self.channels.at(channel).creator)
     }
 
     /// The same for a channel that somebody will have created.
@@ -122,7 +122,7 @@ impl Engine {
             bytes: clients_share(limits).saturating_sub(self.memory.clients_everywhere_bytes()),
             refusal: Refusal::Limit("client_states_bytes"),
         };
-        let used = self.place(creator.key).map_or(0, |creator| self.connection(creator).state_bytes);
+        let used = self.connections.place(creator.key).map_or(0, |creator| self.connections.at(creator).state_bytes);
         let own = Room {
             bytes: limits.max_client_state_bytes.saturating_sub(used),
             refusal: Refusal::Limit("client_state_bytes"),
@@ -132,7 +132,7 @@ impl Engine {
 
     /// Whether there is room for so many bytes that a connection wants kept beside a state.
     pub(super) fn check_room_beside(&self, from: Place, bytes: usize) -> Result<(), Refusal> {
-        let connection = self.connection(from);
+        let connection = self.connections.at(from);
         if bytes > 0 && self.pressure.is_on(connection.side) {
             return Err(Refusal::Limit("memory"));
         }
@@ -145,41 +145,41 @@ impl Engine {
 
     /// Keeps the metadata of a channel.
     pub(super) fn set_metadata(&mut self, channel: ChannelIndex, metadata: String) {
-        let (before, after) = (self.channel(channel).beside_bytes(), allocated(metadata.len()) as u64);
-        self.channel_mut(channel).metadata = metadata;
+        let (before, after) = (self.channels.at(channel).beside_bytes(), allocated(metadata.len()) as u64);
+        self.channels.at_mut(channel).metadata = metadata;
         self.memory_was_changed(channel, before, after);
     }
 
     /// Keeps how the object of an entity is named, if there is room. Nobody but servers names objects.
     pub(super) fn keep_object(&mut self, entity: u32, object: &Bytes) -> bool {
-        let Some(known) = self.entities.get(&entity).filter(|known| known.object != *object) else { return false };
+        let Some(known) = self.entities.get(entity).filter(|known| known.object != *object) else { return false };
         let (before, after) = (allocated(known.object.len()) as u64, allocated(object.len()) as u64);
         let grows_by = after.saturating_sub(before);
         if grows_by > 0 && self.pressure.is_on(Side::Server) {
-            self.count(Refusal::Limit("memory"));
+            self.counters.refuse(Refusal::Limit("memory"));
             return false;
         }
         let room = self.room_for(None);
         if grows_by > room.bytes {
-            self.count(room.refusal);
+            self.counters.refuse(room.refusal);
             return false;
         }
         // Not the whole message that it came in.
-        self.entity_mut(entity).object = Bytes::copy_from_slice(object);
+        self.entities.get_or_add(entity).object = Bytes::copy_from_slice(object);
         self.memory.change(before, after, false);
         true
     }
 
     /// Forgets an entity.
     pub(super) fn drop_entity(&mut self, entity: u32) -> Option<Entity> {
-        let entity = self.entities.remove(&entity)?;
+        let entity = self.entities.remove(entity)?;
         self.memory.forget(allocated(entity.object.len()) as u64, false);
         Some(entity)
     }
 
     /// The state of a channel took `before` bytes, and was changed.
     pub(super) fn state_was_changed(&mut self, channel: ChannelIndex, before: u64) {
-        let after = self.hub.state(channel).size_bytes() as u64;
+        let after = self.fanout.hub.state(channel).size_bytes() as u64;
         self.memory_was_changed(channel, before, after);
         self.wake_copies(channel);
     }
@@ -189,10 +189,10 @@ impl Engine {
         if after == before {
             return;
         }
-        let creator = self.channel(channel).creator;
+        let creator = self.channels.at(channel).creator;
         self.memory.change(before, after, creator.is_some_and(|creator| creator.side == Side::Client));
-        if let Some(place) = creator.and_then(|creator| self.place(creator.key)) {
-            let creator = self.connection_mut(place);
+        if let Some(place) = creator.and_then(|creator| self.connections.place(creator.key)) {
+            let creator = self.connections.at_mut(place);
             creator.state_bytes = (creator.state_bytes + after).saturating_sub(before);
         }
     }
@@ -200,7 +200,7 @@ impl Engine {
     /// Forgets removals up to a tick in the states of all channels.
     pub(super) fn forget_removals_until(&mut self, until: Tick) {
         let mut freed: Vec<(u32, u64)> = Vec::new();
-        for state in self.hub.states_quietly_mut() {
+        for state in self.fanout.hub.states_quietly_mut() {
             let before = state.size_bytes() as u64;
             state.forget(until);
             if state.size_bytes() as u64 != before {
@@ -208,7 +208,7 @@ impl Engine {
             }
         }
         for (id, before) in freed {
-            if let Some(&channel) = self.by_channel_id.get(&id) {
+            if let Some(channel) = self.channels.find(id) {
                 self.state_was_changed(channel, before);
             }
         }

@@ -46,22 +46,22 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: SubscribedToChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let target = self.named_or_self(from, wanted.conn_id)?;
-        if target != from && !self.is_allowed(self.channel(channel).settings.acl.sub, from, channel) {
+        if target != from && !self.is_allowed(self.channels.at(channel).settings.acl.sub, from, channel) {
             return Err(Refusal::NotAllowed);
         }
         let options = wanted.sub_options.unwrap_or_default();
         let wants_to_write = options.data_access == Some(ChannelDataAccess::WriteAccess.into());
-        if wants_to_write && !self.connection(from).is_server() && !self.settings.client_rights.write {
+        if wants_to_write && !self.connections.at(from).is_server() && !self.settings.client_rights.write {
             return Err(Refusal::NoWriteAccess);
         }
         self.check_may_churn(from, channel)?;
-        let former = self.channel(channel).subscriber(target).map(|former| former.id);
+        let former = self.channels.at(channel).subscriber(target).map(|former| former.id);
         self.subscribe_and_tell(from, target, channel, &options, message.stub_id)?;
-        let present = self.channel(channel).subscriber(target).map(|present| present.id);
+        let present = self.channels.at(channel).subscriber(target).map(|present| present.id);
         if former != present && !options.skip_first_fan_out() {
             // The whole state is encoded for it.
-            let bytes = self.hub.state(channel).size_bytes() as u64;
-            self.connection_mut(from).requests.charge(Cost::each(bytes, STATE_BYTES_PER_REQUEST));
+            let bytes = self.fanout.hub.state(channel).size_bytes() as u64;
+            self.connections.at_mut(from).requests.charge(Cost::each(bytes, STATE_BYTES_PER_REQUEST));
         }
         Ok(())
     }
@@ -69,8 +69,8 @@ impl Engine {
     /// Whether a connection may subscribe now, and there is room to tell the owner. For clients it costs little, unless they
     /// do it all the time or to large channels.
     fn check_may_churn(&mut self, from: Place, channel: ChannelIndex) -> Result<(), Refusal> {
-        let (now, per_s) = (self.now, self.settings.limits.max_client_requests_per_s);
-        let connection = self.connection_mut(from);
+        let (now, per_s) = (self.clock.now(), self.settings.limits.max_client_requests_per_s);
+        let connection = self.connections.at_mut(from);
         if connection.is_server() {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl Engine {
             return Err(Refusal::Limit("client_requests"));
         }
         connection.requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
-        match self.channel(channel).owner.filter(|&owner| owner != from) {
+        match self.channels.at(channel).owner.filter(|&owner| owner != from) {
             Some(owner) => self.check_room_for_clients(owner),
             None => Ok(()),
         }
@@ -86,10 +86,10 @@ impl Engine {
 
     /// Clients speak for themselves; servers may name anybody.
     fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Place, Refusal> {
-        if conn_id == 0 || !self.connection(from).is_server() {
+        if conn_id == 0 || !self.connections.at(from).is_server() {
             return Ok(from);
         }
-        self.member_by_id(conn_id).ok_or(Refusal::UnknownConnection)
+        self.connections.find_member(conn_id).ok_or(Refusal::UnknownConnection)
     }
 
     /// Subscribes a connection, or changes its subscription. The sender of the request, the subscriber and the owner
@@ -119,9 +119,9 @@ impl Engine {
         if !is_news {
             return;
         }
-        let header = Header::new(self.channel(channel).id, message_type::SUB_TO_CHANNEL);
-        let named = (self.connection(target).id, self.connection(target).side);
-        let news = News::begun((channel, self.channel(channel)), named);
+        let header = Header::new(self.channels.at(channel).id, message_type::SUB_TO_CHANNEL);
+        let named = (self.connections.at(target).id, self.connections.at(target).side);
+        let news = News::begun((channel, self.channels.at(channel)), named);
         let result = self.subscribed_result(target, channel, subscriber);
         self.tell_three((from, target, channel), (header, stub_id), &result, news);
     }
@@ -133,18 +133,18 @@ impl Engine {
         subscriber: Subscriber,
     ) -> SubscribedToChannelResultMessage {
         let mut effective = self.granted(target, subscriber).to_wire();
-        effective.data_field_masks = self.forms.paths(subscriber.variant).to_vec();
+        effective.data_field_masks = self.fanout.forms.paths(subscriber.variant).to_vec();
         SubscribedToChannelResultMessage {
-            conn_id: self.connection(target).id,
+            conn_id: self.connections.at(target).id,
             sub_options: Some(effective),
-            conn_type: connection_type(self.connection(target).side).into(),
-            channel_type: self.channel(channel).kind.into(),
+            conn_type: connection_type(self.connections.at(target).side).into(),
+            channel_type: self.channels.at(channel).kind.into(),
         }
     }
 
     fn unsubscribed_result(&self, target: Place, channel: ChannelIndex) -> UnsubscribedFromChannelResultMessage {
-        let target = self.connection(target);
-        ended_result((target.id, target.side), self.channel(channel).kind)
+        let target = self.connections.at(target);
+        ended_result((target.id, target.side), self.channels.at(channel).kind)
     }
 
     /// Subscribes a connection with what it had, from the beginning. Its copy of the channel is void. The protocol has
@@ -152,34 +152,26 @@ impl Engine {
     /// changed for anybody else.
     pub(super) fn subscribe_anew(&mut self, target: Place, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
         self.unsubscribe(target, channel);
-        let id = self.channel(channel).id;
+        let id = self.channels.at(channel).id;
         let ended = self.unsubscribed_result(target, channel);
         self.send(target, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended);
         match self.serve_from(target, channel, wanted, StreamStart::Everything) {
             Ok(number) => {
                 let subscriber = Subscriber::new(number, wanted, since);
-                self.channel_mut(channel).subscribers.insert(target, subscriber);
+                self.channels.at_mut(channel).subscribers.insert(target, subscriber);
                 let begun = self.subscribed_result(target, channel, subscriber);
                 self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
             }
             Err(refusal) => {
-                self.count(refusal);
+                self.counters.refuse(refusal);
             }
         }
     }
 
     /// A subscriber that missed a forgotten removal starts again with the whole state.
     pub(super) fn renew_the_outdated(&mut self) {
-        let (_, slots) = self.hub.visited_writers();
-        let mut outdated: Vec<(Place, ChannelIndex)> = Vec::new();
-        for (index, slot) in slots {
-            if let (Some(mut stream), Some(connection)) = (slot.writer(), self.connections.nth(index)) {
-                let place = connection.place();
-                outdated.extend(stream.take_outdated().map(|channel| (place, channel)));
-            }
-        }
-        for (place, channel) in outdated {
-            let Some(former) = self.channel(channel).subscriber(place).copied() else { continue };
+        for (place, channel) in self.fanout.take_outdated(&self.connections) {
+            let Some(former) = self.channels.at(channel).subscriber(place).copied() else { continue };
             self.counters.renewed += 1;
             self.subscribe_anew(place, channel, (self.granted(place, former), former.since));
         }
@@ -197,7 +189,7 @@ impl Engine {
         if target != from {
             self.send(target, header, result);
         }
-        let owner = self.channel(channel).owner.filter(|&owner| owner != from && owner != target);
+        let owner = self.channels.at(channel).owner.filter(|&owner| owner != from && owner != target);
         if let Some(owner) = owner
             && self.may_tell(owner, news)
         {
@@ -212,15 +204,15 @@ impl Engine {
         index: ChannelIndex,
         options: &ChannelSubscriptionOptions,
     ) -> Result<Subscribed, Refusal> {
-        if !self.connection(target).is_member() {
+        if !self.connections.at(target).is_member() {
             return Err(Refusal::UnknownConnection);
         }
-        let former = self.channel(index).subscriber(target).copied();
+        let former = self.channels.at(index).subscriber(target).copied();
         if former.is_none() {
             self.check_subscription_count(target)?;
         }
         let granted = former.map(|former| self.granted(target, former));
-        let base = granted.unwrap_or_else(|| Wanted::usual(&self.channel(index).settings));
+        let base = granted.unwrap_or_else(|| Wanted::usual(&self.channels.at(index).settings));
         let mut wanted = self.bounded(base.with(options));
         if !options.data_field_masks.is_empty() {
             wanted.variant = self.form_of(index, &options.data_field_masks)?;
@@ -229,9 +221,9 @@ impl Engine {
             Some(former) => self.serve_changed(target, index, former, wanted, options.skip_first_fan_out())?,
             None => self.serve(target, index, wanted, wanted.skip_first)?,
         };
-        let since = former.map_or(self.tick(), |former| former.since);
+        let since = former.map_or(self.clock.tick(), |former| former.since);
         let subscriber = Subscriber::new(id, wanted, since);
-        self.channel_mut(index).subscribers.insert(target, subscriber);
+        self.channels.at_mut(index).subscribers.insert(target, subscriber);
         let is_news = former.is_none_or(|former| former.access() != subscriber.access());
         Ok(Subscribed { subscriber, is_news })
     }
@@ -248,60 +240,58 @@ impl Engine {
         let most = limits.max_mask_sets as usize;
         let schema = self.schema_of(index);
         let mut sets: SmallVec<[Variant; 16]> = SmallVec::new();
-        for subscriber in self.channel(index).subscribers.values() {
+        for subscriber in self.channels.at(index).subscribers.values() {
             if subscriber.variant != Variant::default() && !sets.contains(&subscriber.variant) {
                 sets.push(subscriber.variant);
             }
         }
         // A refused subscription leaves nothing behind: forms are few and shared.
-        match self.forms.find(masks, schema.as_deref()) {
+        match self.fanout.forms.find(masks, schema.as_deref()) {
             Some(known) if sets.contains(&known) => return Ok(known),
             _ if sets.len() >= most => return Err(Refusal::Limit("mask_sets")),
             Some(known) => return Ok(known),
             None => {}
         }
         self.reclaim_forms();
-        self.forms.add(masks, schema.as_deref())
+        self.fanout.forms.add(masks, schema.as_deref())
     }
 
     /// It is known now of what type a channel's state is: masks that were asked for by name show what they name.
     pub(super) fn resolve_masks_anew(&mut self, channel: ChannelIndex) {
         let masked = |&(_, subscriber): &(Place, Subscriber)| subscriber.variant != Variant::default();
-        let masked: Vec<(Place, Subscriber)> = self.channel(channel).subscribers.iter().filter(masked).collect();
+        let masked: Vec<(Place, Subscriber)> = self.channels.at(channel).subscribers.iter().filter(masked).collect();
         let schema = if masked.is_empty() { None } else { self.schema_of(channel) };
         for (place, subscriber) in masked {
-            let paths = self.forms.paths(subscriber.variant).to_vec();
-            let Ok(variant) = self.forms.add(&paths, schema.as_deref()) else { continue };
+            let paths = self.fanout.forms.paths(subscriber.variant).to_vec();
+            let Ok(variant) = self.fanout.forms.add(&paths, schema.as_deref()) else { continue };
             if variant == subscriber.variant {
                 continue;
             }
             let wanted = Wanted { variant, ..self.granted(place, subscriber) };
-            let hub = self.hub_id(place);
-            self.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
+            let hub = self.connections.hub_id(place);
+            self.fanout.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
             let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
-            self.channel_mut(channel).subscribers.insert(place, subscriber);
+            self.channels.at_mut(channel).subscribers.insert(place, subscriber);
         }
     }
 
     /// If there is no room for another form, forgets those that no present or awaited subscriber uses. Not all the
     /// time.
     fn reclaim_forms(&mut self) {
-        let tick = self.tick();
-        if !self.forms.is_full() || tick.since(self.last_reclaim) < RECLAIM_EVERY_MS {
+        if !self.fanout.begins_to_reclaim(self.clock.tick(), RECLAIM_EVERY_MS) {
             return;
         }
-        self.last_reclaim = tick;
         let subscribers = self.channels.iter().flat_map(|channel| channel.subscribers.values());
         let awaited = self.lost.values().flat_map(|lost| lost.subscriptions.values());
         let used = subscribers.map(|subscriber| subscriber.variant).chain(awaited.map(|kept| kept.wanted.variant));
-        self.forms.retain(&used.collect());
+        self.fanout.forms.retain(&used.collect());
     }
 
     /// The schema of the messages that the channel holds, or will hold.
     fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
-        match self.hub.state(index).data() {
+        match self.fanout.hub.state(index).data() {
             Some(data) => data.schema().cloned(),
-            None => self.schemas.find(self.channel(index).settings.data_msg_full_name.as_deref()?).cloned(),
+            None => self.schemas.find(self.channels.at(index).settings.data_msg_full_name.as_deref()?).cloned(),
         }
     }
 
@@ -327,8 +317,8 @@ impl Engine {
         wanted: Wanted,
         start: StreamStart,
     ) -> Result<SubscriptionId, Refusal> {
-        let hub = self.hub_id(target);
-        let now = self.tick();
+        let hub = self.connections.hub_id(target);
+        let now = self.clock.tick();
         self.check_subscription_count(target)?;
         let anchor = match wanted.delay_ms {
             delay @ 0.. => now.after(delay.unsigned_abs()),
@@ -339,15 +329,15 @@ impl Engine {
         let subscription = match wanted.access {
             // A subscriber without read access takes a number and gets nothing. Nor does one that an edge sends state to.
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
-            _ if self.connection(target).behind.is_some() => {
+            _ if self.connections.at(target).behind.is_some() => {
                 StreamSubscription { start: StreamStart::Nothing, ..subscription }
             }
             _ => subscription,
         };
         if subscription.start == StreamStart::Changes {
-            self.hub.state(index).seal();
+            self.fanout.hub.state(index).seal();
         }
-        let id = self.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
+        let id = self.fanout.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
         self.begin_lane(target, index, (id, wanted));
         self.edge_reads(target, index, (wanted, anchor, start == StreamStart::Changes));
         Ok(id)
@@ -355,11 +345,12 @@ impl Engine {
 
     fn check_subscription_count(&self, target: Place) -> Result<(), Refusal> {
         let limits = &self.settings.limits;
-        let (limit, tag) = match self.connection(target).is_server() {
+        let (limit, tag) = match self.connections.at(target).is_server() {
             true => (limits.max_server_subscriptions, "server_subscriptions"),
             false => (limits.max_client_subscriptions, "client_subscriptions"),
         };
-        let count = self.hub.connection(self.hub_id(target)).map_or(0, |stream| stream.subscription_count());
+        let count =
+            self.fanout.hub.connection(self.connections.hub_id(target)).map_or(0, |stream| stream.subscription_count());
         if count >= limit as usize { Err(Refusal::Limit(tag)) } else { Ok(()) }
     }
 
@@ -371,7 +362,7 @@ impl Engine {
         wanted: Wanted,
         skips_first: bool,
     ) -> Result<SubscriptionId, Refusal> {
-        let hub = self.hub_id(target);
+        let hub = self.connections.hub_id(target);
         let granted = self.granted(target, former);
         let sees_other = (granted.access == Access::None) != (wanted.access == Access::None);
         if sees_other || former.variant != wanted.variant {
@@ -383,7 +374,7 @@ impl Engine {
             self.change_lane(target, index, (former.id, wanted));
         }
         if granted.interval_ms != wanted.interval_ms {
-            self.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
+            self.fanout.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
         }
         if (granted.interval_ms, granted.reliable, granted.skip_self, granted.access)
             != (wanted.interval_ms, wanted.reliable, wanted.skip_self, wanted.access)
@@ -395,7 +386,7 @@ impl Engine {
 
     /// Everything that a subscriber is granted.
     pub(super) fn granted(&self, place: Place, subscriber: Subscriber) -> Wanted {
-        let stream = self.hub.connection(self.hub_id(place));
+        let stream = self.fanout.hub.connection(self.connections.hub_id(place));
         let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
         subscriber.wanted(interval_ms.unwrap_or_default())
     }
@@ -416,13 +407,13 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         // To leave is never refused: it can only make things better. But it counts.
-        self.connection_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
+        self.connections.at_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
         let target = self.named_or_self(from, wanted.conn_id)?;
-        if target != from && !self.is_allowed(self.channel(channel).settings.acl.unsub, from, channel) {
+        if target != from && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel) {
             return Err(Refusal::NotAllowed);
         }
         self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
-        if self.channel(channel).is_owner(target) {
+        if self.channels.at(channel).is_owner(target) {
             self.set_owner(channel, None);
         }
         Ok(())
@@ -438,9 +429,9 @@ impl Engine {
         if !self.unsubscribe(target, channel) {
             return Err(Refusal::UnknownConnection);
         }
-        let header = Header::new(self.channel(channel).id, message_type::UNSUB_FROM_CHANNEL);
-        let subscriber = (self.connection(target).id, self.connection(target).side);
-        let news = News::ended((channel, self.channel(channel)), subscriber);
+        let header = Header::new(self.channels.at(channel).id, message_type::UNSUB_FROM_CHANNEL);
+        let subscriber = (self.connections.at(target).id, self.connections.at(target).side);
+        let news = News::ended((channel, self.channels.at(channel)), subscriber);
         let result = self.unsubscribed_result(target, channel);
         self.tell_three((from, target, channel), (header, stub_id), &result, news);
         Ok(())
@@ -448,17 +439,17 @@ impl Engine {
 
     /// Ends a subscription; whether there was one. Nobody is notified.
     pub(super) fn unsubscribe(&mut self, target: Place, channel: ChannelIndex) -> bool {
-        let Some(former) = self.channel_mut(channel).subscribers.remove(target) else { return false };
-        let hub = self.hub_id(target);
-        self.hub.unsubscribe(hub, former.id);
+        let Some(former) = self.channels.at_mut(channel).subscribers.remove(target) else { return false };
+        let hub = self.connections.hub_id(target);
+        self.fanout.hub.unsubscribe(hub, former.id);
         self.edge_reads_not(target, channel);
-        self.connection_mut(target).forget_state_of(channel);
+        self.connections.at_mut(target).forget_state_of(channel);
         true
     }
 
     /// Whether an access rule lets a connection act on others.
     pub(super) fn is_allowed(&self, rule: AccessLevel, from: Place, channel: ChannelIndex) -> bool {
-        let is_owner = self.channel(channel).is_owner(from);
+        let is_owner = self.channels.at(channel).is_owner(from);
         match rule {
             AccessLevel::Nobody => false,
             AccessLevel::Owner => is_owner,

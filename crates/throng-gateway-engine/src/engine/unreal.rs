@@ -16,9 +16,10 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::entity::OUTSIDE;
-use super::handover::GATEWAY;
+
 use super::refusal::Refusal;
 use super::unborn::{UNBORN_MAX, UNBORN_REFERENCE_MAX_BYTES};
+use super::writers::GATEWAY;
 use crate::spatial::Position;
 
 /// `SpawnObjectMessage.obj`.
@@ -69,8 +70,8 @@ impl Engine {
             self.note_object(entity, object);
         }
         let Some(location) = spawn.location else {
-            let cell = self.channel(channel);
-            if cell.kind == ChannelType::Spatial && self.entities.contains_key(&entity) {
+            let cell = self.channels.at(channel);
+            if cell.kind == ChannelType::Spatial && self.entities.has(entity) {
                 let id = cell.id;
                 self.list(id, entity);
             }
@@ -82,12 +83,12 @@ impl Engine {
         let Some(id) = self.cell_at(position) else {
             if self.world.is_some() {
                 // The message is passed on as it is.
-                self.count(OUTSIDE);
+                self.counters.refuse(OUTSIDE);
             }
             return Ok(None);
         };
-        let Some(&cell) = self.by_channel_id.get(&id) else { return Ok(None) };
-        if !self.entities.contains_key(&entity)
+        let Some(cell) = self.channels.find(id) else { return Ok(None) };
+        if !self.entities.has(entity)
             && self.expect_entity(entity)
             && let Some(object) = &object
         {
@@ -105,12 +106,10 @@ impl Engine {
 
     /// An object has appeared in a cell. One that another server's cell lists goes over to this one's.
     fn spawn_in(&mut self, cell: u32, entity: u32, context: u32) {
-        let Some(known) = self.entities.get(&entity) else { return };
-        let decides = |cell: u32| self.by_channel_id.get(&cell).and_then(|&cell| self.channel(cell).owner);
-        match known.cell {
-            Some(former)
-                if former != cell && decides(former) != decides(cell) && self.by_channel_id.contains_key(&entity) =>
-            {
+        let Some(known) = self.entities.get(entity) else { return };
+        let decides = |cell: u32| self.channels.named(cell).and_then(|cell| cell.owner);
+        match known.cell() {
+            Some(former) if former != cell && decides(former) != decides(cell) && self.channels.has(entity) => {
                 self.hand_over(entity, former, cell, context);
             }
             _ => self.list(cell, entity),
@@ -120,25 +119,25 @@ impl Engine {
     /// Makes room for the data of an object whose channel does not exist yet. Returns whether there is room.
     fn expect_entity(&mut self, entity: u32) -> bool {
         // As many as there may be channels for.
-        if self.unborn.len() >= self.settings.limits.max_channels as usize {
-            self.count(Refusal::Limit("spawned_objects"));
+        if self.entities.unborn.len() >= self.settings.limits.max_channels as usize {
+            self.counters.refuse(Refusal::Limit("spawned_objects"));
             return false;
         }
-        self.unborn.insert(entity, self.now.after(UNBORN_MAX));
-        self.entity_mut(entity);
+        self.entities.unborn.insert(entity, self.clock.now().after(UNBORN_MAX));
+        self.entities.get_or_add(entity);
         true
     }
 
     /// Objects whose channels have not come in time are on no list any more.
     pub(super) fn give_up_the_unborn(&mut self) {
-        while let Some(entity) = self.unborn.take_late(self.now) {
-            self.count(Refusal::Limit("spawned_objects"));
+        while let Some(entity) = self.entities.unborn.take_late(self.clock.now()) {
+            self.counters.refuse(Refusal::Limit("spawned_objects"));
             self.forget_unborn(entity);
         }
     }
 
     fn forget_unborn(&mut self, entity: u32) {
-        if let Some(cell) = self.entities.get(&entity).and_then(|known| known.cell) {
+        if let Some(cell) = self.entities.cell_of(entity) {
             self.unlist(cell, entity);
         }
         self.drop_entity(entity);
@@ -146,8 +145,8 @@ impl Engine {
 
     /// Keeps how an object is named, in the state of its channel as well.
     fn note_object(&mut self, entity: u32, object: &Bytes) {
-        if self.unborn.contains(entity) && object.len() > UNBORN_REFERENCE_MAX_BYTES {
-            self.count(Refusal::Limit("spawned_objects"));
+        if self.entities.unborn.contains(entity) && object.len() > UNBORN_REFERENCE_MAX_BYTES {
+            self.counters.refuse(Refusal::Limit("spawned_objects"));
             return;
         }
         if self.keep_object(entity, object) {
@@ -157,9 +156,11 @@ impl Engine {
 
     /// Writes the reference of an object into the state of its channel, if that has a field for it: `objRef`.
     pub(super) fn tell_object(&mut self, entity: u32) {
-        let object = self.object_of(entity);
-        let Some(&channel) = self.by_channel_id.get(&entity).filter(|_| !object.is_empty()) else { return };
-        let Some(schema) = self.hub.state(channel).data().and_then(|data| data.schema().cloned()) else { return };
+        let object = self.entities.object_of(entity);
+        let Some(channel) = self.channels.find(entity).filter(|_| !object.is_empty()) else { return };
+        let Some(schema) = self.fanout.hub.state(channel).data().and_then(|data| data.schema().cloned()) else {
+            return;
+        };
         let Some(number) = schema.message_field(OBJECT_REFERENCE, OBJECT_REFERENCE_TYPE) else { return };
         self.change_state(channel, &schema, |data, tick| data.set_message(number, &object, GATEWAY, tick));
     }
@@ -167,7 +168,7 @@ impl Engine {
     /// The channel is removed when the message has been passed on: see [`Engine::after_forward`].
     fn on_destroy(&mut self, message: &Message) -> Result<(), Refusal> {
         let Some(id) = destroyed(message) else { return Ok(()) };
-        if let Some(cell) = self.entities.get(&id).and_then(|entity| entity.cell) {
+        if let Some(cell) = self.entities.cell_of(id) {
             self.unlist(cell, id);
         }
         Ok(())
@@ -179,11 +180,11 @@ impl Engine {
             return;
         }
         let Some(id) = destroyed(message) else { return };
-        if self.unborn.remove(id) {
+        if self.entities.unborn.remove(id) {
             self.forget_unborn(id);
         }
-        if let Some(&channel) = self.by_channel_id.get(&id)
-            && self.channel(channel).kind == ChannelType::Entity
+        if let Some(channel) = self.channels.find(id)
+            && self.channels.at(channel).kind == ChannelType::Entity
         {
             self.remove_channel(channel);
         }
@@ -192,7 +193,7 @@ impl Engine {
     /// The data that a recovered Unreal server needs to find the objects of a channel again, in pieces that fit into a
     /// message.
     pub(super) fn object_references(&self, channel: ChannelIndex) -> Vec<Any> {
-        let channel = self.channel(channel);
+        let channel = self.channels.at(channel);
         let entities = match channel.kind {
             ChannelType::Entity => vec![channel.id],
             ChannelType::Spatial => self.listed_in(channel.id),
@@ -200,7 +201,7 @@ impl Engine {
         };
         let (mut pieces, mut piece, mut bytes) = (Vec::new(), ChannelRecoveryData::default(), 0);
         for entity in entities {
-            let object = self.object_of(entity);
+            let object = self.entities.object_of(entity);
             if object.is_empty() {
                 continue;
             }

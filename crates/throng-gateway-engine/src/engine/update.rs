@@ -16,9 +16,9 @@ impl Engine {
         let writer = self.writer_of(from, channel)?;
         let update: ChannelDataUpdateMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let data = update.data.ok_or(Refusal::Data("missing_data"))?;
-        let context = match self.connection(from).is_server() {
+        let context = match self.connections.at(from).is_server() {
             true => update.context_conn_id,
-            false => self.connection(from).id,
+            false => self.connections.at(from).id,
         };
         self.merge(channel, writer, &data)?;
         self.counters.updates += 1;
@@ -29,19 +29,19 @@ impl Engine {
     /// The writer of an update. The owner may write, and who was granted it. So may any other server as long as there
     /// is an owner; then it is as if the owner had said it.
     fn writer_of(&self, from: Place, channel: ChannelIndex) -> Result<Place, Refusal> {
-        let channel = self.channel(channel);
+        let channel = self.channels.at(channel);
         let is_writer = channel.subscriber(from).is_some_and(|subscriber| subscriber.access() == Access::Write);
         if channel.is_owner(from) || is_writer {
             return Ok(from);
         }
-        channel.owner.filter(|_| self.connection(from).is_server()).ok_or(Refusal::NoWriteAccess)
+        channel.owner.filter(|_| self.connections.at(from).is_server()).ok_or(Refusal::NoWriteAccess)
     }
 
     /// The state that a channel begins with. A type that was only expected gives way to the one that comes.
     pub(super) fn begin_data(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
-        if self.hub.state(channel).is_untouched() {
-            let before = self.hub.state(channel).size_bytes() as u64;
-            self.hub.state_mut(channel).clear();
+        if self.fanout.hub.state(channel).is_untouched() {
+            let before = self.fanout.hub.state(channel).size_bytes() as u64;
+            self.fanout.hub.state_mut(channel).clear();
             self.state_was_changed(channel, before);
         }
         self.merge(channel, from, data)
@@ -49,22 +49,22 @@ impl Engine {
 
     /// The empty state of the type in the settings, if there is one and nothing was written yet.
     pub(super) fn begin_empty(&mut self, channel: ChannelIndex) {
-        let settings = &self.channel(channel).settings;
+        let settings = &self.channels.at(channel).settings;
         let Some(name) = settings.data_msg_full_name.clone() else { return };
         let options = self.merge_options(channel);
-        let (tick, limits) = (self.change_tick(), self.state_limits());
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
         let schema = self.schemas.find(&name).cloned();
-        let before = self.hub.state(channel).size_bytes() as u64;
-        self.hub.state_mut(channel).begin_empty(&name, (schema, options, limits), tick);
+        let before = self.fanout.hub.state(channel).size_bytes() as u64;
+        self.fanout.hub.state_mut(channel).begin_empty(&name, (schema, options, limits), tick);
         self.state_was_changed(channel, before);
         self.learn_position(channel);
     }
 
     /// How updates are merged from now on.
     pub(super) fn set_merge_options(&mut self, channel: ChannelIndex, options: ChannelDataMergeOptions) {
-        self.channel_mut(channel).merge = options;
+        self.channels.at_mut(channel).merge = options;
         let options = self.merge_options(channel);
-        self.hub.state_mut(channel).set_options(options);
+        self.fanout.hub.state_mut(channel).set_options(options);
     }
 
     /// The size that a state may reach.
@@ -75,13 +75,13 @@ impl Engine {
 
     pub(super) fn merge(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
         let options = self.merge_options(channel);
-        let (tick, limits) = (self.change_tick(), self.state_limits());
-        let writer = self.connection(from).writer;
-        let is_short = self.pressure.is_on(self.connection(from).side);
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let writer = self.connections.at(from).writer;
+        let is_short = self.pressure.is_on(self.connections.at(from).side);
         let room = self.room_for_state(channel);
         // An update that only replaces something needs no room.
         let room_bytes = if is_short { 0 } else { usize::try_from(room.bytes).unwrap_or(usize::MAX) };
-        let state = self.hub.state_mut(channel);
+        let state = self.fanout.hub.state_mut(channel);
         let had_data = state.data().is_some();
         let before = state.size_bytes() as u64;
         let merged = state.merge(data, room_bytes, (&self.schemas, options, limits), writer, tick);
@@ -93,7 +93,7 @@ impl Engine {
         })?;
         self.note_update(channel, Some((writer, &data.value)));
         if merged.dropped > 0 {
-            self.count(Refusal::Data("values_dropped"));
+            self.counters.refuse(Refusal::Data("values_dropped"));
         }
         if !had_data {
             self.resolve_masks_anew(channel);
@@ -104,7 +104,7 @@ impl Engine {
 
     /// How a channel's updates are merged: as its creator said, and its type.
     pub(super) fn merge_options(&self, channel: ChannelIndex) -> MergeOptions {
-        let channel = self.channel(channel);
+        let channel = self.channels.at(channel);
         MergeOptions {
             replace_lists: channel.merge.should_replace_list,
             list_size_limit: channel.merge.list_size_limit,

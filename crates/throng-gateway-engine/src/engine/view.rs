@@ -169,28 +169,28 @@ impl Engine {
 
     /// Ends a connection because an operator wants it. Returns whether there is one of that number.
     pub fn kick(&mut self, now: Time, connection: u32) -> bool {
-        self.now = now;
-        let Some(index) = self.connection_by_id(connection) else { return false };
-        self.notice(index, self.connection(index).identifier.clone(), "kicked");
-        let key = self.connection(index).key;
-        self.end_for(key, EndCause::Ours);
+        self.clock.set(now);
+        let Some(index) = self.connections.find(connection) else { return false };
+        self.connections.notice(index, self.connections.at(index).identifier.clone(), "kicked");
+        let key = self.connections.at(index).key;
+        self.connections.end_for(key, EndCause::Ours);
         true
     }
 
     /// Banned names, up to `limit` of them.
     pub fn blocked_names(&self, limit: usize) -> Vec<BlockedName> {
-        let names = self.blocked.iter(self.now).take(limit);
+        let names = self.logins.blocked.iter(self.clock.now()).take(limit);
         names.map(|(who, left)| BlockedName { side: who.side, player: who.name.to_string(), left }).collect()
     }
 
     /// Forgives a name at a door. Returns whether there was anything to forgive.
     pub fn unblock(&mut self, side: Side, player: &str) -> bool {
-        self.blocked.forgive(side, player)
+        self.logins.blocked.forgive(side, player)
     }
 
     fn connection_row(&self, place: usize) -> Option<Row> {
         let connection = self.connections.nth(place)?;
-        let stream = self.hub.connection(self.hub_id(connection.place()));
+        let stream = self.fanout.hub.connection(self.connections.hub_id(connection.place()));
         Some(Row::Connection(ConnectionRow {
             connection: connection.id,
             side: connection.side.tag(),
@@ -209,9 +209,9 @@ impl Engine {
 
     fn channel_row(&self, subject: Subject, place: usize) -> Option<Row> {
         let channel = self.channels.nth(place)?;
-        let owner = channel.owner.map(|owner| self.connection(owner).id);
+        let owner = channel.owner.map(|owner| self.connections.at(owner).id);
         let (id, is_awaited, subscribers) = (channel.id, channel.is_awaited, channel.subscribers.values().count());
-        let state = || self.by_channel_id.get(&id).map(|&index| self.hub.state(index));
+        let state = || self.channels.find(id).map(|index| self.fanout.hub.state(index));
         match subject {
             Subject::Cells if channel.kind == ChannelType::Spatial => {
                 let keys = state().and_then(|state| state.data()).map(|data| data.keys(ENTITIES_FIELD).count());
@@ -219,7 +219,7 @@ impl Engine {
                 Some(Row::Cell(CellRow { channel: id, owner, is_awaited, entities, subscribers }))
             }
             Subject::Entities => {
-                let cell = self.entities.get(&id)?.cell;
+                let cell = self.entities.get(id)?.cell();
                 Some(Row::Entity(EntityRow { channel: id, cell, owner, is_awaited, subscribers }))
             }
             Subject::Channels => Some(Row::Channel(ChannelRow {
