@@ -9,7 +9,8 @@ use throng_wire::Tick;
 use super::place::Place;
 use super::port::{Key, Side};
 use crate::channel_types::ChannelSettings;
-use throng_protostate::allocated;
+use crate::limits::Limits;
+use throng_protostate::{MergeOptions, allocated};
 
 /// A channel beside what the hub keeps of it.
 pub(crate) struct Channel {
@@ -121,6 +122,22 @@ impl Channel {
         allocated(self.metadata.len()) as u64
     }
 
+    /// How its updates are merged: as its creator said, and its type.
+    pub(crate) fn merge_options(&self) -> MergeOptions {
+        MergeOptions {
+            replace_lists: self.merge.should_replace_list,
+            list_size_limit: self.merge.list_size_limit,
+            truncate_top: self.merge.truncate_top,
+            remove_map_entries: self.merge.should_check_removable_map_field,
+            merge_map_entries: self.settings.merge_map_entries,
+        }
+    }
+
+    /// The ticks between its turns, to which the turns of its readers are moved up.
+    pub(crate) fn turn_grid(&self) -> u64 {
+        u64::from(self.settings.tick_interval_ms.max(1))
+    }
+
     pub(crate) fn is_owner(&self, connection: Place) -> bool {
         self.owner == Some(connection)
     }
@@ -183,6 +200,13 @@ impl Wanted {
             skip_first: options.skip_first_fan_out.unwrap_or(self.skip_first),
             reliable: options.reliable_fan_out.unwrap_or(self.reliable),
         }
+    }
+
+    /// With the interval and the delay within what the gateway serves.
+    pub(crate) fn bounded(self, limits: &Limits) -> Wanted {
+        let interval_ms = self.interval_ms.clamp(limits.min_interval_ms, limits.max_interval_ms);
+        let delay_ms = self.delay_ms.clamp(limits.min_delay_ms, limits.max_delay_ms);
+        Wanted { interval_ms, delay_ms, ..self }
     }
 
     /// As options that are in effect. Field masks are for the caller to add.

@@ -10,7 +10,8 @@ use throng_replica::ChannelIndex;
 
 use super::absent;
 use super::channel::Channel;
-use super::place::Table;
+use super::connections::Connections;
+use super::place::{Place, Table};
 use crate::settings::EngineSettings;
 
 /// All channels of an engine, beside what the hub keeps of them.
@@ -91,6 +92,11 @@ impl Channels {
         self.find(id).map(|index| self.at(index))
     }
 
+    /// The same, if it is the one that was made then, and not another one that has its id by now.
+    pub(super) fn born(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
+        self.find(id).filter(|&index| self.at(index).birth == birth)
+    }
+
     /// GLOBAL, which is always there.
     pub(super) fn global(&self) -> ChannelIndex {
         self.by_id[&GLOBAL_CHANNEL]
@@ -168,6 +174,20 @@ impl Channels {
     pub(super) fn restore_ids(&mut self, end: u32, is_home: impl Fn(u32) -> bool) {
         let by_id = &self.by_id;
         self.ids.restore(by_id.keys().copied().filter(|&id| id < end), |id| is_home(id) && !by_id.contains_key(&id));
+    }
+
+    /// Sets the owner of a channel, or none.
+    pub(super) fn set_owner(&mut self, connections: &mut Connections, index: ChannelIndex, owner: Option<Place>) {
+        let former = std::mem::replace(&mut self.at_mut(index).owner, owner);
+        if former == owner {
+            return;
+        }
+        if let Some(former) = former.and_then(|former| connections.get_mut(former)) {
+            former.owned.remove(&index);
+        }
+        if let Some(owner) = owner {
+            connections.at_mut(owner).owned.insert(index);
+        }
     }
 
     /// All clients see this channel, those to come as well.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use rustc_hash::FxHashSet;
 use throng_channeld::{Header, put_body, put_message};
 use throng_replica::{ChannelIndex, Frame};
-use throng_wire::Time;
+use throng_wire::{ConnectionId, Time};
 
 use super::backlog::Backlog;
 use super::buffers::Buffers;
-use super::edges::Behind;
 use super::movement::{Movement, MovementTurn};
 use super::news::NewsList;
 use super::place::Place;
 use super::port::{Datagrams, Key, LoginNote, Outbox, Side};
+use crate::edge::EdgeKey;
 use crate::fsm::Fsm;
 use crate::limits::Limits;
 use throng_protostate::allocated;
@@ -37,6 +37,14 @@ pub(crate) enum Stage {
     Member,
 }
 
+/// The edge of a client's connection, and the edge's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    pub(crate) edge: EdgeKey,
+    pub(crate) client: u64,
+}
+
+/// A connection of a server or a client.
 pub(crate) struct Connection {
     pub(crate) key: Key,
     /// The number under which the protocol knows it.
@@ -299,6 +307,11 @@ impl Connection {
     /// Whether its mistakes are forgiven: those of a server that has logged in.
     pub(crate) fn is_trusted(&self) -> bool {
         self.is_server() && self.is_member()
+    }
+
+    /// The hub's name of it.
+    pub(crate) fn hub_id(&self) -> ConnectionId {
+        ConnectionId { index: self.key.index, generation: self.key.generation }
     }
 
     pub(crate) fn place(&self) -> Place {

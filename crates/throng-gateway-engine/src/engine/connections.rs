@@ -93,8 +93,7 @@ impl Connections {
 
     /// The hub's name of a connection.
     pub(super) fn hub_id(&self, at: Place) -> ConnectionId {
-        let key = self.at(at).key;
-        ConnectionId { index: key.index, generation: key.generation }
+        self.at(at).hub_id()
     }
 
     /// The one with this number in the protocol.

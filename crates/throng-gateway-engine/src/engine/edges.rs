@@ -23,7 +23,10 @@ use throng_replica::ChannelIndex;
 use throng_wire::{Tick, Time};
 
 use super::Engine;
-use super::channel::{Access, Wanted};
+use super::channel::{Access, Channel, Wanted};
+use super::channels::Channels;
+use super::connection::{Behind, Connection};
+use super::fanout::Fanout;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
@@ -94,13 +97,6 @@ impl Rhythm {
         let beyond = (passed + self.interval - self.phase) % self.interval;
         Tick((passed + self.interval - beyond).next_multiple_of(grid))
     }
-}
-
-/// The edge of a client's connection, and the edge's number of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Behind {
-    edge: EdgeKey,
-    client: u64,
 }
 
 /// Clients that are sent the same, by edge.
@@ -186,14 +182,11 @@ impl Edges {
     pub(super) fn next_due(&self) -> Option<Tick> {
         self.rows.values().filter_map(|row| row.due.first()).map(|&(tick, _)| tick).min()
     }
-}
 
-impl Engine {
     /// An edge has come.
-    pub fn open_edge(&mut self, now: Time, outbox: Box<dyn EdgeOutbox>) -> EdgeKey {
-        self.clock.set(now);
-        let key = EdgeKey(self.edges.next_key);
-        self.edges.next_key = self.edges.next_key.wrapping_add(1);
+    fn add(&mut self, outbox: Box<dyn EdgeOutbox>) -> EdgeKey {
+        let key = EdgeKey(self.next_key);
+        self.next_key = self.next_key.wrapping_add(1);
         let edge = Edge {
             outbox,
             entries: Arc::default(),
@@ -202,8 +195,222 @@ impl Engine {
             copies: FxHashMap::default(),
             due: BTreeSet::new(),
         };
-        self.edges.rows.insert(key, edge);
+        self.rows.insert(key, edge);
         key
+    }
+
+    /// An edge has gone. Returns its clients.
+    fn remove(&mut self, key: EdgeKey) -> Vec<Key> {
+        let Some(edge) = self.rows.remove(&key) else { return Vec::new() };
+        for readers in self.copied.values_mut() {
+            readers.retain(|&reader| reader != key);
+        }
+        self.copied.retain(|_, readers| !readers.is_empty());
+        let mut clients: Vec<Key> = edge.clients.into_values().collect();
+        clients.sort_unstable();
+        clients
+    }
+
+    fn client_of(&self, key: EdgeKey, client: u64) -> Option<Key> {
+        self.rows.get(&key)?.clients.get(&client).copied()
+    }
+
+    /// Tells the edge of a client that has logged in.
+    pub(super) fn tell_admitted(&self, connection: &Connection) {
+        let admitted = down::Admitted { connection: connection.id, writer: connection.writer };
+        let Some(Behind { edge, client }) = connection.behind else { return };
+        if let Some(edge) = self.rows.get(&edge) {
+            lock(&edge.entries).push(Down { client, what: Some(down::What::Admitted(admitted)) });
+        }
+    }
+
+    /// A client reads a channel from now on, if it is one of an edge. The edge has to know everything that was written so
+    /// far: what the client itself wrote is not told to it later.
+    pub(super) fn begin_read(
+        &mut self,
+        reader: &Connection,
+        (index, channel): (ChannelIndex, &Channel),
+        (wanted, anchor, changes): (Wanted, Tick, bool),
+        fanout: &Fanout,
+    ) {
+        let Some(Behind { edge, client }) = reader.behind.filter(|_| wanted.access != Access::None) else { return };
+        let rhythm = Rhythm::new(wanted.interval_ms, anchor);
+        let reads = down::Reads {
+            begins_with_changes: changes,
+            masks: fanout.forms.paths(wanted.variant).to_vec(),
+            ..reads_of(channel.id, wanted, anchor)
+        };
+        let Some(row) = self.rows.get_mut(&edge) else { return };
+        let copy = row.copies.entry(index).or_insert_with(Copy::new);
+        if copy.readers.is_empty() {
+            self.copied.entry(index).or_default().push(edge);
+        }
+        copy.add(reader.place(), rhythm);
+        row.tell_copy((index, channel), fanout);
+        row.push(client, down::What::Reads(reads));
+        // Its first turn may be none of the others: what it writes until then is in its first state.
+        let now = fanout.hub.now();
+        let first = anchor.after(wanted.interval_ms);
+        let first = if first.is_newer_than(now) { rhythm.turn(first, channel.turn_grid()) } else { now.after(1) };
+        row.put_due(index, first);
+    }
+
+    /// It reads it at other intervals, or on another way. `tick` is the present one, `change_tick` that of changes made now.
+    pub(super) fn change_read(
+        &mut self,
+        reader: &Connection,
+        (index, channel): (ChannelIndex, &Channel),
+        wanted: Wanted,
+        (tick, change_tick): (Tick, Tick),
+    ) {
+        let Some(Behind { edge, client }) = reader.behind else { return };
+        let Some(row) = self.rows.get_mut(&edge) else { return };
+        let Some(copy) = row.copies.get_mut(&index) else { return };
+        let Some(&former) = copy.readers.get(&reader.place()) else { return };
+        // The new turns are counted from the last of the former ones.
+        let last = tick.before(((tick.0 + former.interval - former.phase) % former.interval) as u32);
+        copy.remove(reader.place());
+        copy.add(reader.place(), Rhythm::new(wanted.interval_ms, last));
+        row.push(client, down::What::ReadsOtherwise(reads_of(channel.id, wanted, last)));
+        self.wake((index, channel), change_tick);
+    }
+
+    /// It does not read it any more.
+    pub(super) fn end_read(&mut self, reader: &Connection, (index, channel): (ChannelIndex, &Channel)) {
+        let Some(Behind { edge, client }) = reader.behind else { return };
+        let Some(row) = self.rows.get_mut(&edge) else { return };
+        let Some(copy) = row.copies.get_mut(&index) else { return };
+        if !copy.remove(reader.place()) {
+            return;
+        }
+        let is_last = copy.readers.is_empty();
+        row.push(client, down::What::ReadsNot(channel.id));
+        if is_last {
+            self.drop_copy(edge, index, channel.id);
+        }
+    }
+
+    /// A channel is removed.
+    pub(super) fn forget(&mut self, index: ChannelIndex, id: u32) {
+        for edge in self.copied.remove(&index).unwrap_or_default() {
+            self.drop_copy(edge, index, id);
+        }
+    }
+
+    fn drop_copy(&mut self, edge: EdgeKey, index: ChannelIndex, id: u32) {
+        if let Some(row) = self.rows.get_mut(&edge)
+            && let Some(copy) = row.copies.remove(&index)
+        {
+            if let Some(due) = copy.due {
+                row.due.remove(&(due, index));
+            }
+            row.push(0, down::What::Forget(id));
+        }
+        if let Some(edges) = self.copied.get_mut(&index) {
+            edges.retain(|&known| known != edge);
+            if edges.is_empty() {
+                self.copied.remove(&index);
+            }
+        }
+    }
+
+    /// A channel has changed: each edge with a copy gets the changes at the next turn of one of the copy's readers.
+    pub(super) fn wake(&mut self, (index, channel): (ChannelIndex, &Channel), change_tick: Tick) {
+        let Some(edges) = self.copied.get(&index) else { return };
+        for edge in edges {
+            let Some(row) = self.rows.get_mut(edge) else { continue };
+            let Some(copy) = row.copies.get(&index) else { continue };
+            let turns = copy.rhythms.keys().map(|rhythm| rhythm.turn(change_tick, channel.turn_grid()));
+            let Some(turn) = turns.min() else { continue };
+            row.put_due(index, turn);
+        }
+    }
+
+    /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
+    /// says who wrote what only if no two have written to one thing: then updates are told as they came.
+    pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>) {
+        let Some(edges) = self.copied.get(&index) else { return };
+        for edge in edges {
+            let Some(copy) = self.rows.get_mut(edge).and_then(|row| row.copies.get_mut(&index)) else { continue };
+            match (&mut copy.updates, update) {
+                (Some(updates), Some((writer, value))) if copy.update_bytes < UPDATES_MAX_BYTES => {
+                    copy.update_bytes += value.len() + size_of::<(u32, Bytes)>();
+                    updates.push((writer, value.clone()));
+                }
+                _ => copy.updates = None,
+            }
+        }
+    }
+
+    /// Sends entries to all that were noted: once to each edge.
+    pub(super) fn send_to_many(&self, at_edges: AtEdges, entries: &[u8]) {
+        for (edge, mut clients) in at_edges {
+            if let Some(row) = self.rows.get(&edge) {
+                clients.sort_unstable();
+                let many = down::ToMany { clients, entries: Bytes::copy_from_slice(entries) };
+                lock(&row.entries).push(Down { client: 0, what: Some(down::What::ToMany(many)) });
+            }
+        }
+    }
+
+    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.
+    pub(super) fn next_for(
+        &self,
+        reader: &Connection,
+        channels: &Channels,
+        fanout: &Fanout,
+        now: Tick,
+    ) -> Option<Tick> {
+        let edge = self.rows.get(&reader.behind?.edge)?;
+        let turn = |index: ChannelIndex| {
+            let copy = edge.copies.get(&index).filter(|copy| copy.due.is_some())?;
+            Some(copy.readers.get(&reader.place())?.turn(now, channels.at(index).turn_grid()))
+        };
+        fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn).min()
+    }
+
+    /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
+    pub(super) fn tell_copies(&mut self, channels: &Channels, fanout: &Fanout, (tick, is_last): (Tick, bool)) {
+        for row in self.rows.values_mut() {
+            let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
+            let mut due = Vec::new();
+            while let Some(&(turn, index)) = row.due.first()
+                && (is_last || turn <= tick)
+            {
+                row.due.pop_first();
+                due.push(index);
+            }
+            for &index in &due {
+                let later = is_slow.then(|| tick.after(SLOW_TICKS));
+                if let Some(copy) = row.copies.get_mut(&index) {
+                    copy.due = later;
+                    row.due.extend(later.map(|later| (later, index)));
+                }
+            }
+            if !is_slow && !due.is_empty() {
+                self.turn = Some(tick.0);
+                due.into_iter().for_each(|index| row.tell_copy((index, channels.at(index)), fanout));
+            }
+        }
+    }
+
+    /// Hands each edge what there is to say, as frames.
+    pub(super) fn send(&mut self, is_last: bool) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let turn = self.turn.take();
+        for row in self.rows.values_mut() {
+            row.send(turn, is_last);
+        }
+    }
+}
+
+impl Engine {
+    /// An edge has come.
+    pub fn open_edge(&mut self, now: Time, outbox: Box<dyn EdgeOutbox>) -> EdgeKey {
+        self.clock.set(now);
+        self.edges.add(outbox)
     }
 
     /// The tick that an edge has to begin with.
@@ -220,14 +427,7 @@ impl Engine {
     /// The path to an edge is over: its clients are lost.
     pub fn close_edge(&mut self, now: Time, key: EdgeKey) {
         self.clock.set(now);
-        let Some(edge) = self.edges.rows.remove(&key) else { return };
-        for readers in self.edges.copied.values_mut() {
-            readers.retain(|&reader| reader != key);
-        }
-        self.edges.copied.retain(|_, readers| !readers.is_empty());
-        let mut clients: Vec<Key> = edge.clients.into_values().collect();
-        clients.sort_unstable();
-        for client in clients {
+        for client in self.edges.remove(key) {
             self.edges.comings.push_back(Coming::Closed { key: client, cause: EndCause::Lost });
             self.closed(now, client, EndCause::Lost);
         }
@@ -253,7 +453,7 @@ impl Engine {
             match record.what.ok_or(EdgeFault::Malformed)? {
                 up::What::Opened(address) => self.open_behind(key, record.client, &address)?,
                 up::What::Said(entries) => {
-                    let Some(client) = self.client_of(key, record.client) else { continue };
+                    let Some(client) = self.edges.client_of(key, record.client) else { continue };
                     for message in Messages::new(entries) {
                         self.receive(now, client, message.map_err(|_| EdgeFault::Malformed)?);
                     }
@@ -272,10 +472,6 @@ impl Engine {
     /// Number of edges, and of the clients that they have.
     pub fn edge_counts(&self) -> (usize, usize) {
         (self.edges.rows.len(), self.edges.rows.values().map(|edge| edge.clients.len()).sum())
-    }
-
-    fn client_of(&self, key: EdgeKey, client: u64) -> Option<Key> {
-        self.edges.rows.get(&key)?.clients.get(&client).copied()
     }
 
     fn open_behind(&mut self, key: EdgeKey, client: u64, address: &str) -> Result<(), EdgeFault> {
@@ -311,147 +507,6 @@ impl Engine {
         self.closed(self.clock.now(), connection, cause);
     }
 
-    /// Tells the edge of a client that has logged in.
-    pub(super) fn tell_edge_admitted(&mut self, index: Place) {
-        let connection = self.connections.at(index);
-        let admitted = down::Admitted { connection: connection.id, writer: connection.writer };
-        let Some(Behind { edge, client }) = connection.behind else { return };
-        if let Some(edge) = self.edges.rows.get(&edge) {
-            lock(&edge.entries).push(Down { client, what: Some(down::What::Admitted(admitted)) });
-        }
-    }
-
-    /// A client of an edge reads a channel from now on. The edge has to know everything that was written so far: what
-    /// the client itself wrote is not told to it later.
-    pub(super) fn edge_reads(
-        &mut self,
-        target: Place,
-        index: ChannelIndex,
-        (wanted, anchor, changes): (Wanted, Tick, bool),
-    ) {
-        let Some(Behind { edge, client }) =
-            self.connections.at(target).behind.filter(|_| wanted.access != Access::None)
-        else {
-            return;
-        };
-        let id = self.channels.at(index).id;
-        let rhythm = Rhythm::new(wanted.interval_ms, anchor);
-        let reads = down::Reads {
-            begins_with_changes: changes,
-            masks: self.fanout.forms.paths(wanted.variant).to_vec(),
-            ..reads_of(id, wanted, anchor)
-        };
-        let Some(row) = self.edges.rows.get_mut(&edge) else { return };
-        let copy = row.copies.entry(index).or_insert_with(Copy::new);
-        if copy.readers.is_empty() {
-            self.edges.copied.entry(index).or_default().push(edge);
-        }
-        copy.add(target, rhythm);
-        self.tell_copy(edge, index);
-        self.push(edge, client, down::What::Reads(reads));
-        // Its first turn may be none of the others: what it writes until then is in its first state.
-        let now = self.fanout.hub.now();
-        let first = anchor.after(wanted.interval_ms);
-        let grid = self.grid_of(index);
-        let first = if first.is_newer_than(now) { rhythm.turn(first, grid) } else { now.after(1) };
-        if let Some(row) = self.edges.rows.get_mut(&edge) {
-            row.put_due(index, first);
-        }
-    }
-
-    /// It reads it at other intervals, or on another way.
-    pub(super) fn edge_reads_otherwise(&mut self, target: Place, index: ChannelIndex, wanted: Wanted) {
-        let Some(Behind { edge, client }) = self.connections.at(target).behind else { return };
-        let (id, tick) = (self.channels.at(index).id, self.clock.tick());
-        let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
-        let Some(&former) = copy.readers.get(&target) else { return };
-        // The new turns are counted from the last of the former ones.
-        let last = tick.before(((tick.0 + former.interval - former.phase) % former.interval) as u32);
-        copy.remove(target);
-        copy.add(target, Rhythm::new(wanted.interval_ms, last));
-        self.push(edge, client, down::What::ReadsOtherwise(reads_of(id, wanted, last)));
-        self.wake_copies(index);
-    }
-
-    /// It does not read it any more.
-    pub(super) fn edge_reads_not(&mut self, target: Place, index: ChannelIndex) {
-        let Some(Behind { edge, client }) = self.connections.at(target).behind else { return };
-        let id = self.channels.at(index).id;
-        let Some(copy) = self.edges.rows.get_mut(&edge).and_then(|row| row.copies.get_mut(&index)) else { return };
-        if !copy.remove(target) {
-            return;
-        }
-        let is_last = copy.readers.is_empty();
-        self.push(edge, client, down::What::ReadsNot(id));
-        if is_last {
-            self.drop_copy(edge, index, id);
-        }
-    }
-
-    /// A channel is removed.
-    pub(super) fn forget_copies(&mut self, index: ChannelIndex, id: u32) {
-        for edge in self.edges.copied.remove(&index).unwrap_or_default() {
-            self.drop_copy(edge, index, id);
-        }
-    }
-
-    fn drop_copy(&mut self, edge: EdgeKey, index: ChannelIndex, id: u32) {
-        if let Some(row) = self.edges.rows.get_mut(&edge)
-            && let Some(copy) = row.copies.remove(&index)
-        {
-            if let Some(due) = copy.due {
-                row.due.remove(&(due, index));
-            }
-            row.others.push(Down { client: 0, what: Some(down::What::Forget(id)) });
-        }
-        if let Some(edges) = self.edges.copied.get_mut(&index) {
-            edges.retain(|&known| known != edge);
-            if edges.is_empty() {
-                self.edges.copied.remove(&index);
-            }
-        }
-    }
-
-    fn push(&mut self, edge: EdgeKey, client: u64, what: down::What) {
-        if let Some(row) = self.edges.rows.get_mut(&edge) {
-            row.others.push(Down { client, what: Some(what) });
-        }
-    }
-
-    /// A channel has changed: each edge with a copy gets the changes at the next turn of one of the copy's readers.
-    pub(super) fn wake_copies(&mut self, index: ChannelIndex) {
-        let Some(edges) = self.edges.copied.get(&index) else { return };
-        let now = self.fanout.change_tick(&self.clock);
-        let grid = self.grid_of(index);
-        for edge in edges {
-            let Some(row) = self.edges.rows.get_mut(edge) else { continue };
-            let Some(copy) = row.copies.get(&index) else { continue };
-            let Some(turn) = copy.rhythms.keys().map(|rhythm| rhythm.turn(now, grid)).min() else { continue };
-            row.put_due(index, turn);
-        }
-    }
-
-    /// The ticks between the turns of a channel, to which the turns of its readers are moved up.
-    fn grid_of(&self, index: ChannelIndex) -> u64 {
-        u64::from(self.channels.at(index).settings.tick_interval_ms.max(1))
-    }
-
-    /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
-    /// says who wrote what only if no two have written to one thing: then updates are told as they came.
-    pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>) {
-        let Some(edges) = self.edges.copied.get(&index) else { return };
-        for edge in edges {
-            let Some(copy) = self.edges.rows.get_mut(edge).and_then(|row| row.copies.get_mut(&index)) else { continue };
-            match (&mut copy.updates, update) {
-                (Some(updates), Some((writer, value))) if copy.update_bytes < UPDATES_MAX_BYTES => {
-                    copy.update_bytes += value.len() + size_of::<(u32, Bytes)>();
-                    updates.push((writer, value.clone()));
-                }
-                _ => copy.updates = None,
-            }
-        }
-    }
-
     /// Whether a connection is a client of an edge; then it is noted as one of those that are sent the same. Everything
     /// that was queued for it before is on its way then.
     pub(super) fn note_at_edge(&mut self, index: Place, at_edges: &mut AtEdges) -> bool {
@@ -466,72 +521,24 @@ impl Engine {
         at_edges.entry(edge).or_default().push(client);
         true
     }
+}
 
-    /// Sends entries to all that were noted: once to each edge.
-    pub(super) fn send_to_many(&mut self, at_edges: AtEdges, entries: &[u8]) {
-        for (edge, mut clients) in at_edges {
-            if let Some(row) = self.edges.rows.get(&edge) {
-                clients.sort_unstable();
-                let many = down::ToMany { clients, entries: Bytes::copy_from_slice(entries) };
-                lock(&row.entries).push(Down { client: 0, what: Some(down::What::ToMany(many)) });
-            }
-        }
+impl Edge {
+    fn push(&mut self, client: u64, what: down::What) {
+        self.others.push(Down { client, what: Some(what) });
     }
 
-    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.
-    pub(super) fn next_copy_for(&self, index: Place) -> Option<Time> {
-        let edge = self.edges.rows.get(&self.connections.at(index).behind?.edge)?;
-        let now = self.fanout.change_tick(&self.clock);
-        let turn = |channel: ChannelIndex| {
-            let copy = edge.copies.get(&channel).filter(|copy| copy.due.is_some())?;
-            let grid = self.grid_of(channel);
-            Some(copy.readers.get(&index)?.turn(now, grid))
-        };
-        let channels = self.fanout.hub.channels_of(self.connections.hub_id(index)).take(LOOK_MAX);
-        channels.filter_map(turn).min().map(|turn| self.clock.time_of(turn))
-    }
-
-    /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
-    pub(super) fn tell_copies(&mut self, tick: Tick, is_last: bool) {
-        let edges: Vec<EdgeKey> = self.edges.rows.keys().copied().collect();
-        for edge in edges {
-            let Some(row) = self.edges.rows.get_mut(&edge) else { continue };
-            let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
-            let mut due = Vec::new();
-            while let Some(&(turn, index)) = row.due.first()
-                && (is_last || turn <= tick)
-            {
-                row.due.pop_first();
-                due.push(index);
-            }
-            for &index in &due {
-                let later = is_slow.then(|| tick.after(SLOW_TICKS));
-                if let Some(copy) = row.copies.get_mut(&index) {
-                    copy.due = later;
-                    row.due.extend(later.map(|later| (later, index)));
-                }
-            }
-            if !is_slow && !due.is_empty() {
-                self.edges.turn = Some(tick.0);
-                due.into_iter().for_each(|index| self.tell_copy(edge, index));
-            }
-        }
-    }
-
-    /// Sends an edge the changes of a channel that it does not have.
-    fn tell_copy(&mut self, edge: EdgeKey, index: ChannelIndex) {
-        let (id, kind) = (self.channels.at(index).id, self.channels.at(index).kind);
-        let turn_ticks = self.channels.at(index).settings.tick_interval_ms;
-        let usual = self.merge_options(index);
-        let log = self.fanout.hub.state(index);
-        let options = log.data().map_or(usual, |data| data.options());
-        let Some(row) = self.edges.rows.get_mut(&edge) else { return };
-        let Some(copy) = row.copies.get_mut(&index) else { return };
+    /// Sends the changes of a channel that its copy does not have.
+    fn tell_copy(&mut self, (index, channel): (ChannelIndex, &Channel), fanout: &Fanout) {
+        let turn_ticks = channel.settings.tick_interval_ms;
+        let log = fanout.hub.state(index);
+        let options = log.data().map_or_else(|| channel.merge_options(), |data| data.options());
+        let Some(copy) = self.copies.get_mut(&index) else { return };
         if copy.facts != Some((options, turn_ticks)) {
             copy.facts = Some((options, turn_ticks));
-            let channel = down::Channel {
-                id,
-                kind: kind.into(),
+            let facts = down::Channel {
+                id: channel.id,
+                kind: channel.kind.into(),
                 replaces_lists: options.replace_lists,
                 list_size_limit: options.list_size_limit,
                 truncates_top: options.truncate_top,
@@ -539,16 +546,16 @@ impl Engine {
                 merges_map_entries: options.merge_map_entries,
                 turn_ticks,
             };
-            row.others.push(Down { client: 0, what: Some(down::What::Channel(channel)) });
+            self.others.push(Down { client: 0, what: Some(down::What::Channel(facts)) });
         }
         if log.data().is_none() {
             // Nothing yet: all that comes is a change.
-            copy.point = copy.point.or(Some(self.fanout.hub.now()));
+            copy.point = copy.point.or(Some(fanout.hub.now()));
             copy.begin_updates();
             return;
         }
         let updates = copy.begin_updates();
-        let Some(changes) = log.changes_for_edge(copy.point, &self.fanout.forms, updates) else { return };
+        let Some(changes) = log.changes_for_edge(copy.point, &fanout.forms, updates) else { return };
         copy.point = Some(changes.point);
         let mut is_whole = changes.is_whole;
         let mut rest = changes.values.into_iter().peekable();
@@ -560,47 +567,39 @@ impl Engine {
                 bytes += value.len();
                 values.push(down::Value { writer, value });
             }
-            let changes = down::Changes { channel: id, is_whole, type_url: log.type_url().to_owned(), values };
-            row.others.push(Down { client: 0, what: Some(down::What::Changes(changes)) });
+            let changes = down::Changes { channel: channel.id, is_whole, type_url: log.type_url().to_owned(), values };
+            self.push(0, down::What::Changes(changes));
             is_whole = false;
         }
     }
 
-    /// Hands each edge what there is to say, as frames.
-    pub(super) fn send_to_edges(&mut self, is_last: bool) {
-        if self.edges.rows.is_empty() {
+    /// Hands over what there is to say, as frames. `turn`: the tick of the turns that copies were told of.
+    fn send(&mut self, turn: Option<u64>, is_last: bool) {
+        let mut records = std::mem::take(&mut *lock(&self.entries));
+        records.append(&mut self.others);
+        if records.is_empty() && !is_last {
             return;
         }
-        let turn = self.edges.turn.take();
-        for row in self.edges.rows.values_mut() {
-            let mut records = std::mem::take(&mut *lock(&row.entries));
-            records.append(&mut row.others);
-            if records.is_empty() && !is_last {
-                continue;
-            }
-            let mut frame = DownFrame { turn, records: Vec::new(), is_last: false };
-            let mut bytes = 0;
-            for record in records {
-                bytes += record.encoded_len();
-                frame.records.push(record);
-                if bytes >= FRAME_FULL_BYTES {
-                    row.outbox.send(frame.encode_to_vec().into());
-                    frame.records.clear();
-                    bytes = 0;
-                }
-            }
-            if is_last || !frame.records.is_empty() {
-                frame.is_last = is_last;
-                row.outbox.send(frame.encode_to_vec().into());
-            }
-            if row.outbox.queued_bytes() > QUEUE_HARD_BYTES {
-                row.outbox.close(EdgeFault::Slow);
+        let mut frame = DownFrame { turn, records: Vec::new(), is_last: false };
+        let mut bytes = 0;
+        for record in records {
+            bytes += record.encoded_len();
+            frame.records.push(record);
+            if bytes >= FRAME_FULL_BYTES {
+                self.outbox.send(frame.encode_to_vec().into());
+                frame.records.clear();
+                bytes = 0;
             }
         }
+        if is_last || !frame.records.is_empty() {
+            frame.is_last = is_last;
+            self.outbox.send(frame.encode_to_vec().into());
+        }
+        if self.outbox.queued_bytes() > QUEUE_HARD_BYTES {
+            self.outbox.close(EdgeFault::Slow);
+        }
     }
-}
 
-impl Edge {
     /// Makes a copy due at this turn, unless it is due earlier.
     fn put_due(&mut self, index: ChannelIndex, turn: Tick) {
         let Some(copy) = self.copies.get_mut(&index).filter(|copy| copy.due.is_none_or(|due| due > turn)) else {

@@ -109,7 +109,7 @@ impl Engine {
             GLOBAL_CHANNEL => cell_owner.unwrap_or(from),
             _ => from,
         };
-        self.set_owner(channel, Some(owner));
+        self.channels.set_owner(&mut self.connections, channel, Some(owner));
         if let Some(cell) = cell {
             self.list(cell, wanted.entity_id);
         }
@@ -174,7 +174,7 @@ impl Engine {
 
     /// An entity's channel is removed, or any other.
     pub(super) fn forget_entity(&mut self, id: u32, index: ChannelIndex) {
-        self.forget_for_recovery(id);
+        self.lost.disown(id);
         if let Some(cell) = self.entities.cell_of(id) {
             self.unlist(cell, id);
         }

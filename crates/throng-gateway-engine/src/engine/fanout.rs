@@ -10,6 +10,7 @@ use throng_wire::{Tick, Time};
 
 use super::Engine;
 use super::buffers::Buffers;
+use super::channel::{Subscriber, Wanted};
 use super::channels::Channels;
 use super::clock::Clock;
 use super::connection::Connection;
@@ -89,6 +90,13 @@ impl Fanout {
     /// The tick that changes made now belong to: later than all that was sent.
     pub(super) fn change_tick(&self, clock: &Clock) -> Tick {
         clock.tick().newest(self.hub.now().after(1))
+    }
+
+    /// Everything that a subscriber is granted.
+    pub(super) fn granted(&self, connections: &Connections, place: Place, subscriber: Subscriber) -> Wanted {
+        let stream = self.hub.connection(connections.hub_id(place));
+        let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
+        subscriber.wanted(interval_ms.unwrap_or_default())
     }
 
     /// Turns are counted anew from now on.
@@ -299,20 +307,20 @@ impl Engine {
         self.fanout.hub.hurry();
         let tick = self.fanout.change_tick(&self.clock);
         self.fan_out_at(tick);
-        self.tell_copies(tick, true);
+        self.edges.tell_copies(&self.channels, &self.fanout, (tick, true));
     }
 
     fn fan_out_at(&mut self, tick: Tick) {
         self.fanout.begin_at(self.clock.now());
         self.counters.steps += 1;
         self.hold_back_the_slow();
-        self.take_all_fates();
+        self.fanout.take_all_fates(&mut self.connections, &mut self.counters);
         self.fanout.hub.plan(tick);
         self.renew_the_outdated();
         self.fanout.encode(&mut self.counters);
         let (limits, now) = (&self.settings.limits, self.clock.now());
         self.fanout.write(&mut self.connections, &self.channels, &mut self.counters, (limits, now));
-        self.tell_copies(tick, false);
+        self.edges.tell_copies(&self.channels, &self.fanout, (tick, false));
         self.forget_removals(tick);
     }
 

@@ -102,7 +102,7 @@ impl Engine {
                 self.forward_entry(reader, &entry);
             }
         }
-        self.send_to_many(at_edges, &entry);
+        self.edges.send_to_many(at_edges, &entry);
         self.scratch = entry;
         Ok(())
     }

@@ -8,11 +8,13 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{Header, message_type, put_body};
 use throng_replica::ChannelIndex;
-use throng_wire::Time;
 
 use super::Engine;
 use super::channel::Access;
+use super::channels::Channels;
 use super::connection::Cost;
+use super::entities::Entities;
+use super::log::state_limits;
 use super::pace::TOO_MANY_ACTIONS;
 use super::place::Place;
 use super::refusal::Refusal;
@@ -103,7 +105,8 @@ impl Engine {
             return;
         }
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
-        match handovers.plan(self, source, destination, &movers) {
+        let view = View { channels: &self.channels, entities: &self.entities };
+        match handovers.plan(&view, source, destination, &movers) {
             Ok(plan) if !self.may_act(plan.actions().len()) => {
                 self.counters.refuse(TOO_MANY_ACTIONS);
                 self.postpone(entity, context);
@@ -154,11 +157,6 @@ impl Engine {
         let most = self.settings.limits.max_channels as usize;
         let (Some(world), Some(known)) = (&mut self.world, self.entities.get_mut(entity)) else { return };
         world.pace.postpone((entity, &mut known.pace), context, (self.clock.next_second(), most));
-    }
-
-    /// When [`Engine::make_up_for_moves`] has something to do.
-    pub(super) fn next_make_up(&self) -> Option<Time> {
-        self.world.as_ref()?.pace.retry_at()
     }
 
     /// Entities that had to wait go where they are now, each once, as far as this second allows.
@@ -215,11 +213,11 @@ impl Engine {
 
     /// The owner of a cell takes over those of the cell's entities that have no owner and do not wait for one.
     fn adopt(&mut self, cell: u32, listed: &[u32]) {
-        let Some(owner) = self.cell_owner(cell) else { return };
+        let Some(owner) = self.channels.named(cell).and_then(|cell| cell.owner) else { return };
         let is_awaited = |entity: &u32| self.channels.named(*entity).is_none_or(|channel| channel.is_awaited);
         let orphans: Vec<u32> = listed.iter().copied().filter(|entity| !is_awaited(entity)).collect();
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
-        let plan = handovers.adopt(self, owner, &orphans);
+        let plan = handovers.adopt(&View { channels: &self.channels, entities: &self.entities }, owner, &orphans);
         self.carry_out(plan, 0);
         if let Some(world) = &mut self.world {
             world.handovers = handovers;
@@ -261,7 +259,7 @@ impl Engine {
         let Some(channel) = self.channels.find(entity) else { return false };
         let had_none = self.channels.at(channel).owner.is_none();
         let was_awaited = std::mem::take(&mut self.channels.at_mut(channel).is_awaited);
-        self.set_owner(channel, Some(connection));
+        self.channels.set_owner(&mut self.connections, channel, Some(connection));
         if had_none {
             self.tell_owner_is_back(channel);
         }
@@ -416,7 +414,7 @@ impl Engine {
             throng_wire::Tick,
         ) -> Result<throng_protostate::Merged, throng_protostate::MergeError>,
     ) {
-        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
         let log = self.fanout.hub.state_mut(channel);
         let before = log.size_bytes() as u64;
         let tick = log.date(tick);
@@ -425,14 +423,20 @@ impl Engine {
             log.unseal();
         }
         self.state_was_changed(channel, before);
-        self.note_update(channel, None);
+        self.edges.note_update(channel, None);
         if let Err(error) = changed {
             self.counters.refuse(Refusal::Data(error.tag()));
         }
     }
 }
 
-impl HandoverView for Engine {
+/// What a handover is planned by.
+struct View<'a> {
+    channels: &'a Channels,
+    entities: &'a Entities,
+}
+
+impl HandoverView for View<'_> {
     type Connection = Place;
 
     fn cell_owner(&self, cell: u32) -> Option<Place> {

@@ -29,6 +29,18 @@ struct Waiting {
 /// More bytes than these do not wait for a client: they are worth a write of their own.
 const HELD_BYTES_MAX: usize = 4 << 10;
 
+impl Held {
+    fn put(&mut self, waiting: Waiting) {
+        self.first = Some(self.first.map_or(waiting.until, |first| first.min(waiting.until)));
+        self.waiting.push(waiting);
+    }
+
+    /// The time when a message has waited long enough.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.first
+    }
+}
+
 impl Engine {
     /// Something was queued for a connection that may wait for the next state, if there is some soon.
     pub(super) fn has_forwarded(&mut self, to: Place) {
@@ -41,19 +53,9 @@ impl Engine {
             connection.held_since = Some(self.clock.now());
             if !std::mem::replace(&mut connection.is_listed, true) {
                 let key = connection.key;
-                self.hold(Waiting { key, until: self.clock.now() });
+                self.held.put(Waiting { key, until: self.clock.now() });
             }
         }
-    }
-
-    fn hold(&mut self, waiting: Waiting) {
-        self.held.first = Some(self.held.first.map_or(waiting.until, |first| first.min(waiting.until)));
-        self.held.waiting.push(waiting);
-    }
-
-    /// The time when a message has waited long enough.
-    pub(super) fn next_release(&self) -> Option<Time> {
-        self.held.first
     }
 
     /// Decides who waits on; the others' messages go out at the end of the step.
@@ -102,7 +104,16 @@ impl Engine {
         let step = self.fanout.next_step(&self.clock);
         let is_in_time = |&turn: &Time| turn > self.clock.now() && turn <= end;
         if self.connections.at(index).behind.is_some() {
-            return self.next_copy_for(index).map(|turn| turn.max(step)).filter(is_in_time);
+            return self
+                .edges
+                .next_for(
+                    self.connections.at(index),
+                    &self.channels,
+                    &self.fanout,
+                    self.fanout.change_tick(&self.clock),
+                )
+                .map(|turn| self.clock.time_of(turn).max(step))
+                .filter(is_in_time);
         }
         let turn = stream.next_turn(self.fanout.hub.now()).map(|turn| self.clock.time_of(turn).max(step));
         // The next turn of a reader that a change wakes up is not known before the next step.

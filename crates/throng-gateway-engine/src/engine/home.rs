@@ -23,6 +23,7 @@ use throng_wire::{Tick, Time};
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::{Connection, Stage};
+use super::log::state_limits;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
@@ -48,6 +49,42 @@ fn number_of(key: Key) -> u64 {
 
 fn key_of(number: u64) -> Key {
     Key { index: number as u32, generation: (number >> 32) as u32 }
+}
+
+impl Home {
+    /// Tells the home something about a connection, if there is a path to it.
+    fn say(&mut self, key: Key, what: up::What) {
+        if self.ahead.is_some() {
+            self.records.push(Up { client: number_of(key), what: Some(what) });
+        }
+    }
+
+    /// This process ends. For the home its clients are lost, so that they may go on at another edge.
+    pub(super) fn leave(&mut self) {
+        self.ahead = None;
+        self.records.clear();
+    }
+
+    /// A tick of the home, here.
+    fn here(&self, home_tick: u64) -> Tick {
+        Tick(home_tick.saturating_add(self.ahead.unwrap_or_default()))
+    }
+
+    /// The next frame for it.
+    fn take_frame(&mut self) -> Option<Bytes> {
+        if self.ahead.is_none() || self.records.is_empty() {
+            return None;
+        }
+        let mut bytes = 0;
+        let fits = |record: &&Up| {
+            let begins = bytes < FRAME_FULL_BYTES;
+            bytes += record.encoded_len();
+            begins
+        };
+        let count = self.records.iter().take_while(fits).count();
+        let records = self.records.drain(..count).collect();
+        Some(UpFrame { records }.encode_to_vec().into())
+    }
 }
 
 impl Engine {
@@ -94,24 +131,7 @@ impl Engine {
 
     /// The next frame for the home. To be polled until `None`.
     pub fn poll_up(&mut self) -> Option<Bytes> {
-        let home = self.home.as_mut().filter(|home| home.ahead.is_some() && !home.records.is_empty())?;
-        let mut bytes = 0;
-        let fits = |record: &&Up| {
-            let begins = bytes < FRAME_FULL_BYTES;
-            bytes += record.encoded_len();
-            begins
-        };
-        let count = home.records.iter().take_while(fits).count();
-        let records = home.records.drain(..count).collect();
-        Some(UpFrame { records }.encode_to_vec().into())
-    }
-
-    /// This process ends. For the home its clients are lost, so that they may go on at another edge.
-    pub(super) fn leave_home(&mut self) {
-        if let Some(home) = &mut self.home {
-            home.ahead = None;
-            home.records.clear();
-        }
+        self.home.as_mut()?.take_frame()
     }
 
     pub(super) fn open_for_home(
@@ -134,9 +154,14 @@ impl Engine {
     }
 
     fn say_up(&mut self, key: Key, what: up::What) {
-        if let Some(home) = self.home.as_mut().filter(|home| home.ahead.is_some()) {
-            home.records.push(Up { client: number_of(key), what: Some(what) });
+        if let Some(home) = &mut self.home {
+            home.say(key, what);
         }
+    }
+
+    /// A tick of the home, here.
+    fn here(&self, home_tick: u64) -> Tick {
+        self.home.as_ref().map_or(Tick(home_tick), |home| home.here(home_tick))
     }
 
     /// Passes a client's message on to the home.
@@ -302,7 +327,7 @@ impl Engine {
         (data, options): (&Any, MergeOptions),
         writer: u32,
     ) -> Result<(), EdgeFault> {
-        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
         let before = self.fanout.hub.state(index).size_bytes() as u64;
         let state = self.fanout.hub.state_mut(index);
         let mut merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
@@ -319,7 +344,7 @@ impl Engine {
     fn read_anew(&mut self, index: ChannelIndex) {
         let readers: Vec<(Place, Subscriber)> = self.channels.at(index).subscribers.iter().collect();
         for (place, reader) in readers {
-            let wanted = self.granted(place, reader);
+            let wanted = self.fanout.granted(&self.connections, place, reader);
             self.subscribe_anew(place, index, (wanted, reader.since));
         }
     }
@@ -358,7 +383,8 @@ impl Engine {
             StreamSubscription { interval_ticks: wanted.interval_ms, anchor: self.here(reads.anchor), start, variant };
         let hub = self.connections.hub_id(place);
         let id = self.fanout.hub.subscribe(hub, index, subscription).map_err(|_| EdgeFault::Change)?;
-        self.begin_lane(place, index, (id, wanted));
+        let may_lose = self.settings.movement.contains(self.channels.at(index).kind);
+        self.fanout.begin_lane(self.connections.at_mut(place), may_lose, (id, wanted));
         let subscriber = Subscriber::new(id, wanted, self.clock.tick());
         self.channels.at_mut(index).subscribers.insert(place, subscriber);
         Ok(())
@@ -368,9 +394,10 @@ impl Engine {
         let Some(index) = self.channels.find(reads.channel) else { return };
         let Some(former) = self.channels.at(index).subscriber(place).copied() else { return };
         let wanted = wanted_of(reads, former.variant);
-        let granted = self.granted(place, former);
+        let granted = self.fanout.granted(&self.connections, place, former);
         if granted.reliable != wanted.reliable {
-            self.change_lane(place, index, (former.id, wanted));
+            let may_lose = self.settings.movement.contains(self.channels.at(index).kind);
+            self.fanout.change_lane(self.connections.at_mut(place), may_lose, (former.id, wanted));
         }
         if granted.interval_ms != wanted.interval_ms {
             let (hub, anchor) = (self.connections.hub_id(place), self.here(reads.anchor));
@@ -379,12 +406,6 @@ impl Engine {
         }
         let subscriber = Subscriber::new(former.id, wanted, former.since);
         self.channels.at_mut(index).subscribers.insert(place, subscriber);
-    }
-
-    /// A tick of the home, here.
-    fn here(&self, home_tick: u64) -> Tick {
-        let ahead = self.home.as_ref().and_then(|home| home.ahead).unwrap_or_default();
-        Tick(home_tick.saturating_add(ahead))
     }
 }
 

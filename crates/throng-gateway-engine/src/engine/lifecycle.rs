@@ -14,6 +14,7 @@ use super::connection::Cost;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
+use crate::limits::Limits;
 
 impl Engine {
     pub(super) fn on_create(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
@@ -40,7 +41,7 @@ impl Engine {
         if self.channels.at(global).owner.is_some_and(|owner| owner != from) || self.channels.at(global).is_awaited {
             return Err(Refusal::ChannelExists);
         }
-        self.check_metadata(&wanted.metadata)?;
+        check_metadata(&self.settings.limits, &wanted.metadata)?;
         let metadata = wanted.metadata.clone();
         self.check_room_beside(from, metadata.len())?;
         self.begin_channel(from, message, global, wanted)?;
@@ -87,26 +88,24 @@ impl Engine {
         if connection.created >= limit as usize {
             return Err(Refusal::Limit("channels_created"));
         }
-        self.check_metadata(metadata)?;
+        check_metadata(limits, metadata)?;
         self.check_room_beside(from, metadata.len())
     }
 
-    pub(super) fn check_metadata(&self, metadata: &str) -> Result<(), Refusal> {
-        match metadata.len() > self.settings.limits.max_metadata_bytes as usize {
-            true => Err(Refusal::Limit("metadata_bytes")),
-            false => Ok(()),
-        }
+    pub(super) fn count_created(&mut self, from: Place, channel: ChannelIndex) {
+        let creator = self.connections.at_mut(from);
+        creator.created += 1;
+        let creator = Creator { key: creator.key, side: creator.side };
+        self.set_creator(channel, creator);
     }
 
-    pub(super) fn count_created(&mut self, from: Place, channel: ChannelIndex) {
-        let creator = self.connections.at(from);
-        let creator = Creator { key: creator.key, side: creator.side };
-        // From now on it is the creator's.
-        let bytes = self.channels.at(channel).beside_bytes();
-        self.memory_was_changed(channel, bytes, 0);
-        self.channels.at_mut(channel).creator = Some(creator);
-        self.memory_was_changed(channel, 0, bytes);
-        self.connections.at_mut(from).created += 1;
+    /// From now on a channel is the creator's, with the memory that it takes beside its state.
+    pub(super) fn set_creator(&mut self, channel: ChannelIndex, creator: Creator) {
+        let channel = self.channels.at_mut(channel);
+        let bytes = channel.beside_bytes();
+        let former = channel.creator.replace(creator);
+        self.memory.was_changed(&mut self.connections, former, (bytes, 0));
+        self.memory.was_changed(&mut self.connections, Some(creator), (0, bytes));
     }
 
     /// Gives a channel its owner, its first data and its first subscriber, and notifies the others concerned.
@@ -126,7 +125,7 @@ impl Engine {
         }
         let options = wanted.sub_options.unwrap_or_default();
         let subscribed = self.subscribe(from, channel, &options)?;
-        self.set_owner(channel, Some(from));
+        self.channels.set_owner(&mut self.connections, channel, Some(from));
         let result = self.creation_result(channel, &wanted.metadata, from);
         let header = Header::new(GLOBAL_CHANNEL, message.msg_type);
         self.send(from, header.with_stub(message.stub_id), &result);
@@ -152,20 +151,6 @@ impl Engine {
         }
     }
 
-    /// Sets the owner of a channel, or none.
-    pub(super) fn set_owner(&mut self, channel: ChannelIndex, owner: Option<Place>) {
-        let former = std::mem::replace(&mut self.channels.at_mut(channel).owner, owner);
-        if former == owner {
-            return;
-        }
-        if let Some(former) = former.filter(|&former| self.connections.get(former).is_some()) {
-            self.connections.at_mut(former).owned.remove(&channel);
-        }
-        if let Some(owner) = owner {
-            self.connections.at_mut(owner).owned.insert(channel);
-        }
-    }
-
     pub(super) fn on_remove(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         let wanted: RemoveChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let channel = self.channels.find(wanted.channel_id).ok_or(Refusal::UnknownChannel)?;
@@ -187,7 +172,7 @@ impl Engine {
     /// Tells all subscribers, and forgets the channel.
     pub(super) fn remove_channel(&mut self, index: ChannelIndex) {
         let Some(mut channel) = self.channels.take(index) else { return };
-        self.forget_copies(index, channel.id);
+        self.edges.forget(index, channel.id);
         if let Some(taking) = &mut self.taking {
             taking.note_gone(channel.id);
         }
@@ -302,6 +287,14 @@ impl Engine {
             true => Ok(()),
             false => Err(Refusal::Limit("owner_queue")),
         }
+    }
+}
+
+/// Whether the metadata of a channel may be so long.
+pub(super) fn check_metadata(limits: &Limits, metadata: &str) -> Result<(), Refusal> {
+    match metadata.len() > limits.max_metadata_bytes as usize {
+        true => Err(Refusal::Limit("metadata_bytes")),
+        false => Ok(()),
     }
 }
 

@@ -21,13 +21,20 @@ use throng_wire::Tick;
 use super::meters::{ChannelMeters, Stopwatch};
 use super::refusal::Refusal;
 use super::writers::{GATEWAY, NOBODY};
+use crate::limits::Limits;
 use throng_protostate::{
     Chunk, Chunks, DataState, FieldMask, MergeError, MergeOptions, Merged, Schema, Schemas, StateLimits, allocated,
     put_varint, varint_len,
 };
 
 /// Value bytes of one message: with everything around it, it fits into a packet of 65,535 bytes.
-pub(super) const VALUE_MAX_BYTES: usize = 60_000;
+const VALUE_MAX_BYTES: usize = 60_000;
+
+/// The size that a state may reach.
+pub(super) fn state_limits(limits: &Limits) -> StateLimits {
+    let bytes = usize::try_from(limits.max_state_bytes).unwrap_or(usize::MAX);
+    StateLimits { state_bytes: bytes, unit_bytes: VALUE_MAX_BYTES, ..StateLimits::default() }
+}
 
 /// The state of one channel; none before the first write.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng_wire::{Tick, Time};
 
-use super::channel::Wanted;
+use super::channel::{Access, Wanted};
 use super::port::Side;
 use throng_protostate::allocated;
 
@@ -164,6 +164,22 @@ impl LostOnes {
         let key = self.by_age.get(&self.owners.remove(&id)?)?;
         let lost = &mut self.by_name.get_mut(key)?.lost;
         lost.owned.remove(&id).then_some(lost)
+    }
+}
+
+impl LostOnes {
+    /// Somebody else decides over a channel that a loss waits for. With its return it may read what is in a cell that it
+    /// sees: `cell` is the one that the channel's entity is in, and when that cell was made.
+    pub(super) fn take_over(&mut self, id: u32, cell: Option<(u32, u64)>) {
+        let Some(lost) = self.disown(id) else { return };
+        let sees = |(cell, birth)| lost.subscriptions.get(&cell).is_some_and(|kept| kept.birth == birth);
+        let sees_cell = cell.is_some_and(sees);
+        match lost.subscriptions.get_mut(&id) {
+            Some(kept) if sees_cell => kept.wanted.access = Access::Read,
+            _ => {
+                lost.subscriptions.remove(&id);
+            }
+        }
     }
 }
 

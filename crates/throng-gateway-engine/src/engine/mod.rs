@@ -35,6 +35,7 @@ mod forward;
 mod handover;
 mod hold;
 mod home;
+mod lanes;
 mod lifecycle;
 mod log;
 mod logins;
@@ -296,7 +297,7 @@ impl Engine {
             self.closed(now, key, cause);
             self.flush();
         }
-        self.send_to_edges(false);
+        self.edges.send(false);
     }
 
     /// When [`Engine::advance`] has something to do, if nothing comes before. `None`: never.
@@ -305,9 +306,9 @@ impl Engine {
             self.logins.next_end(),
             self.lost.next_end(),
             self.entities.unborn.next_end(),
-            self.next_make_up(),
+            self.world.as_ref().and_then(|world| world.pace.retry_at()),
             self.next_fan_out(),
-            self.next_release(),
+            self.held.next(),
         ]
         .into_iter()
         .flatten()
@@ -327,7 +328,7 @@ impl Engine {
     /// New settings, as read from changed files. Existing channels keep their ids, and connections stay; intervals,
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<EngineSettings>) {
-        self.settings = self.own_settings(settings);
+        self.settings = self.share.own_settings(settings);
         self.entities.groups.set_limits(group_limits(&self.settings.limits));
         for connection in self.connections.iter_mut() {
             connection.fsm.reload(Arc::clone(match connection.side {
@@ -349,7 +350,7 @@ impl Engine {
             };
             self.fanout.hub.set_turn_grid(index, settings.tick_interval_ms);
             self.channels.at_mut(index).settings = settings;
-            let options = self.merge_options(index);
+            let options = self.channels.at(index).merge_options();
             self.fanout.hub.state_mut(index).set_options(options);
         }
         self.learn_positions_anew();
@@ -418,7 +419,9 @@ impl Engine {
     pub fn shut_down(&mut self, now: Time) {
         self.clock.set(now);
         self.fan_out_for_the_last_time();
-        self.leave_home();
+        if let Some(home) = &mut self.home {
+            home.leave();
+        }
         if !self.share.is_first() {
             for connection in self.connections.iter_mut() {
                 let bytes = self.fanout.flush_messages(connection);
@@ -430,7 +433,7 @@ impl Engine {
             let bytes = connection.close();
             self.counters.side(connection.side).bytes_out += bytes as u64;
         }
-        self.send_to_edges(true);
+        self.edges.send(true);
     }
 
     /// The shell has noted something about a connection's login.
@@ -452,7 +455,7 @@ impl Engine {
             return Err(Refusal::StateMachine);
         }
         self.check_memory(from, message.msg_type)?;
-        if self.passes_on(from, message) {
+        if self.share.passes_on(self.connections.at(from), message) {
             return Ok(());
         }
         let channel = self.channels.find(message.channel_id).ok_or(Refusal::UnknownChannel)?;

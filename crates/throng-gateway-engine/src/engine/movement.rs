@@ -15,13 +15,10 @@
 //! Each frame holds all changes since the newest that has arrived ([`throng_replica::Stream::keep_track`]), so nothing
 //! is missing when one is lost, and no client ever sees a state that never existed.
 
-use throng_replica::{ChannelIndex, ChannelState, Frame, Outgoing, Since, Stream, SubscriptionId};
-use throng_wire::{Tick, Time};
+use throng_replica::{ChannelState, Frame, Outgoing, Since, Stream, SubscriptionId};
+use throng_wire::Tick;
 
-use super::Engine;
-use super::channel::{Access, Wanted};
-use super::place::Place;
-use super::port::{Datagrams, Fate, Key, Ticket};
+use super::port::{Datagrams, Fate, Ticket};
 
 /// Longer frames go the reliable way: they would be several datagrams, of which none may be lost.
 const FRAME_MAX_BYTES: usize = throng_channeld::link::section::MAX_ENTRY_BYTES;
@@ -73,7 +70,7 @@ pub(super) struct MovementTurn<'a> {
 
 impl Movement {
     /// Begins or ends the lane of a subscription that was just made.
-    fn assign(&mut self, id: SubscriptionId, has_lane: bool) {
+    pub(super) fn assign(&mut self, id: SubscriptionId, has_lane: bool) {
         let number = usize::from(id.number());
         if self.lanes.len() <= number {
             if !has_lane {
@@ -84,6 +81,23 @@ impl Movement {
         self.next_epoch = self.next_epoch.wrapping_add(1);
         let lane = Lane { epoch: self.next_epoch, reliable_to: None, plain_until: None, is_plain: false };
         self.lanes[number] = has_lane.then_some(lane);
+    }
+
+    /// An existing subscription now wants its state the reliable way, or no longer does. Returns whether it has a lane.
+    pub(super) fn set_plain(&mut self, id: SubscriptionId, is_plain: bool) -> bool {
+        self.lane_mut(id).map(|lane| lane.is_plain = is_plain).is_some()
+    }
+
+    /// Gives out the results of datagrams whose subscriptions are still there.
+    pub(super) fn take_fates(&mut self, datagrams: &dyn Datagrams, mut tell: impl FnMut(Ticket, Fate)) {
+        let mut fates = std::mem::take(&mut self.fates);
+        datagrams.take_fates(&mut fates);
+        for (ticket, fate) in fates.drain(..) {
+            if self.lane_mut(ticket.subscription).is_some_and(|lane| lane.epoch == ticket.epoch) {
+                tell(ticket, fate);
+            }
+        }
+        self.fates = fates;
     }
 
     fn lane_mut(&mut self, id: SubscriptionId) -> Option<&mut Lane> {
@@ -149,88 +163,6 @@ impl MovementTurn<'_> {
                 Verdict::Settled(id, tick) => stream.delivered(id, tick),
                 Verdict::PutBack(id, tick) => stream.put_back(id, tick, outgoing),
             }
-        }
-    }
-}
-
-impl Engine {
-    /// The transport knows the results of some datagrams of a connection. It need not report if all arrived.
-    pub fn datagrams_settled(&mut self, now: Time, key: Key) {
-        self.clock.set(now);
-        if let Some(index) = self.connections.place(key) {
-            self.take_fates(index);
-        }
-    }
-
-    /// Gives a subscription a lane, if its state may get lost. All that it was sent so far went the reliable way.
-    pub(super) fn begin_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
-        let has_lane = !wanted.reliable
-            && wanted.access != Access::None
-            && self.settings.movement.contains(self.channels.at(index).kind);
-        let hub = self.connections.hub_id(target);
-        let connection = self.connections.at_mut(target);
-        if connection.movement.is_none() {
-            if !has_lane || connection.datagrams().is_none() {
-                return;
-            }
-            connection.movement = Some(Box::default());
-            let key = connection.key;
-            self.fanout.add_mover(key);
-        }
-        if let Some(movement) = &mut self.connections.at_mut(target).movement {
-            movement.assign(id, has_lane);
-        }
-        if has_lane && let Some(stream) = self.fanout.hub.connection_mut(hub) {
-            stream.keep_track(id);
-        }
-    }
-
-    /// An existing subscription now wants its state the reliable way, or no longer does.
-    pub(super) fn change_lane(&mut self, target: Place, index: ChannelIndex, (id, wanted): (SubscriptionId, Wanted)) {
-        match self.connections.at_mut(target).movement.as_mut().and_then(|movement| movement.lane_mut(id)) {
-            Some(lane) => lane.is_plain = wanted.reliable,
-            None => self.begin_lane(target, index, (id, wanted)),
-        }
-    }
-
-    /// Before a plan: state that has arrived need not be sent again.
-    pub(super) fn take_all_fates(&mut self) {
-        for key in self.fanout.take_movers() {
-            if let Some(index) = self.connections.place(key) {
-                self.take_fates(index);
-                self.fanout.add_mover(key);
-            }
-        }
-    }
-
-    fn take_fates(&mut self, index: Place) {
-        let hub = self.connections.hub_id(index);
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(mut movement) = connection.movement.take() else { return };
-        if let Some(datagrams) = connection.datagrams() {
-            datagrams.take_fates(&mut movement.fates);
-        }
-        let mut fates = std::mem::take(&mut movement.fates);
-        for (Ticket { subscription, epoch, tick }, fate) in fates.drain(..) {
-            if movement.lane_mut(subscription).is_none_or(|lane| lane.epoch != epoch) {
-                continue;
-            }
-            match fate {
-                Fate::Delivered => {
-                    self.counters.datagrams_delivered += 1;
-                    if let Some(stream) = self.fanout.hub.connection_mut(hub) {
-                        stream.delivered(subscription, tick);
-                    }
-                }
-                Fate::Lost => {
-                    self.counters.datagrams_lost += 1;
-                    self.fanout.hub.stream_lost(hub, subscription, tick);
-                }
-            }
-        }
-        movement.fates = fates;
-        if let Some(connection) = self.connections.get_mut(index) {
-            connection.movement = Some(movement);
         }
     }
 }

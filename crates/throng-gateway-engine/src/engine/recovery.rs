@@ -18,7 +18,7 @@ use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
 
 use super::Engine;
-use super::channel::{Access, Subscriber};
+use super::channel::Subscriber;
 use super::lost::{Kept, Lost};
 use super::place::Place;
 use super::port::{EndCause, Side};
@@ -53,7 +53,7 @@ impl Engine {
             let channel = self.channels.at(channel);
             let subscriber = *channel.subscriber(index)?;
             let (birth, since) = (channel.birth, subscriber.since);
-            Some((channel.id, Kept { birth, wanted: self.granted(index, subscriber), since }))
+            Some((channel.id, Kept { birth, wanted: self.fanout.granted(&self.connections, index, subscriber), since }))
         };
         let lost = Lost {
             connection_id: connection.id,
@@ -135,7 +135,7 @@ impl Engine {
         let mut owned: Vec<ChannelIndex> = ids.iter().filter_map(|id| self.channels.find(*id)).collect();
         owned.retain(|&channel| std::mem::take(&mut self.channels.at_mut(channel).is_awaited));
         for &channel in &owned {
-            self.set_owner(channel, Some(index));
+            self.channels.set_owner(&mut self.connections, channel, Some(index));
         }
         owned
     }
@@ -145,7 +145,7 @@ impl Engine {
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
         for (id, Kept { birth, wanted, since }) in subscriptions {
-            let Some(channel) = self.kept_channel(id, birth) else { continue };
+            let Some(channel) = self.channels.born(id, birth) else { continue };
             if !is_server {
                 // It finds the state in its first update, and may have kept what was removed meanwhile.
                 self.subscribe_anew(index, channel, (wanted, since));
@@ -169,26 +169,7 @@ impl Engine {
     pub(super) fn take_from_lost(&mut self, id: u32) {
         let cell = self.entities.cell_of(id);
         let cell = cell.and_then(|cell| Some((cell, self.channels.named(cell)?.birth)));
-        let Some(lost) = self.lost.disown(id) else { return };
-        let sees = |(cell, birth)| lost.subscriptions.get(&cell).is_some_and(|kept| kept.birth == birth);
-        let sees_cell = cell.is_some_and(sees);
-        match lost.subscriptions.get_mut(&id) {
-            Some(kept) if sees_cell => kept.wanted.access = Access::Read,
-            _ => {
-                lost.subscriptions.remove(&id);
-            }
-        }
-    }
-
-    /// A channel is removed: no connection that comes back owns it.
-    pub(super) fn forget_for_recovery(&mut self, id: u32) {
-        self.lost.disown(id);
-    }
-
-    /// A lost connection's subscribed channel, if it still exists.
-    pub(super) fn kept_channel(&self, id: u32, birth: u64) -> Option<ChannelIndex> {
-        let channel = self.channels.find(id)?;
-        (self.channels.at(channel).birth == birth).then_some(channel)
+        self.lost.take_over(id, cell);
     }
 
     /// The channel has an owner again.
@@ -253,7 +234,7 @@ impl Engine {
             sub_time: subscriber.map_or(self.clock.unix_ns(), |subscriber| self.clock.unix_ns_at(subscriber.since)),
             sub_options: subscriber.map(|subscriber| ChannelSubscriptionOptions {
                 data_field_masks: self.fanout.forms.paths(subscriber.variant).to_vec(),
-                ..self.granted(index, *subscriber).to_wire()
+                ..self.fanout.granted(&self.connections, index, *subscriber).to_wire()
             }),
             channel_data: first,
             recovery_data: last,
@@ -283,7 +264,7 @@ impl Engine {
     /// The owners of what a lost connection had subscribed to were not told while it could have come back.
     fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
         for (id, kept) in &lost.subscriptions {
-            if let Some(channel) = self.kept_channel(*id, kept.birth) {
+            if let Some(channel) = self.channels.born(*id, kept.birth) {
                 self.tell_owner_of_end(channel, (lost.connection_id, side));
             }
         }

@@ -13,6 +13,7 @@ use throng_wire::{Tick, Time};
 
 use super::Engine;
 use super::channel::{Access, Creator, Wanted};
+use super::log::state_limits;
 use super::lost::{Kept, Lost};
 use super::port::{Key, Side};
 use super::unborn::UNBORN_MAX;
@@ -166,7 +167,9 @@ impl Engine {
                 _ => SnapshotError::TooManyChannels,
             })?,
         };
-        self.set_creator(index, saved.created_by);
+        if let Some(side) = side_of(saved.created_by) {
+            self.set_creator(index, Creator { key: FORMER, side });
+        }
         self.channels.at_mut(index).merge =
             saved.merge.map_or_else(ChannelDataMergeOptions::default, |merge| merge.to_wire());
         self.restore_state(index, saved.state.as_deref())?;
@@ -179,21 +182,9 @@ impl Engine {
         Ok(())
     }
 
-    fn set_creator(&mut self, index: ChannelIndex, created_by: u32) {
-        let side = match created_by {
-            1 => Side::Server,
-            2 => Side::Client,
-            _ => return,
-        };
-        let bytes = self.channels.at(index).beside_bytes();
-        self.memory_was_changed(index, bytes, 0);
-        self.channels.at_mut(index).creator = Some(Creator { key: FORMER, side });
-        self.memory_was_changed(index, 0, bytes);
-    }
-
     fn restore_state(&mut self, index: ChannelIndex, saved: Option<&[u8]>) -> Result<(), SnapshotError> {
         let channel = self.channels.at(index).id;
-        let (options, limits) = (self.merge_options(index), self.state_limits());
+        let (options, limits) = (self.channels.at(index).merge_options(), state_limits(&self.settings.limits));
         let load = |saved| DataState::load(saved, &self.schemas, options, limits);
         let data = saved.map(load).transpose().map_err(|error| SnapshotError::State { channel, error })?;
         let before = self.fanout.hub.state(index).size_bytes() as u64;
@@ -304,7 +295,7 @@ impl Engine {
             reliable: saved.reliable,
         };
         let (birth, since) = (self.channels.at(index).birth, Tick(saved.since.min(self.clock.tick().0)));
-        Some((saved.channel, Kept { birth, wanted: self.bounded(wanted), since }))
+        Some((saved.channel, Kept { birth, wanted: wanted.bounded(&self.settings.limits), since }))
     }
 
     /// Gives up the channels whose owners are not waited for; how many of them are gone.
@@ -319,5 +310,14 @@ impl Engine {
             }
         }
         before - self.channels.len()
+    }
+}
+
+/// The side of a channel's creator, as a snapshot numbers it.
+fn side_of(created_by: u32) -> Option<Side> {
+    match created_by {
+        1 => Some(Side::Server),
+        2 => Some(Side::Client),
+        _ => None,
     }
 }

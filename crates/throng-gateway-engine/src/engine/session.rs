@@ -72,7 +72,7 @@ impl Engine {
         }
         let recovers = result == AuthResult::Successful && self.admit(index);
         if result == AuthResult::Successful {
-            self.tell_edge_admitted(index);
+            self.edges.tell_admitted(self.connections.at(index));
         } else {
             self.turn_away(index, verdict, patience);
         }
@@ -102,7 +102,7 @@ impl Engine {
         self.counters.side(side).admitted += 1;
         self.logins.admit(self.connections.at(index));
         let takes_over = self.take_over(index);
-        self.announce_member(index);
+        self.share.announce(self.connections.at(index));
         takes_over
     }
 

@@ -57,6 +57,49 @@ impl Share {
     }
 }
 
+impl Share {
+    /// The settings of this engine: its part of what all engines may use together and none can see of the others.
+    pub(super) fn own_settings(&self, settings: Arc<EngineSettings>) -> Arc<EngineSettings> {
+        let Some(shards) = &self.shards else { return settings };
+        let mut own = EngineSettings::clone(&settings);
+        own.limits.max_backlog_bytes /= u64::from(shards.count());
+        own.limits.max_client_requests_per_s = own.limits.max_client_requests_per_s.div_ceil(shards.count());
+        own.limits.max_server_channels = own.limits.max_server_channels.div_ceil(shards.count());
+        Arc::new(own)
+    }
+
+    /// Tells the other engines of a connection that has logged in.
+    pub(super) fn announce(&mut self, connection: &Connection) {
+        if self.shards.is_none() {
+            return;
+        }
+        self.members.push_back(Member {
+            key: connection.key,
+            connection_id: connection.id,
+            side: connection.side,
+            address: connection.address,
+            identifier: connection.identifier.clone(),
+            wants_refusals: connection.wants_refusals,
+        });
+    }
+
+    /// Whether another engine has to do this message, and this one does not. Sessions sort what comes after the login was
+    /// answered; what came before it is sorted here.
+    pub(super) fn passes_on(&mut self, from: &Connection, message: &Message) -> bool {
+        let Some(shards) = self.shards.as_ref().filter(|_| !self.is_sorted) else { return false };
+        let (key, here) = (from.key, self.number);
+        let (others, is_done_elsewhere) = match shards.route(message, from.side, from.id) {
+            Route::To(to) => (to..to + 1, to != here),
+            Route::ToAll => (0..shards.count(), false),
+            Route::Forbidden => (0..0, false),
+        };
+        for to in others.filter(|&to| to != here) {
+            self.misrouted.push_back(Misrouted { key, to, message: message.clone() });
+        }
+        is_done_elsewhere
+    }
+}
+
 /// A connection that has logged in: what the other engines have to know of it.
 #[derive(Debug)]
 pub struct Member {
@@ -104,18 +147,8 @@ impl Engine {
             self.counters.channels = Arc::clone(shards.meters());
             self.memory.share(number as usize, Arc::clone(shards.uses()));
             self.share = Share { number, shards: Some(shards), ..Share::default() };
-            self.settings = self.own_settings(Arc::clone(&self.settings));
+            self.settings = self.share.own_settings(Arc::clone(&self.settings));
         }
-    }
-
-    /// The settings of this engine: its part of what all engines may use together and none can see of the others.
-    pub(super) fn own_settings(&self, settings: Arc<EngineSettings>) -> Arc<EngineSettings> {
-        let Some(shards) = &self.share.shards else { return settings };
-        let mut own = EngineSettings::clone(&settings);
-        own.limits.max_backlog_bytes /= u64::from(shards.count());
-        own.limits.max_client_requests_per_s = own.limits.max_client_requests_per_s.div_ceil(shards.count());
-        own.limits.max_server_channels = own.limits.max_server_channels.div_ceil(shards.count());
-        Arc::new(own)
     }
 
     /// Sorts what a connection says from now on, if it has logged in. All that it has said before has to be here.
@@ -202,44 +235,10 @@ impl Engine {
         }
     }
 
-    /// Tells the other engines of a connection that has logged in.
-    pub(super) fn announce_member(&mut self, index: Place) {
-        if self.share.shards.is_none() {
-            return;
-        }
-        let connection = self.connections.at(index);
-        let member = Member {
-            key: connection.key,
-            connection_id: connection.id,
-            side: connection.side,
-            address: connection.address,
-            identifier: connection.identifier.clone(),
-            wants_refusals: connection.wants_refusals,
-        };
-        self.share.members.push_back(member);
-    }
-
     /// A message that the connection's [`Session`] has sent to this engine.
     pub fn receive_sorted(&mut self, now: Time, key: Key, message: Message) {
         self.share.is_sorted = true;
         self.receive(now, key, message);
         self.share.is_sorted = false;
-    }
-
-    /// Whether another engine has to do this message, and this one does not. Sessions sort what comes after the login was
-    /// answered; what came before it is sorted here.
-    pub(super) fn passes_on(&mut self, from: Place, message: &Message) -> bool {
-        let Some(shards) = self.share.shards.as_ref().filter(|_| !self.share.is_sorted) else { return false };
-        let connection = self.connections.at(from);
-        let (key, here) = (connection.key, self.share.number);
-        let (others, is_done_elsewhere) = match shards.route(message, connection.side, connection.id) {
-            Route::To(to) => (to..to + 1, to != here),
-            Route::ToAll => (0..shards.count(), false),
-            Route::Forbidden => (0..0, false),
-        };
-        for to in others.filter(|&to| to != here) {
-            self.share.misrouted.push_back(Misrouted { key, to, message: message.clone() });
-        }
-        is_done_elsewhere
     }
 }

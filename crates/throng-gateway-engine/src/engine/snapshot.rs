@@ -182,14 +182,18 @@ impl Engine {
                 let subscription = |channel| {
                     let channel = self.channels.at(channel);
                     let subscriber = *channel.subscriber(place)?;
-                    Some(self.subscription_of(channel.id, self.granted(place, subscriber), subscriber.since.0))
+                    Some(self.subscription_of(
+                        channel.id,
+                        self.fanout.granted(&self.connections, place, subscriber),
+                        subscriber.since.0,
+                    ))
                 };
                 (name, connection.id, channels.filter_map(subscription).collect())
             }
             Bearer::Lost(name) => {
                 let lost = self.lost.get(name)?;
                 self.settings.recovery_patience(name.0)?;
-                let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.kept_channel(**id, kept.birth).is_some();
+                let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.channels.born(**id, kept.birth).is_some();
                 let there = lost.subscriptions.iter().filter(is_there);
                 let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
                 (name.clone(), lost.connection_id, subscriptions.collect())

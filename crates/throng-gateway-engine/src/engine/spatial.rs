@@ -13,6 +13,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::handover::ENTITIES_FIELD;
+use super::lifecycle::check_metadata;
 use super::pace::Pace;
 use super::place::Place;
 use super::refusal::Refusal;
@@ -100,7 +101,7 @@ impl Engine {
         if !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
-        self.check_metadata(&wanted.metadata)?;
+        check_metadata(&self.settings.limits, &wanted.metadata)?;
         let id = self.connections.at(from).id;
         let world = self.world.as_mut().ok_or(NO_WORLD)?;
         let former = world.slots.server_of(id);
@@ -179,7 +180,7 @@ impl Engine {
             }
             let was_lost = !is_new(&cell) && self.channels.at(cell).owner.is_none();
             self.channels.at_mut(cell).is_awaited = false;
-            self.set_owner(cell, Some(from));
+            self.channels.set_owner(&mut self.connections, cell, Some(from));
             if was_lost {
                 self.tell_owner_is_back(cell);
             }

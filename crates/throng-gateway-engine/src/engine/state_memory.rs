@@ -19,6 +19,7 @@ use throng_wire::Tick;
 
 use super::Engine;
 use super::channel::Creator;
+use super::connections::Connections;
 use super::entities::Entity;
 use super::place::Place;
 use super::port::Side;
@@ -87,6 +88,43 @@ impl StateMemory {
         }
     }
 
+    /// How much the state of a channel that somebody has created may grow before all of them, those of its creator, or those
+    /// of all clients are too large.
+    pub(super) fn room_for(&self, limits: &Limits, connections: &Connections, creator: Option<Creator>) -> Room {
+        let free_bytes = limits.max_total_state_bytes.saturating_sub(self.everywhere_bytes());
+        let all = Room { bytes: free_bytes, refusal: Refusal::Limit("total_state_bytes") };
+        let Some(creator) = creator.filter(|creator| creator.side == Side::Client) else {
+            return all;
+        };
+        let of_clients = Room {
+            bytes: clients_share(limits).saturating_sub(self.clients_everywhere_bytes()),
+            refusal: Refusal::Limit("client_states_bytes"),
+        };
+        let used = connections.place(creator.key).map_or(0, |creator| connections.at(creator).state_bytes);
+        let own = Room {
+            bytes: limits.max_client_state_bytes.saturating_sub(used),
+            refusal: Refusal::Limit("client_state_bytes"),
+        };
+        [own, of_clients, all].into_iter().min_by_key(|room| room.bytes).unwrap_or(all)
+    }
+
+    /// A part of what a channel of this creator takes was changed.
+    pub(super) fn was_changed(
+        &mut self,
+        connections: &mut Connections,
+        creator: Option<Creator>,
+        (before, after): (u64, u64),
+    ) {
+        if after == before {
+            return;
+        }
+        self.change(before, after, creator.is_some_and(|creator| creator.side == Side::Client));
+        if let Some(place) = creator.and_then(|creator| connections.place(creator.key)) {
+            let creator = connections.at_mut(place);
+            creator.state_bytes = (creator.state_bytes + after).saturating_sub(before);
+        }
+    }
+
     /// A state is gone.
     pub(super) fn forget(&mut self, bytes: u64, is_clients: bool) {
         self.change(bytes, 0, is_clients);
@@ -103,40 +141,17 @@ pub(super) struct Room {
 }
 
 impl Engine {
-    /// How much the state of a channel may grow before all of them, those of its creator, or those of all clients are too
-    /// large.
-    pub(super) fn room_for_state(&self, channel: ChannelIndex) -> Room {
-        self.room_for(self.channels.at(channel).creator)
-    }
-
-    /// The same for a channel that somebody will have created.
-    fn room_for(&self, creator: Option<Creator>) -> Room {
-        let limits = &self.settings.limits;
-        let total = limits.max_total_state_bytes;
-        let free_bytes = total.saturating_sub(self.memory.everywhere_bytes());
-        let all = Room { bytes: free_bytes, refusal: Refusal::Limit("total_state_bytes") };
-        let Some(creator) = creator.filter(|creator| creator.side == Side::Client) else {
-            return all;
-        };
-        let of_clients = Room {
-            bytes: clients_share(limits).saturating_sub(self.memory.clients_everywhere_bytes()),
-            refusal: Refusal::Limit("client_states_bytes"),
-        };
-        let used = self.connections.place(creator.key).map_or(0, |creator| self.connections.at(creator).state_bytes);
-        let own = Room {
-            bytes: limits.max_client_state_bytes.saturating_sub(used),
-            refusal: Refusal::Limit("client_state_bytes"),
-        };
-        [own, of_clients, all].into_iter().min_by_key(|room| room.bytes).unwrap_or(all)
-    }
-
     /// Whether there is room for so many bytes that a connection wants kept beside a state.
     pub(super) fn check_room_beside(&self, from: Place, bytes: usize) -> Result<(), Refusal> {
         let connection = self.connections.at(from);
         if bytes > 0 && self.pressure.is_on(connection.side) {
             return Err(Refusal::Limit("memory"));
         }
-        let room = self.room_for(Some(Creator { key: connection.key, side: connection.side }));
+        let room = self.memory.room_for(
+            &self.settings.limits,
+            &self.connections,
+            Some(Creator { key: connection.key, side: connection.side }),
+        );
         match bytes as u64 > room.bytes {
             true => Err(room.refusal),
             false => Ok(()),
@@ -147,7 +162,7 @@ impl Engine {
     pub(super) fn set_metadata(&mut self, channel: ChannelIndex, metadata: String) {
         let (before, after) = (self.channels.at(channel).beside_bytes(), allocated(metadata.len()) as u64);
         self.channels.at_mut(channel).metadata = metadata;
-        self.memory_was_changed(channel, before, after);
+        self.memory.was_changed(&mut self.connections, self.channels.at(channel).creator, (before, after));
     }
 
     /// Keeps how the object of an entity is named, if there is room. Nobody but servers names objects.
@@ -159,7 +174,7 @@ impl Engine {
             self.counters.refuse(Refusal::Limit("memory"));
             return false;
         }
-        let room = self.room_for(None);
+        let room = self.memory.room_for(&self.settings.limits, &self.connections, None);
         if grows_by > room.bytes {
             self.counters.refuse(room.refusal);
             return false;
@@ -180,21 +195,8 @@ impl Engine {
     /// The state of a channel took `before` bytes, and was changed.
     pub(super) fn state_was_changed(&mut self, channel: ChannelIndex, before: u64) {
         let after = self.fanout.hub.state(channel).size_bytes() as u64;
-        self.memory_was_changed(channel, before, after);
-        self.wake_copies(channel);
-    }
-
-    /// A part of what a channel takes was changed.
-    pub(super) fn memory_was_changed(&mut self, channel: ChannelIndex, before: u64, after: u64) {
-        if after == before {
-            return;
-        }
-        let creator = self.channels.at(channel).creator;
-        self.memory.change(before, after, creator.is_some_and(|creator| creator.side == Side::Client));
-        if let Some(place) = creator.and_then(|creator| self.connections.place(creator.key)) {
-            let creator = self.connections.at_mut(place);
-            creator.state_bytes = (creator.state_bytes + after).saturating_sub(before);
-        }
+        self.memory.was_changed(&mut self.connections, self.channels.at(channel).creator, (before, after));
+        self.edges.wake((channel, self.channels.at(channel)), self.fanout.change_tick(&self.clock));
     }
 
     /// Forgets removals up to a tick in the states of all channels.

@@ -132,7 +132,7 @@ impl Engine {
         channel: ChannelIndex,
         subscriber: Subscriber,
     ) -> SubscribedToChannelResultMessage {
-        let mut effective = self.granted(target, subscriber).to_wire();
+        let mut effective = self.fanout.granted(&self.connections, target, subscriber).to_wire();
         effective.data_field_masks = self.fanout.forms.paths(subscriber.variant).to_vec();
         SubscribedToChannelResultMessage {
             conn_id: self.connections.at(target).id,
@@ -173,7 +173,7 @@ impl Engine {
         for (place, channel) in self.fanout.take_outdated(&self.connections) {
             let Some(former) = self.channels.at(channel).subscriber(place).copied() else { continue };
             self.counters.renewed += 1;
-            self.subscribe_anew(place, channel, (self.granted(place, former), former.since));
+            self.subscribe_anew(place, channel, (self.fanout.granted(&self.connections, place, former), former.since));
         }
     }
 
@@ -211,9 +211,9 @@ impl Engine {
         if former.is_none() {
             self.check_subscription_count(target)?;
         }
-        let granted = former.map(|former| self.granted(target, former));
+        let granted = former.map(|former| self.fanout.granted(&self.connections, target, former));
         let base = granted.unwrap_or_else(|| Wanted::usual(&self.channels.at(index).settings));
-        let mut wanted = self.bounded(base.with(options));
+        let mut wanted = base.with(options).bounded(&self.settings.limits);
         if !options.data_field_masks.is_empty() {
             wanted.variant = self.form_of(index, &options.data_field_masks)?;
         }
@@ -267,7 +267,7 @@ impl Engine {
             if variant == subscriber.variant {
                 continue;
             }
-            let wanted = Wanted { variant, ..self.granted(place, subscriber) };
+            let wanted = Wanted { variant, ..self.fanout.granted(&self.connections, place, subscriber) };
             let hub = self.connections.hub_id(place);
             self.fanout.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
             let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
@@ -338,8 +338,11 @@ impl Engine {
             self.fanout.hub.state(index).seal();
         }
         let id = self.fanout.hub.subscribe(hub, index, subscription).map_err(|limit| Refusal::Limit(limit.tag()))?;
-        self.begin_lane(target, index, (id, wanted));
-        self.edge_reads(target, index, (wanted, anchor, start == StreamStart::Changes));
+        let may_lose = self.settings.movement.contains(self.channels.at(index).kind);
+        self.fanout.begin_lane(self.connections.at_mut(target), may_lose, (id, wanted));
+        let reads = (wanted, anchor, start == StreamStart::Changes);
+        let channel = (index, self.channels.at(index));
+        self.edges.begin_read(self.connections.at(target), channel, reads, &self.fanout);
         Ok(id)
     }
 
@@ -363,7 +366,7 @@ impl Engine {
         skips_first: bool,
     ) -> Result<SubscriptionId, Refusal> {
         let hub = self.connections.hub_id(target);
-        let granted = self.granted(target, former);
+        let granted = self.fanout.granted(&self.connections, target, former);
         let sees_other = (granted.access == Access::None) != (wanted.access == Access::None);
         if sees_other || former.variant != wanted.variant {
             // A subscriber that sees more than before gets the existing state, unless it says that it knows it.
@@ -371,7 +374,8 @@ impl Engine {
             return self.serve(target, index, wanted, skips_first);
         }
         if granted.reliable != wanted.reliable {
-            self.change_lane(target, index, (former.id, wanted));
+            let may_lose = self.settings.movement.contains(self.channels.at(index).kind);
+            self.fanout.change_lane(self.connections.at_mut(target), may_lose, (former.id, wanted));
         }
         if granted.interval_ms != wanted.interval_ms {
             self.fanout.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
@@ -379,24 +383,11 @@ impl Engine {
         if (granted.interval_ms, granted.reliable, granted.skip_self, granted.access)
             != (wanted.interval_ms, wanted.reliable, wanted.skip_self, wanted.access)
         {
-            self.edge_reads_otherwise(target, index, wanted);
+            let channel = (index, self.channels.at(index));
+            let ticks = (self.clock.tick(), self.fanout.change_tick(&self.clock));
+            self.edges.change_read(self.connections.at(target), channel, wanted, ticks);
         }
         Ok(former.id)
-    }
-
-    /// Everything that a subscriber is granted.
-    pub(super) fn granted(&self, place: Place, subscriber: Subscriber) -> Wanted {
-        let stream = self.fanout.hub.connection(self.connections.hub_id(place));
-        let interval_ms = stream.and_then(|stream| stream.interval_ticks(subscriber.id));
-        subscriber.wanted(interval_ms.unwrap_or_default())
-    }
-
-    /// Intervals and delays within what the gateway serves.
-    pub(super) fn bounded(&self, wanted: Wanted) -> Wanted {
-        let limits = &self.settings.limits;
-        let interval_ms = wanted.interval_ms.clamp(limits.min_interval_ms, limits.max_interval_ms);
-        let delay_ms = wanted.delay_ms.clamp(limits.min_delay_ms, limits.max_delay_ms);
-        Wanted { interval_ms, delay_ms, ..wanted }
     }
 
     pub(super) fn on_unsubscribe(
@@ -414,7 +405,7 @@ impl Engine {
         }
         self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
         if self.channels.at(channel).is_owner(target) {
-            self.set_owner(channel, None);
+            self.channels.set_owner(&mut self.connections, channel, None);
         }
         Ok(())
     }
@@ -442,7 +433,7 @@ impl Engine {
         let Some(former) = self.channels.at_mut(channel).subscribers.remove(target) else { return false };
         let hub = self.connections.hub_id(target);
         self.fanout.hub.unsubscribe(hub, former.id);
-        self.edge_reads_not(target, channel);
+        self.edges.end_read(self.connections.at(target), (channel, self.channels.at(channel)));
         self.connections.at_mut(target).forget_state_of(channel);
         true
     }

@@ -6,10 +6,10 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Access;
-use super::log::VALUE_MAX_BYTES;
+use super::log::state_limits;
 use super::place::Place;
 use super::refusal::Refusal;
-use throng_protostate::{MergeError, MergeOptions, StateLimits};
+use throng_protostate::MergeError;
 
 impl Engine {
     pub(super) fn on_update(&mut self, from: Place, channel: ChannelIndex, message: &Message) -> Result<(), Refusal> {
@@ -51,8 +51,8 @@ impl Engine {
     pub(super) fn begin_empty(&mut self, channel: ChannelIndex) {
         let settings = &self.channels.at(channel).settings;
         let Some(name) = settings.data_msg_full_name.clone() else { return };
-        let options = self.merge_options(channel);
-        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let options = self.channels.at(channel).merge_options();
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
         let schema = self.schemas.find(&name).cloned();
         let before = self.fanout.hub.state(channel).size_bytes() as u64;
         self.fanout.hub.state_mut(channel).begin_empty(&name, (schema, options, limits), tick);
@@ -63,22 +63,16 @@ impl Engine {
     /// How updates are merged from now on.
     pub(super) fn set_merge_options(&mut self, channel: ChannelIndex, options: ChannelDataMergeOptions) {
         self.channels.at_mut(channel).merge = options;
-        let options = self.merge_options(channel);
+        let options = self.channels.at(channel).merge_options();
         self.fanout.hub.state_mut(channel).set_options(options);
     }
 
-    /// The size that a state may reach.
-    pub(super) fn state_limits(&self) -> StateLimits {
-        let bytes = usize::try_from(self.settings.limits.max_state_bytes).unwrap_or(usize::MAX);
-        StateLimits { state_bytes: bytes, unit_bytes: VALUE_MAX_BYTES, ..StateLimits::default() }
-    }
-
     pub(super) fn merge(&mut self, channel: ChannelIndex, from: Place, data: &Any) -> Result<(), Refusal> {
-        let options = self.merge_options(channel);
-        let (tick, limits) = (self.fanout.change_tick(&self.clock), self.state_limits());
+        let options = self.channels.at(channel).merge_options();
+        let (tick, limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
         let writer = self.connections.at(from).writer;
         let is_short = self.pressure.is_on(self.connections.at(from).side);
-        let room = self.room_for_state(channel);
+        let room = self.memory.room_for(&self.settings.limits, &self.connections, self.channels.at(channel).creator);
         // An update that only replaces something needs no room.
         let room_bytes = if is_short { 0 } else { usize::try_from(room.bytes).unwrap_or(usize::MAX) };
         let state = self.fanout.hub.state_mut(channel);
@@ -91,7 +85,7 @@ impl Engine {
             MergeError::NoRoom { .. } => room.refusal,
             error => Refusal::Data(error.tag()),
         })?;
-        self.note_update(channel, Some((writer, &data.value)));
+        self.edges.note_update(channel, Some((writer, &data.value)));
         if merged.dropped > 0 {
             self.counters.refuse(Refusal::Data("values_dropped"));
         }
@@ -100,17 +94,5 @@ impl Engine {
             self.learn_position(channel);
         }
         Ok(())
-    }
-
-    /// How a channel's updates are merged: as its creator said, and its type.
-    pub(super) fn merge_options(&self, channel: ChannelIndex) -> MergeOptions {
-        let channel = self.channels.at(channel);
-        MergeOptions {
-            replace_lists: channel.merge.should_replace_list,
-            list_size_limit: channel.merge.list_size_limit,
-            truncate_top: channel.merge.truncate_top,
-            remove_map_entries: channel.merge.should_check_removable_map_field,
-            merge_map_entries: channel.settings.merge_map_entries,
-        }
     }
 }
