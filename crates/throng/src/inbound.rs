@@ -5,13 +5,12 @@
 //! decryptions per second is limited; further ones are dropped and counted, and honest clients ask again after 100 ms.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng_link::netcode::{
-    Accepted, Admission, Denial, DropReason, Now, Outcome, Seats, ServerHandshake, Strangers, is_response, move_seat,
-    plain_address,
+    Accepted, Admission, Denial, Door, DropReason, Held, House, Movable, Now, ServerHandshake, Welcome,
 };
 use throng_link::session::{Session, SessionOptions};
 use throng_wire::{ConnectionId, Tick, Time};
@@ -35,12 +34,9 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Fewer datagrams than this are opened by the server's own thread alone.
 const SHARED_MIN: usize = 32;
 
-/// The connections, by index, by address and by client.
+/// The connections, by index and by client. The [`Door`] knows them by address.
 pub(crate) struct Peers {
     pub(crate) slots: Vec<Option<Box<Peer>>>,
-    by_address: HashMap<AddressKey, u32>,
-    /// Possible new addresses of connections: at most one for each.
-    by_candidate: HashMap<AddressKey, u32>,
     by_client: HashMap<u64, u32>,
     free: Vec<u32>,
     seats_used: usize,
@@ -50,8 +46,6 @@ impl Peers {
     pub(crate) fn new(max_clients: u32) -> Peers {
         Peers {
             slots: (0..max_clients).map(|_| None).collect(),
-            by_address: HashMap::new(),
-            by_candidate: HashMap::new(),
             by_client: HashMap::new(),
             free: (0..max_clients).rev().collect(),
             seats_used: 0,
@@ -67,9 +61,9 @@ impl Peers {
         self.seats_used
     }
 
-    /// By address, by candidate, by client.
-    pub(crate) fn table_lens(&self) -> [usize; 3] {
-        [self.by_address.len(), self.by_candidate.len(), self.by_client.len()]
+    /// Number of clients in the table.
+    pub(crate) fn clients_len(&self) -> usize {
+        self.by_client.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
@@ -88,18 +82,10 @@ impl Peers {
         self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|peer| peer.id == id)
     }
 
-    /// The connection that a table of addresses names.
-    fn named(&mut self, index: u32) -> &mut Peer {
-        self.slots[index as usize].as_mut().expect("the address table names connections only")
-    }
-
+    /// Takes a connection out. The door has to [forget](Door::forget) it.
     pub(crate) fn remove(&mut self, index: usize) -> Option<Box<Peer>> {
         let peer = self.slots[index].take()?;
         let index = index as u32;
-        forget(&mut self.by_address, peer.address, index);
-        if let Some(candidate) = peer.candidate {
-            forget(&mut self.by_candidate, candidate.address, index);
-        }
         if self.by_client.get(&peer.client_id) == Some(&index) {
             self.by_client.remove(&peer.client_id);
         }
@@ -111,8 +97,6 @@ impl Peers {
         let index = self.free.pop().expect("the door was told of a free seat");
         debug_assert_eq!(index, peer.id.index);
         self.seats_used = self.seats_used.max(index as usize + 1);
-        // An address that belonged to another connection has been proved by this one since.
-        self.by_address.insert(AddressKey::new(peer.address), index);
         self.by_client.insert(peer.client_id, index);
         self.slots[index as usize] = Some(Box::new(peer));
     }
@@ -127,43 +111,12 @@ impl Peers {
     }
 }
 
-/// An address as the key of a table, without the fields of IPv6 that netcode does not compare. Of IPv4 it is hashed as one
-/// number, in one step.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct AddressKey(SocketAddr);
-
-impl AddressKey {
-    fn new(address: SocketAddr) -> AddressKey {
-        AddressKey(plain_address(address))
-    }
-}
-
-impl Hash for AddressKey {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        match self.0 {
-            SocketAddr::V4(address) => {
-                hasher.write_u64(u64::from(address.ip().to_bits()) << 16 | u64::from(address.port()));
-            }
-            SocketAddr::V6(address) => {
-                hasher.write_u128(address.ip().to_bits());
-                hasher.write_u16(address.port());
-            }
-        }
-    }
-}
-
-/// Removes an address, unless it has another connection by now.
-fn forget(table: &mut HashMap<AddressKey, u32>, address: SocketAddr, index: u32) {
-    if table.get(&AddressKey::new(address)) == Some(&index) {
-        table.remove(&AddressKey::new(address));
-    }
-}
-
 /// The layer between the driver and the connections.
 pub(crate) struct Inbound {
     /// One of the replies is a packet of a connection.
     has_answered: bool,
-    pub(crate) door: ServerHandshake,
+    /// The tables of addresses hold indices of connections.
+    pub(crate) door: Door<u32>,
     session_options: Arc<SessionOptions>,
     client_packets_per_s: u32,
     /// One for each thread.
@@ -172,7 +125,6 @@ pub(crate) struct Inbound {
     /// Datagrams that wait in the intakes, and their bytes.
     kept: usize,
     kept_bytes: usize,
-    strangers: Strangers,
     /// To strangers, and acknowledgements that cannot wait for the tick.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
@@ -203,8 +155,7 @@ impl Inbound {
             shares: Shares::new(0, threads),
             kept: 0,
             kept_bytes: 0,
-            strangers: door.queue(),
-            door,
+            door: Door::new(door),
             replies: Vec::new(),
             spare: Vec::new(),
             replaced: Vec::new(),
@@ -232,8 +183,8 @@ impl Inbound {
     ) {
         self.datagrams += 1;
         self.bytes += datagram.len() as u64;
-        match peers.by_address.get(&AddressKey::new(from)) {
-            Some(&peer) if !self.is_for_door(from, datagram, peers) => {
+        match self.door.owner_of(from, datagram) {
+            Some(peer) => {
                 self.intakes[self.shares.thread_of(peer as usize)].keep(arrived, peer, datagram);
                 self.kept += 1;
                 self.kept_bytes += datagram.len();
@@ -245,11 +196,7 @@ impl Inbound {
                     self.settle(peers, moment, helpers);
                 }
             }
-            _ => {
-                if let Err(reason) = self.strangers.keep(from, datagram) {
-                    self.door.counters_mut().drop(reason);
-                }
-            }
+            None => self.door.keep(from, datagram),
         }
     }
 
@@ -284,14 +231,6 @@ impl Inbound {
         }
     }
 
-    /// Whether a datagram from a connected address may be that of a new client or of a connection that moves.
-    fn is_for_door(&self, from: SocketAddr, datagram: &[u8], peers: &Peers) -> bool {
-        datagram.first() == Some(&0)
-            || move_seat(datagram).is_some()
-            || (is_response(datagram)
-                && (peers.by_candidate.contains_key(&AddressKey::new(from)) || self.door.is_pending(from)))
-    }
-
     /// Looks at the datagrams of strangers.
     pub(crate) fn serve_strangers(
         &mut self,
@@ -299,143 +238,21 @@ impl Inbound {
         (peers, moment): (&mut Peers, Moment),
         replication: &mut impl Replication,
     ) {
-        let mut strangers = std::mem::take(&mut self.strangers);
-        while let Some((from, datagram)) = strangers.take() {
-            self.handle_stranger(now, (from, datagram), (peers, moment), replication);
-        }
-        self.strangers = strangers;
-    }
-
-    fn handle_stranger(
-        &mut self,
-        now: Now,
-        (from, datagram): (SocketAddr, &mut [u8]),
-        (peers, moment): (&mut Peers, Moment),
-        replication: &mut impl Replication,
-    ) {
-        if let Some(seat) = move_seat(datagram) {
-            return self.handle_move(now.time, from, seat, datagram, peers);
-        }
-        if !is_response(datagram) {
-            return self.knock(now, from, datagram, peers, replication);
-        }
-        // An attempt to open a packet with the wrong key destroys it, and up to three connections may be meant.
-        let original = datagram.to_vec();
-        if peers.by_candidate.contains_key(&AddressKey::new(from)) && self.finish_move(now.time, from, datagram, peers)
-        {
-            return;
-        }
-        datagram.copy_from_slice(&original);
-        match peers.by_address.get(&AddressKey::new(from)) {
-            Some(&index) if !self.door.is_pending(from) => {
-                self.settle_one(index, datagram, peers, moment);
-            }
-            _ => self.knock(now, from, datagram, peers, replication),
-        }
-    }
-
-    /// Opens a datagram of a connection at once.
-    fn settle_one(&mut self, index: u32, datagram: &mut [u8], peers: &mut Peers, moment: Moment) {
-        let peer = peers.named(index);
-        match peer.open(moment.now, datagram) {
-            Ok(packet) => self.intakes[0].settle_packet(moment, moment.now, packet, peer),
-            Err(reason) => self.door.counters_mut().drop(reason),
-        }
+        let mut household = Household {
+            moment,
+            peers,
+            replication,
+            intake: &mut self.intakes[0],
+            session_options: &self.session_options,
+            client_packets_per_s: self.client_packets_per_s,
+            replies: &mut self.replies,
+            spare: &mut self.spare,
+            replaced: &mut self.replaced,
+            denied: &mut self.denied,
+            denials_untold: &mut self.denials_untold,
+        };
+        self.door.serve(now, usize::MAX, &mut household);
         self.take_up(0, peers);
-    }
-
-    /// A request, a response, or noise.
-    fn knock(
-        &mut self,
-        now: Now,
-        from: SocketAddr,
-        datagram: &mut [u8],
-        peers: &mut Peers,
-        replication: &mut impl Replication,
-    ) {
-        let mut reply = self.spare.pop().unwrap_or_default();
-        let (free, max_clients) = peers.seats();
-        let seats = Seats {
-            free,
-            max_clients,
-            held: &|client_id| peers.of_client(client_id).map(Peer::held),
-            admission: &|| Admission::Granted,
-        };
-        match self.door.handle(now, from, datagram, &seats, &mut reply) {
-            Outcome::Accept(accepted) => self.accept(now.time, from, *accepted, peers, replication),
-            Outcome::Reply => {}
-            Outcome::Denied { client_id, denial } => self.note_denial(client_id, denial),
-            Outcome::Ignored(_) => return self.spare.push(reply),
-        }
-        self.replies.push((from, reply));
-    }
-
-    /// Old tokens are not reported: a request that was duplicated in the network, or recorded, has one.
-    fn note_denial(&mut self, client_id: u64, denial: Denial) {
-        if matches!(denial, Denial::TokenSpent | Denial::TokenExpired) {
-            return;
-        }
-        match self.denied.len() < DENIALS_TOLD_MAX {
-            true => self.denied.push(ServerEvent::Denied { client_id, denial }),
-            false => self.denials_untold += 1,
-        }
-    }
-
-    fn accept(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        accepted: Accepted,
-        peers: &mut Peers,
-        replication: &mut impl Replication,
-    ) {
-        let seat = accepted.client_index as usize;
-        if accepted.is_replacement
-            && let Some(old) = peers.remove(seat)
-        {
-            replication.disconnect(old.id);
-            self.replaced.push(old);
-        }
-        let session = Session::new(Arc::clone(&self.session_options), now).expect("options were checked at the start");
-        let id = replication.connect(seat);
-        peers.insert(Peer::new(id, from, accepted, session, (self.client_packets_per_s, now)));
-    }
-
-    /// A connection may have moved to this address: asks it to prove that.
-    fn handle_move(&mut self, now: Time, from: SocketAddr, seat: u32, datagram: &mut [u8], peers: &mut Peers) {
-        let Some(peer) = peers.slots.get_mut(seat as usize).and_then(Option::as_mut) else {
-            return self.door.counters_mut().drop(DropReason::MoveNotOurs);
-        };
-        let before = peer.candidate.map(|candidate| candidate.address);
-        let mut reply = self.spare.pop().unwrap_or_default();
-        if self.door.handle_move(now, from, datagram, &mut peer.movable(), &mut reply).is_err() {
-            return self.spare.push(reply);
-        }
-        if let Some(before) = before {
-            forget(&mut peers.by_candidate, before, seat);
-        }
-        peers.by_candidate.insert(AddressKey::new(from), seat);
-        self.replies.push((from, reply));
-    }
-
-    /// Checks the answer to a challenge. Returns whether a connection has proved its new address with it.
-    fn finish_move(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8], peers: &mut Peers) -> bool {
-        let Some(&index) = peers.by_candidate.get(&AddressKey::new(from)) else { return false };
-        let Some(peer) = &mut peers.slots[index as usize] else {
-            peers.by_candidate.remove(&AddressKey::new(from));
-            return false;
-        };
-        let Ok(round_trip) = self.door.handle_move_response(now, from, datagram, &mut peer.movable()) else {
-            return false;
-        };
-        peers.by_candidate.remove(&AddressKey::new(from));
-        if peer.address != from {
-            forget(&mut peers.by_address, peer.address, index);
-            peers.by_address.insert(AddressKey::new(from), index);
-            peer.address = from;
-            peer.session.on_new_path(now, Some(round_trip));
-        }
-        true
     }
 
     /// The replies to strangers and the early acknowledgements, to be sent now.
@@ -446,5 +263,98 @@ impl Inbound {
             self.spare.push(reply);
         }
         self.spare.truncate(64);
+    }
+}
+
+/// What the door needs of the server to let strangers in.
+struct Household<'a, R> {
+    moment: Moment,
+    peers: &'a mut Peers,
+    replication: &'a mut R,
+    intake: &'a mut Intake,
+    session_options: &'a Arc<SessionOptions>,
+    client_packets_per_s: u32,
+    replies: &'a mut Vec<(SocketAddr, Vec<u8>)>,
+    spare: &'a mut Vec<Vec<u8>>,
+    #[expect(clippy::vec_box, reason = "a peer lives in a box; to move it out and back in would copy it twice")]
+    replaced: &'a mut Vec<Box<Peer>>,
+    denied: &'a mut Vec<ServerEvent>,
+    denials_untold: &'a mut u64,
+}
+
+impl<R: Replication> House for Household<'_, R> {
+    type Id = u32;
+
+    fn in_seat(&self, seat: u32) -> Option<u32> {
+        self.peers.slots.get(seat as usize)?.as_ref().map(|_| seat)
+    }
+
+    fn seats(&self) -> (Option<u32>, u32) {
+        self.peers.seats()
+    }
+
+    fn held(&self, client_id: u64) -> Option<Held> {
+        self.peers.of_client(client_id).map(Peer::held)
+    }
+
+    fn admit(&self, _from: SocketAddr) -> Admission {
+        Admission::Granted
+    }
+
+    fn movable(&mut self, index: u32) -> Option<Movable<'_>> {
+        self.peers.slots.get_mut(index as usize)?.as_mut().map(|peer| peer.movable())
+    }
+
+    fn welcome(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        accepted: Accepted,
+        _former: Option<u32>,
+    ) -> Option<Welcome<u32>> {
+        let seat = accepted.client_index as usize;
+        let mut gone = None;
+        if accepted.is_replacement
+            && let Some(old) = self.peers.remove(seat)
+        {
+            gone = Some((old.id.index, old.address, old.candidate));
+            self.replication.disconnect(old.id);
+            self.replaced.push(old);
+        }
+        let options = Arc::clone(self.session_options);
+        let session = Session::new(options, now).expect("options were checked at the start");
+        let id = self.replication.connect(seat);
+        self.peers.insert(Peer::new(id, from, accepted, session, (self.client_packets_per_s, now)));
+        Some(Welcome { id: id.index, gone })
+    }
+
+    /// Old tokens are not reported: a request that was duplicated in the network, or recorded, has one.
+    fn denied(&mut self, client_id: u64, denial: Denial) {
+        if matches!(denial, Denial::TokenSpent | Denial::TokenExpired) {
+            return;
+        }
+        match self.denied.len() < DENIALS_TOLD_MAX {
+            true => self.denied.push(ServerEvent::Denied { client_id, denial }),
+            false => *self.denials_untold += 1,
+        }
+    }
+
+    fn moved(&mut self, now: Time, index: u32, to: SocketAddr, round_trip: Duration) {
+        if let Some(peer) = self.peers.slots[index as usize].as_mut().filter(|peer| peer.address != to) {
+            peer.address = to;
+            peer.session.on_new_path(now, Some(round_trip));
+        }
+    }
+
+    fn hear(&mut self, index: u32, datagram: &mut [u8]) -> Result<(), DropReason> {
+        let Some(peer) = &mut self.peers.slots[index as usize] else { return Ok(()) };
+        let packet = peer.open(self.moment.now, datagram)?;
+        self.intake.settle_packet(self.moment, self.moment.now, packet, peer);
+        Ok(())
+    }
+
+    fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>) {
+        let empty = self.spare.pop().unwrap_or_default();
+        self.replies.push((to, std::mem::replace(datagram, empty)));
     }
 }

@@ -567,7 +567,8 @@ impl<R: Replication> Server<R> {
     /// the retention; but used tokens and pending addresses are remembered until newer ones replace them. Walks through the
     /// tables of the replication: ask now and then, not in each tick.
     pub fn records_held(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let [addresses, candidates, clients] = self.peers.table_lens();
+        let [addresses, candidates] = self.inbound.door.table_lens();
+        let clients = self.peers.clients_len();
         let mut held = vec![
             ("connections", self.peers.len()),
             ("addresses", addresses),
@@ -577,8 +578,8 @@ impl<R: Replication> Server<R> {
             ("farewells", self.farewells.len()),
             ("events", self.events.len()),
             ("inputs", self.inputs.len()),
-            ("pending", self.inbound.door.pending_len()),
-            ("used_tokens", self.inbound.door.used_tokens_len()),
+            ("pending", self.inbound.door.handshake().pending_len()),
+            ("used_tokens", self.inbound.door.handshake().used_tokens_len()),
             ("objects", self.replication.objects().count()),
         ];
         self.replication.records_held(&mut |name, count| held.push((name, count)));
@@ -869,6 +870,7 @@ impl<R: Replication> Server<R> {
 
     fn end(&mut self, index: usize, cause: CloseCause) {
         let Some(peer) = self.peers.remove(index) else { return };
+        self.inbound.door.forget(peer.id.index, peer.address, peer.candidate);
         self.inputs_overflowed += inputs_overflowed(&peer);
         self.replication.disconnect(peer.id);
         if peer.stage == Stage::Live {

@@ -20,6 +20,7 @@
 //! | part | what it does | drain |
 //! |---|---|---|
 //! | [`ServerHandshake`] | answers datagrams from addresses that are not connected | one [`Outcome`] per datagram |
+//! | [`Door`] | sorts a server's datagrams by address, and keeps those addresses, in front of a [`ServerHandshake`] | calls of its [`House`] |
 //! | [`ClientHandshake`] | walks through the token's servers until one takes it | [`ClientHandshake::poll_transmit`], then `handle` |
 //! | [`Sealer`] | seals outgoing packets in place: owns key and sequence number | one call per packet |
 //! | [`Opener`] | authenticates and decrypts in place: owns key and replay window | one call per datagram |
@@ -79,6 +80,7 @@ mod challenge;
 mod client;
 mod counters;
 mod denial;
+mod door;
 mod fields;
 #[cfg(test)]
 mod golden;
@@ -100,6 +102,7 @@ pub use budget::{RationedOpener, WorkBudget};
 pub use client::{ClientHandshake, ClientOutcome, ClientState, ConnectError, Connected};
 pub use counters::{DropReason, NetcodeCounters};
 pub use denial::Denial;
+pub use door::{Door, House, Welcome};
 pub use moving::{Candidate, MOVE_LEN, Movable, PathProbe, is_response, move_seat};
 pub use packet::{PacketKind, Side, header_len};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};

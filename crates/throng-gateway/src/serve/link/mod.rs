@@ -28,7 +28,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
-use throng_link::netcode::{Key, NetcodeCounters, ServerHandshake, ServerOptions, Strangers};
+use throng_link::netcode::{Door as Entrance, Key, NetcodeCounters, ServerHandshake, ServerOptions};
 use throng_link::session::SessionOptions;
 use throng_wire::Time;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -70,8 +70,8 @@ pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) 
 struct Post {
     door: Arc<Door>,
     socket: Arc<DatagramSocket>,
-    handshake: ServerHandshake,
-    strangers: Strangers,
+    /// The same as that of Throng's own server.
+    entrance: Entrance<PeerId>,
     sessions: Arc<SessionOptions>,
     peers: Peers,
     agenda: Agenda,
@@ -107,8 +107,7 @@ impl Post {
             closing: door.closing(),
             door,
             socket: Arc::new(socket),
-            strangers: handshake.queue(),
-            handshake,
+            entrance: Entrance::new(handshake),
             sessions: Arc::new(sessions),
             peers: Peers::default(),
             agenda: Agenda::default(),
@@ -154,20 +153,16 @@ impl Post {
     }
 
     fn is_busy(&self) -> bool {
-        !self.turns.is_empty() || !self.awake.is_empty() || !self.strangers.is_empty()
+        !self.turns.is_empty() || !self.awake.is_empty() || self.entrance.waiting() > 0
     }
 
     fn handle(&mut self, (arrived, from): (Time, SocketAddr), datagram: &mut [u8]) {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return;
         }
-        match self.peers.at(from) {
-            Some(id) if !self.is_for_door(from, datagram) => self.hear(id, arrived, datagram),
-            _ => {
-                if let Err(reason) = self.strangers.keep(from, datagram) {
-                    self.handshake.counters_mut().drop(reason);
-                }
-            }
+        match self.entrance.owner_of(from, datagram) {
+            Some(id) => self.hear(id, arrived, datagram),
+            None => self.entrance.keep(from, datagram),
         }
     }
 
@@ -175,21 +170,17 @@ impl Post {
     fn hear(&mut self, id: PeerId, arrived: Time, datagram: &mut [u8]) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let now = self.door.now();
-        match peer.handle((now, arrived), datagram) {
+        match peer.hear((now, arrived), datagram, &self.socket, &mut self.datagram) {
             Ok(true) => {}
             Ok(false) => self.door.counters().refuse(Reason::TooFast),
-            Err(reason) => return self.handshake.counters_mut().drop(reason),
-        }
-        // Many datagrams may have come at once.
-        if peer.is_answer_due() {
-            peer.answer(now, &self.socket, &mut self.datagram);
+            Err(reason) => return self.entrance.counters_mut().drop(reason),
         }
         self.awake.push(id);
     }
 
     /// Adds to the counters what has become of datagrams.
     fn tell_outcomes(&mut self) {
-        let outcomes = std::mem::take(self.handshake.counters_mut());
+        let outcomes = std::mem::take(self.entrance.counters_mut());
         if outcomes != NetcodeCounters::default() {
             self.door.counters().note_link(&outcomes);
         }
@@ -197,6 +188,7 @@ impl Post {
 
     fn forget(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(id) {
+            self.entrance.forget(id, peer.address, peer.candidate);
             self.agenda.cancel(id, &mut peer.appointed);
             self.stopped.remove(&id);
         }
@@ -335,15 +327,15 @@ mod tests {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (socket, _inbox) = DatagramSocket::bind(any).expect("a free port");
         let mut post = Post::new(Door::alone(Side::Client), socket, &LinkOptions::new([7; 32])).expect("it opens");
-        let looked_at = |post: &Post| post.handshake.counters().dropped_total();
+        let looked_at = |post: &Post| post.entrance.counters().dropped_total();
         for port in 1..=100 {
             // A request, but for what is in it.
             post.handle((Time(0), ([127, 0, 0, 1], port).into()), &mut [0; 1_078]);
         }
-        assert_eq!((post.strangers.len(), looked_at(&post)), (100, 0));
+        assert_eq!((post.entrance.waiting(), looked_at(&post)), (100, 0));
         post.serve_strangers();
-        assert_eq!((post.strangers.len(), looked_at(&post)), (36, 64));
+        assert_eq!((post.entrance.waiting(), looked_at(&post)), (36, 64));
         post.serve_strangers();
-        assert_eq!((post.strangers.len(), looked_at(&post)), (0, 100));
+        assert_eq!((post.entrance.waiting(), looked_at(&post)), (0, 100));
     }
 }

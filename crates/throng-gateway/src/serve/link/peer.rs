@@ -163,7 +163,7 @@ impl Peer {
     ///
     /// # Errors
     /// It is dropped, and has to be counted.
-    pub(super) fn handle(&mut self, (now, arrived): (Time, Time), datagram: &mut [u8]) -> Result<bool, DropReason> {
+    fn handle(&mut self, (now, arrived): (Time, Time), datagram: &mut [u8]) -> Result<bool, DropReason> {
         if self.over_since.is_some() {
             return Ok(true);
         }
@@ -194,13 +194,28 @@ impl Peer {
         Ok(has_room)
     }
 
+    /// The same; answers at once if that cannot wait: many datagrams may have come at once.
+    pub(super) fn hear(
+        &mut self,
+        (now, arrived): (Time, Time),
+        datagram: &mut [u8],
+        socket: &DatagramSocket,
+        answer: &mut Vec<u8>,
+    ) -> Result<bool, DropReason> {
+        let has_room = self.handle((now, arrived), datagram)?;
+        if self.is_answer_due() {
+            self.answer(now, socket, answer);
+        }
+        Ok(has_room)
+    }
+
     /// Whether the session has to answer before it takes more in.
-    pub(super) fn is_answer_due(&self) -> bool {
+    fn is_answer_due(&self) -> bool {
         self.over_since.is_none() && self.session.is_answer_due()
     }
 
     /// Sends one packet, with the acknowledgement that cannot wait for the next turn.
-    pub(super) fn answer(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
+    fn answer(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
         datagram.clear();
         let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return };
         plan.begin(Tick(0), datagram).finish();

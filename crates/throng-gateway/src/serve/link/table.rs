@@ -1,20 +1,17 @@
-//! The clients of a door: by number, by address, by seat and by the number in their token.
+//! The clients of a door: by number, by seat and by the number in their token. The link's own
+//! [`Door`](throng_link::netcode::Door) knows them by address.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 use throng_link::netcode::Held;
 
 use super::super::datagrams::PeerId;
 use super::peer::{Peer, SEATS_MAX};
 
-/// All of them. Hashed with the standard library's keyed hash: peers choose their addresses.
+/// All of them. Hashed with the standard library's keyed hash: peers choose some of these numbers.
 #[derive(Default)]
 pub(super) struct Peers {
     peers: HashMap<PeerId, Peer>,
-    by_address: HashMap<SocketAddr, PeerId>,
-    /// Addresses that connections may have moved to: one for each at most.
-    by_candidate: HashMap<SocketAddr, PeerId>,
     by_seat: HashMap<u32, PeerId>,
     by_client: HashMap<u64, PeerId>,
     free_seats: Vec<u32>,
@@ -31,16 +28,6 @@ impl Peers {
 
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         self.peers.get_mut(&id)
-    }
-
-    /// The connection at this address.
-    pub(super) fn at(&self, address: SocketAddr) -> Option<PeerId> {
-        self.by_address.get(&address).copied()
-    }
-
-    /// The connection that may have moved to this address.
-    pub(super) fn candidate_at(&self, address: SocketAddr) -> Option<PeerId> {
-        self.by_candidate.get(&address).copied()
     }
 
     /// The connection with this seat.
@@ -73,43 +60,19 @@ impl Peers {
                 None => self.seats = self.seats.max(peer.seat.saturating_add(1)),
             }
         }
-        self.by_address.insert(peer.address, id);
         let older = self.by_client.insert(peer.client_id, id);
         self.peers.insert(id, peer);
         older
     }
 
+    /// Takes one out. The door has to forget it.
     pub(super) fn remove(&mut self, id: PeerId) -> Option<Peer> {
         let peer = self.peers.remove(&id)?;
-        forget(&mut self.by_address, &peer.address, id);
-        if let Some(candidate) = peer.candidate {
-            forget(&mut self.by_candidate, &candidate.address, id);
-        }
         if forget(&mut self.by_seat, &peer.seat, id) {
             self.free_seats.push(peer.seat);
         }
         forget(&mut self.by_client, &peer.client_id, id);
         Some(peer)
-    }
-
-    /// A connection may be at another address than before: it was asked to prove it. `former` is where it may have been
-    /// before that.
-    pub(super) fn note_candidate(&mut self, id: PeerId, former: Option<SocketAddr>, address: SocketAddr) {
-        if let Some(former) = former {
-            forget(&mut self.by_candidate, &former, id);
-        }
-        self.by_candidate.insert(address, id);
-    }
-
-    /// A connection has proved that it is at `address`. Returns whether its address has changed.
-    pub(super) fn arrive(&mut self, id: PeerId, address: SocketAddr) -> bool {
-        forget(&mut self.by_candidate, &address, id);
-        let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.address != address) else { return false };
-        forget(&mut self.by_address, &peer.address, id);
-        // The former connection of the address no longer has it.
-        self.by_address.insert(address, id);
-        peer.address = address;
-        true
     }
 }
 
