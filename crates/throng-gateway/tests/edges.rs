@@ -17,7 +17,7 @@ use throng_gateway::auth::{AcceptAll, AlwaysFail};
 use throng_gateway::serve::{EdgeSecret, EdgesOptions, Gateway, HomeOptions, Reason, Transport};
 use throng_gateway_engine::port::Side;
 
-use crate::serving::{Serving, beside_each_other, echo, eventually, serve_with, soon, try_bare, wait_for_end};
+use crate::serving::{Serving, bare, beside_each_other, echo, eventually, serve_with, soon, try_bare, wait_for_end};
 
 const SECRET: [u8; 32] = [9; 32];
 
@@ -173,6 +173,34 @@ fn another_key_is_refused_and_counted() {
     home.end();
 }
 
+fn a_home_has_so_many_paths_at_a_time_and_counts_who_finds_none() {
+    let home = home();
+    let address = home.gateway.edges_address().expect("there is a door for edges");
+    let refused = || home.gateway.counters().edges_refused.load(Ordering::Relaxed);
+    // None of them says who it is; each has a few seconds for that.
+    let held: Vec<_> = (0..256).map(|_| std::net::TcpStream::connect(address).expect("it listens")).collect();
+    let mut more = std::net::TcpStream::connect(address).expect("the kernel accepts");
+    more.set_read_timeout(Some(Duration::from_secs(3))).expect("it can be set");
+    assert_eq!(std::io::Read::read(&mut more, &mut [0; 1]).expect("it is closed"), 0);
+    assert_eq!(refused(), 1);
+    drop(held);
+    // There is room again.
+    edge(&home).shut_down();
+    home.end();
+}
+
+fn an_edge_that_comes_before_the_world_is_refused_and_counted() {
+    let arguments = [&HOME[..], &["-cwm=true"]].concat();
+    let home = bare(Transport::Tcp, &arguments, Arc::new(AcceptAll), |options| {
+        options.edges = Some(EdgesOptions { address: any(), secret: EdgeSecret(SECRET) });
+    });
+    let edge = edge_of(home.edges_address().expect("there is a door for edges"), SECRET);
+    eventually("it is counted", || home.counters().edges_refused.load(Ordering::Relaxed) > 0);
+    assert_eq!(home.report().expect("it lives").edges, [0, 0]);
+    edge.shut_down();
+    home.shut_down();
+}
+
 fn wrong_tokens_count_at_the_edge() {
     let home = serve_with(Transport::Tcp, &["-limit", "max_failed_auth=2"], Arc::new(AlwaysFail), |options| {
         options.edges = Some(EdgesOptions { address: any(), secret: EdgeSecret(SECRET) });
@@ -302,6 +330,8 @@ fn edges_over_sockets() {
         &a_client_of_an_edge_that_ends_goes_on_at_another_one,
         &an_edge_waits_for_its_home_and_lets_nobody_in_until_then,
         &another_key_is_refused_and_counted,
+        &a_home_has_so_many_paths_at_a_time_and_counts_who_finds_none,
+        &an_edge_that_comes_before_the_world_is_refused_and_counted,
         &wrong_tokens_count_at_the_edge,
     ]);
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use std::collections::HashMap;
 use throng::Time;
-use throng::net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
+use throng::net::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
 use throng_link::netcode::{Key, Sealer, Suite, TAG_LEN};
 
 use throng_machine::clock;
@@ -167,6 +167,14 @@ impl<D: Driver> Driver for Recorder<D> {
 
     fn next_due(&self) -> Option<Time> {
         self.inner.next_due()
+    }
+
+    fn kernel_dropped(&self) -> Option<u64> {
+        self.inner.kernel_dropped()
+    }
+
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        self.inner.buffer_shortfall()
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -5,6 +5,7 @@ mod netcode_any_bytes;
 mod netcode_client;
 mod netcode_differential;
 mod netcode_door;
+mod netcode_house;
 mod netcode_interop;
 mod netcode_moving;
 mod netcode_packets;

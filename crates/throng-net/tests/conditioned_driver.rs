@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use throng_net::{
     Condition, Conditioned, ConditionedOptions, Driver, MemoryDriver, MemoryNetwork, RateLimit, Scope, Transmit,
+    UdpDriver, UdpOptions,
 };
 use throng_wire::Time;
 
@@ -31,6 +32,17 @@ fn received(driver: &mut impl Driver, now: u64) -> Vec<Vec<u8>> {
     let mut datagrams = Vec::new();
     driver.receive(Time(now), &mut |_, _, bytes| datagrams.push(bytes.to_vec())).expect("memory");
     datagrams
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_driver_within_knows_of_its_kernel_is_passed_on() {
+    let mut options = UdpOptions::server();
+    options.receive_buffer_bytes = Some(usize::MAX >> 1);
+    let driver = UdpDriver::bind(([127, 0, 0, 1], 0).into(), &options).expect("a free port");
+    let granted = driver.socket_buffers().ok();
+    let driver = Conditioned::new(driver, &ConditionedOptions::both_ways(delay(500), 1)).expect("valid");
+    assert_eq!((driver.kernel_dropped(), driver.buffer_shortfall()), (Some(0), granted));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use throng_net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
+use throng_net::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
 use throng_wire::Time;
 
 /// A driver that hands sent datagrams to a function, which decides what to send. All other calls go to the inner driver.
@@ -41,6 +41,14 @@ where
 
     fn next_due(&self) -> Option<Time> {
         self.driver.next_due()
+    }
+
+    fn kernel_dropped(&self) -> Option<u64> {
+        self.driver.kernel_dropped()
+    }
+
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        self.driver.buffer_shortfall()
     }
 
     fn local_address(&self) -> SocketAddr {

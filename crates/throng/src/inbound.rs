@@ -266,7 +266,7 @@ impl Inbound {
     }
 }
 
-/// What the door needs of the server to let strangers in.
+/// The server, as the door needs it to let strangers in.
 struct Household<'a, R> {
     moment: Moment,
     peers: &'a mut Peers,

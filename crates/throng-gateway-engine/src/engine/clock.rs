@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use throng_wire::{Tick, Time};
 
-/// What time it is.
+/// The present time, and how ticks are counted.
 #[derive(Debug)]
 pub(super) struct Clock {
     now: Time,

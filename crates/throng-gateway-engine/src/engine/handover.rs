@@ -430,7 +430,7 @@ impl Engine {
     }
 }
 
-/// What a handover is planned by.
+/// The facts by which a handover is planned.
 struct View<'a> {
     channels: &'a Channels,
     entities: &'a Entities,

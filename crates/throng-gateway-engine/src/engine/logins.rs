@@ -1,4 +1,4 @@
-//! Who has not logged in yet, who bears which name, and who is refused.
+//! Logins: connections that have not logged in yet, the bearers of names, and names that are refused.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;

@@ -42,6 +42,9 @@ const CHANNEL_BYTES: u64 = 1_024;
 const ENTITY_BYTES: u64 = 192;
 /// The memory of a subscription: its cursor, its entry in the channel's list, its slot in the hub's tables.
 const SUBSCRIPTION_BYTES: u64 = 128;
+/// The memory of a connection that came through an edge, without what it is sent: its records here, in the hub and in the
+/// shell. That of all others is counted by the shell, with their tasks and buffers.
+const BEHIND_BYTES: u64 = (size_of::<super::Connection>() + size_of::<throng_replica::Stream>()) as u64 + 512;
 /// How often subscriptions and frames that wait are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// No connection is closed for a queue smaller than this: it would free next to nothing.
@@ -63,7 +66,9 @@ impl Engine {
                 stream.map_or(0, |stream| stream.subscription_count() as u64)
             };
             let of_connection = |connection: &super::Connection| {
-                connection.kept_bytes() + connection.name_bytes() + subscriptions(connection) * SUBSCRIPTION_BYTES
+                let own_bytes = if connection.behind.is_some() { BEHIND_BYTES } else { 0 };
+                let kept_bytes = own_bytes + connection.kept_bytes() + connection.name_bytes();
+                kept_bytes + subscriptions(connection) * SUBSCRIPTION_BYTES
             };
             let bytes = self.connections.iter().map(of_connection).sum();
             self.counted = Counted { bytes, next: self.clock.now().after(COUNT_EVERY) };

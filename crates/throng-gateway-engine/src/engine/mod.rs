@@ -14,6 +14,25 @@
 //!        +--------------------------------------------+--> Outbox, at the end of advance()
 //! ```
 //!
+//! # Parts
+//!
+//! Each part owns its fields: no file but its own touches them, except where a field is a part with operations of its own,
+//! as the hub is. An operation that concerns several parts belongs to one of them, and is given the others. The handlers,
+//! which decide in which order things happen, belong to [`Engine`].
+//!
+//! | part | what it has |
+//! |---|---|
+//! | `clock` | the present time, and how ticks are counted |
+//! | `connections` | connections by place, key and number; messages queued for them, and those that are to end |
+//! | `logins` | who has not logged in yet, the bearers of names, banned names |
+//! | `channels` | channels by index and id, their owners and subscribers, the ids that are free |
+//! | `fanout` | the hub with all states and subscriptions, forms of frames, threads, readers that are behind |
+//! | `held` | messages that wait for state that goes out soon |
+//! | `entities`, `world` | entities and the cells that list them, groups, positions; the grid, servers and pace of handovers |
+//! | `lost` | what lost connections have, until they come back |
+//! | `memory` | the bytes of states, and whose they are |
+//! | `share`, `edges`, `home` | other engines: beside this one, behind it, and in front of it |
+//!
 //! One tick of the hub is a millisecond since the gateway's start. Between two turns nothing is planned, so connections that have nothing to do cost
 //! nothing.
 
@@ -447,7 +466,7 @@ impl Engine {
     fn dispatch(&mut self, from: Place, message: &Message) -> Result<(), Refusal> {
         self.check_closing(from)?;
         // A session has checked what it has sorted.
-        if !self.share.is_sorted {
+        if !self.share.is_sorted() {
             self.check_fsm(from, message.msg_type)?;
         }
         if message.msg_type != message_type::AUTH && !self.connections.at(from).is_member() {
@@ -572,7 +591,7 @@ impl Engine {
         // Only the first engine has the true GLOBAL; the others know its owner.
         match self.share.is_first() {
             true => self.channels.at(self.channels.global()).owner,
-            false => self.connections.find_member(self.share.master_id?),
+            false => self.connections.find_member(self.share.master_id()?),
         }
     }
 

@@ -41,14 +41,24 @@ pub(super) struct Share {
     misrouted: VecDeque<Misrouted>,
     bans: VecDeque<Ban>,
     /// A session has sent the present message here.
-    pub(super) is_sorted: bool,
+    is_sorted: bool,
     /// The number of the connection that owns GLOBAL, in engines that do not have it.
-    pub(super) master_id: Option<u32>,
+    master_id: Option<u32>,
 }
 
 impl Share {
     pub(super) fn is_first(&self) -> bool {
         self.number == 0
+    }
+
+    /// Whether a session has sent the present message here.
+    pub(super) fn is_sorted(&self) -> bool {
+        self.is_sorted
+    }
+
+    /// The number of the connection that owns GLOBAL, in engines that do not have it.
+    pub(super) fn master_id(&self) -> Option<u32> {
+        self.master_id
     }
 
     /// Whether a channel of this number lives here.

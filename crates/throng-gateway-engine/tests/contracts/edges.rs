@@ -71,6 +71,20 @@ fn what_a_channel_costs_the_path_does_not_depend_on_how_many_read_it() {
 }
 
 #[test]
+fn a_home_counts_the_memory_of_the_clients_of_its_edges() {
+    let counted = |clients: usize| {
+        let mut stage = EdgeStage::new(settings(&["-dev"]));
+        let peers: Vec<Peer> = (0..clients).map(|number| stage.join_as(Side::Client, &format!("c{number}"))).collect();
+        stage.pass(2_000);
+        let bytes = stage.engine.memory_bytes();
+        drop(peers);
+        bytes
+    };
+    let each = (counted(101) - counted(1)) / 100;
+    assert!((600..4_000).contains(&each), "{each} bytes");
+}
+
+#[test]
 fn a_message_to_all_goes_to_an_edge_once_and_keeps_its_place_among_the_others() {
     let told = |readers: usize| {
         let (mut stage, owner, channel, clients) = room::<true>(readers);

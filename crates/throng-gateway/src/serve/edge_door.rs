@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng_gateway_engine::edge::{EdgeFault, EdgeKey, EdgeOutbox as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::sleep;
@@ -12,15 +11,14 @@ use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::counters::{ShellCounters, add};
-use super::edge_path::{
-    PathError, PathOutbox, PathQueue, greet_edge, read_frame, refuse_edge, welcome_edge, write_frames,
-};
+use super::edge_frames::carry;
+use super::edge_path::{PathOutbox, PathQueue, greet_edge, refuse_edge, welcome_edge};
 use super::event::{Event, Events};
 use super::options::EdgeSecret;
 use super::ration::Ration;
 use super::tcp;
 
-/// Connections of edges at a time, those in the handshake included.
+/// Connections of edges at a time, those in the handshake included. A test opens as many.
 const EDGES_MAX: usize = 256;
 /// After a failed accept it is tried again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -83,57 +81,34 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
     if let Err(error) = greet_edge(&mut stream, &door.secret, door.settings).await {
         return door.refuse(address, &error.to_string());
     }
-    let queue = PathQueue::new(&door.counters.memory);
-    let outbox = PathOutbox(Arc::clone(&queue));
+    let outbox = PathOutbox(PathQueue::new(&door.counters.memory));
     let (reply, answer) = oneshot::channel();
     if door.events.send(Event::EdgeOpened { outbox: outbox.clone(), reply }).is_err() {
-        return;
+        return door.refuse(address, "the home ends");
     }
     let (key, tick) = match answer.await {
         Ok(Some(opened)) => opened,
         Ok(None) | Err(_) => {
-            let _ = refuse_edge(
-                &mut stream,
-                "the home lets nobody in now: it is shutting down, or waits for a server to own GLOBAL (-cwm)",
-            )
-            .await;
-            return;
+            let why = "the home lets nobody in now: it is shutting down, or waits for a server to own GLOBAL (-cwm)";
+            let _ = refuse_edge(&mut stream, why).await;
+            return door.refuse(address, why);
         }
     };
     add(&door.counters.edges_accepted, 1);
     info!(%address, "an edge has come");
-    let ended = exchange(door, key, (&queue, tick), stream).await;
-    if let Some(fault) = queue.fault() {
-        add(&door.counters.edge_faults, 1);
+    let (ended, fault) = match welcome_edge(&mut stream, tick).await {
+        Ok(()) => {
+            let heard = |frame, room| Event::EdgeSaid { key, frame, _room: room };
+            carry(stream, &outbox, (&door.events, &door.counters), heard).await
+        }
+        Err(error) => (Err(error), None),
+    };
+    if let Some(fault) = fault {
         warn!(%address, tag = fault.tag(), "the path to an edge was closed: {fault}");
     }
-    outbox.close(EdgeFault::Slow);
     let _ = door.events.send(Event::EdgeClosed { key });
     match ended {
         Ok(()) => info!(%address, "an edge has gone"),
         Err(error) => warn!(%address, "an edge is lost: {error}"),
-    }
-}
-
-async fn exchange(
-    door: &EdgeDoor,
-    key: EdgeKey,
-    (queue, tick): (&PathQueue, u64),
-    mut stream: TcpStream,
-) -> Result<(), PathError> {
-    welcome_edge(&mut stream, tick).await?;
-    let (mut reader, mut writer) = stream.split();
-    let read = async {
-        while let Some(frame) = read_frame(&mut reader).await? {
-            let Ok(room) = door.events.room(frame.len()).await else { break };
-            if door.events.send(Event::EdgeSaid { key, frame, _room: room }).is_err() {
-                break;
-            }
-        }
-        Ok::<(), PathError>(())
-    };
-    tokio::select! {
-        ended = read => ended,
-        ended = write_frames(queue, &mut writer) => Ok(ended?),
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::counters::{ShellCounters, add};
-use super::edge_path::{PathError, PathOutbox, PathQueue, greet_home, read_frame, write_frames};
+use super::edge_frames::carry;
+use super::edge_path::{PathError, PathOutbox, PathQueue, greet_home};
 use super::event::{Event, Events};
 use super::options::HomeOptions;
 use super::tcp;
@@ -75,32 +75,17 @@ async fn begin(path: &HomePath) -> Result<(TcpStream, u64), PathError> {
     Ok((stream, tick))
 }
 
-async fn exchange(path: &HomePath, mut stream: TcpStream, tick: u64) -> Result<(), PathError> {
-    let queue = PathQueue::new(&path.counters.memory);
-    let outbox = PathOutbox(Arc::clone(&queue));
+async fn exchange(path: &HomePath, stream: TcpStream, tick: u64) -> Result<(), PathError> {
+    let outbox = PathOutbox(PathQueue::new(&path.counters.memory));
     if path.events.send(Event::Linked { tick, outbox: outbox.clone() }).is_err() {
         return Ok(());
     }
     info!(home = path.options.address, "the home is reached");
-    let (mut reader, mut writer) = stream.split();
-    let read = async {
-        while let Some(frame) = read_frame(&mut reader).await? {
-            let Ok(room) = path.events.room(frame.len()).await else { break };
-            if path.events.send(Event::HomeSaid { frame, _room: room }).is_err() {
-                break;
-            }
-        }
-        Ok::<(), PathError>(())
-    };
-    let ended = tokio::select! {
-        ended = read => ended,
-        ended = write_frames(&queue, &mut writer) => ended.map_err(PathError::from),
-    };
-    if let Some(fault) = queue.fault() {
-        add(&path.counters.edge_faults, 1);
+    let heard = |frame, room| Event::HomeSaid { frame, _room: room };
+    let (ended, fault) = carry(stream, &outbox, (&path.events, &path.counters), heard).await;
+    if let Some(fault) = fault {
         warn!(tag = fault.tag(), "the path to the home was closed: {fault}");
     }
-    outbox.close(EdgeFault::Slow);
     let _ = path.events.send(Event::Unlinked);
     ended
 }

@@ -33,6 +33,7 @@ mod direct;
 mod door;
 mod draft;
 mod edge_door;
+mod edge_frames;
 mod edge_path;
 mod end;
 mod error;

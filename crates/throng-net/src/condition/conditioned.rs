@@ -5,7 +5,7 @@ use throng_wire::Time;
 
 use super::{Condition, ConditionError, InFlight, InFlightLimit, PathModel};
 use crate::seed::seed_for;
-use crate::{ConditionCounters, Driver, DriverCounters, ReceiveError, SendError, Transmit};
+use crate::{ConditionCounters, Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
 
 /// Peers with a path of their own under [`Scope::PerPeer`]. Those beyond share one.
 const MAX_PATHS: usize = 65_536;
@@ -144,6 +144,14 @@ impl<D: Driver> Driver for Conditioned<D> {
             .into_iter()
             .flatten()
             .min()
+    }
+
+    fn kernel_dropped(&self) -> Option<u64> {
+        self.driver.kernel_dropped()
+    }
+
+    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
+        self.driver.buffer_shortfall()
     }
 
     fn local_address(&self) -> SocketAddr {

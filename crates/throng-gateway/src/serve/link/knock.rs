@@ -51,7 +51,7 @@ impl Post {
     }
 }
 
-/// What the door needs of the gateway to let strangers in.
+/// The gateway, as the door needs it to let strangers in.
 struct Household<'a> {
     door: &'a Arc<Door>,
     socket: &'a DatagramSocket,
@@ -62,7 +62,7 @@ struct Household<'a> {
     awake: &'a mut Vec<PeerId>,
     stopped: &'a mut HashSet<PeerId>,
     datagram: &'a mut Vec<u8>,
-    /// Who was just admitted.
+    /// The client that was just admitted.
     entered: Cell<Option<Pass>>,
     is_closing: bool,
 }
