@@ -190,8 +190,8 @@ fn a_home_has_so_many_paths_at_a_time_and_counts_who_finds_none() {
 }
 
 fn an_edge_that_comes_before_the_world_is_refused_and_counted() {
-    let arguments = [&HOME[..], &["-cwm=true"]].concat();
-    let home = bare(Transport::Tcp, &arguments, Arc::new(AcceptAll), |options| {
+    let home = bare(Transport::Tcp, &HOME, Arc::new(AcceptAll), |options| {
+        options.waits_for_master = true;
         options.edges = Some(EdgesOptions { address: any(), secret: EdgeSecret(SECRET) });
     });
     let edge = edge_of(home.edges_address().expect("there is a door for edges"), SECRET);
