@@ -200,7 +200,7 @@ impl Engine {
                     self.connections.at_mut(place).send_entries(&entries);
                     match are_of_users(entries) {
                         true => self.has_forwarded(place),
-                        false => drop(self.connections.put_dirty(place)),
+                        false => self.connections.put_dirty(place),
                     }
                 }
                 (down::What::ToMany(many), _) => {

@@ -33,7 +33,7 @@ pub(crate) async fn carry(
     };
     let fault = outbox.0.fault();
     add(&counters.edge_faults, usize::from(fault.is_some()));
-    // What waits is thrown away, and nothing more is taken.
+    // Frames that wait are thrown away, and no more are taken.
     outbox.close(EdgeFault::Slow);
     (ended, fault)
 }
