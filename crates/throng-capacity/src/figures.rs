@@ -1,12 +1,11 @@
 //! The answer, for people and for machines. docs/capacity.md describes the JSON.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial};
-use throng_report::{Case, Kind, RunHead, Suite, duration};
+use throng_report::{Case, Kind, RunHead, figure};
 
 use super::hold::Figures;
 use super::memory::MemoryFigures;
@@ -109,18 +108,6 @@ impl GrowthFigures {
         let unit = load.limits.iter().find(|limit| limit.name == name).and_then(|limit| limit.unit.clone());
         let (base, slope, bend, largest_error) = (curve.base, curve.slope, curve.bend, curve.largest_error);
         GrowthFigures { name, unit, base, slope, bend, largest_error, largest, forecast, measured }
-    }
-
-    fn words(&self, unit_of_load: &str) -> String {
-        let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
-        let (unit, [base, slope, forecast, measured]) = (
-            self.unit.as_deref().unwrap_or("%"),
-            [self.base, self.slope, self.forecast, self.measured].map(|value| value * factor),
-        );
-        format!(
-            "{}: {base:.2} {unit} and {slope:.3} {unit} for each; for {} {unit_of_load} the smaller loads forecast {forecast:.2} {unit}, measured {measured:.2} {unit}",
-            self.name, self.largest
-        )
     }
 }
 
@@ -326,35 +313,32 @@ impl Capacity {
         self.head.conclude(open.into_iter().chain(self.head.missing.clone()));
     }
 
-    /// The trials as JUnit XML, a test case for each limit: a rejected limit is a failure, an invalid trial an error, and an
+    /// The trials for a build server, a case for each limit: a rejected limit is a failure, an invalid trial an error, and an
     /// undecided limit is skipped.
-    pub fn to_junit(&self) -> String {
-        let mut suite = Suite::new(&format!("throng lab {}", self.load), self.wall_s);
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
         for (number, trial) in (1..).zip(&self.trials) {
             let class = format!("{}.{} {}", self.load, trial.amount, self.unit);
-            let case = |name: &str, outcome| Case {
-                class: class.clone(),
-                name: format!("trial {number}: {name}"),
-                seconds: trial.wall_s,
-                outcome,
+            let mut push = |name: &str, outcome| {
+                let name = format!("trial {number}: {name}");
+                cases.push(Case { class: class.clone(), name, seconds: trial.wall_s, outcome });
             };
             if let Some(fault) = &trial.fault {
-                suite.push(case("valid", throng_report::Outcome::Error(fault.clone())));
+                push("valid", throng_report::Outcome::Error(fault.clone()));
             }
             for limit in &trial.limits {
-                let unit = limit.unit.as_deref().unwrap_or("%");
-                let words = format!("{}, at most {} {unit}", limit.words(), limit.number(limit.at_most));
-                suite.push(case(
+                let words = format!("{}, at most {}", limit.words(), limit.show(limit.at_most));
+                push(
                     &limit.name,
                     match limit.verdict.as_str() {
                         "rejected" => throng_report::Outcome::Failed(words),
                         "undecided" => throng_report::Outcome::Skipped(words),
                         _ => throng_report::Outcome::Passed,
                     },
-                ));
+                );
             }
         }
-        suite.to_xml()
+        cases
     }
 
     /// The limits, as the first trial that has each judged it.
@@ -367,113 +351,25 @@ impl Capacity {
         }
         limits
     }
-
-    /// The trials: a head, and a row for each.
-    fn rows(&self) -> Vec<Vec<String>> {
-        let limits: Vec<&str> = self.limits().into_iter().map(|of| &of.name[..]).collect();
-        let mut head = vec![self.unit.clone(), "why".to_owned(), "held".to_owned(), "steady".to_owned()];
-        head.extend(limits.iter().map(|name| (*name).to_owned()));
-        head.push("verdict".to_owned());
-        let row = |trial: &TrialFigures| {
-            let held = duration(Duration::from_secs_f64(trial.held_s));
-            let mut row = vec![trial.amount.to_string(), trial.purpose.clone(), held, trial.steady_words()];
-            row.extend(limits.iter().map(|name| {
-                trial.limits.iter().find(|of| of.name == *name).map_or("-".to_owned(), LimitFigures::words)
-            }));
-            row.push(trial.fault.as_ref().map_or(trial.verdict.clone(), |_| "invalid".to_owned()));
-            row
-        };
-        std::iter::once(head).chain(self.trials.iter().map(row)).collect()
-    }
-
-    /// The conclusions from the trials, each with its name.
-    fn lines(&self) -> Vec<(&'static str, String)> {
-        let mut lines = Vec::new();
-        let mut line = |name, value| lines.push((name, value));
-        line("verdict", format!("{}: {}", self.verdict, self.why));
-        if let Some((kept, beyond)) = self.kept.zip(self.beyond) {
-            line("answer", format!("{kept} {}; {beyond} are too many", self.unit));
-        }
-        if let Some(estimate) = self.estimate {
-            line(
-                "estimate",
-                format!("{estimate:.1} {}: there the means meet the first limit, without a bound", self.unit),
-            );
-        }
-        if let Some((per_core, cores)) = self.per_core.zip(self.cores) {
-            let threads = self.threads_per_core.map_or(String::new(), |threads| match threads {
-                threads if threads > 1.0 => format!("; a core here is one of {threads:.0} threads of a physical core"),
-                _ => "; a core here is a physical core".to_owned(),
-            });
-            line("per core", format!("{per_core:.1} on {cores:.0} of them{threads}"));
-        }
-        if let Some((per_core, cores)) = self.per_physical_core.zip(self.physical_cores) {
-            line("physical", format!("{per_core:.1} per physical core on {cores:.0} of them"));
-        }
-        if let Some(Extrapolation { cores, amount }) = self.extrapolated_to_machine {
-            line(
-                "extrapolated",
-                format!("{amount:.0} on all {cores} cores, if they do not disturb each other: not measured"),
-            );
-        }
-        self.growth.iter().for_each(|growth| line("growth", growth.words(&self.unit)));
-        if let Some(bytes) = self.memory_bytes_per_unit {
-            line("memory", format!("{} for each of the {}", throng_report::bytes(bytes), self.unit));
-        }
-        self.memory.iter().for_each(|of| line("memory", of.words()));
-        let (held, wall) = (Duration::from_secs_f64(self.head.seconds), Duration::from_secs_f64(self.wall_s));
-        line("time", format!("{} trials, {} of holds, {} in all", self.trials.len(), duration(held), duration(wall)));
-        let faults = self.trials.iter().filter_map(|trial| trial.fault.as_ref());
-        faults.for_each(|fault| line("invalid", fault.clone()));
-        self.head.missing.iter().for_each(|missing| line("missing", missing.clone()));
-        lines
-    }
-
-    /// The answer and the trials, for a terminal.
-    pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-        let mut rows = self.rows().into_iter();
-        table.set_header(rows.next().unwrap_or_default());
-        table.add_rows(rows);
-        if let Some(column) = table.column_mut(0) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let lines = self.lines().into_iter().map(|(name, value)| format!(" {name:<12} {value}\n"));
-        format!("{table}\n\n{}", lines.collect::<String>())
-    }
-
-    /// The answer and the trials in Markdown, for a pull request or the summary of a build.
-    pub fn to_markdown(&self) -> String {
-        let cell = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
-        let mut text = format!("**throng lab {}**\n\n", cell(&self.load));
-        for (name, value) in self.lines() {
-            text += &format!("- {name}: {}\n", cell(&value));
-        }
-        for (number, row) in self.rows().into_iter().enumerate() {
-            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
-            text += if number == 0 { "\n" } else { "" };
-            text += &format!("| {} |\n", cells.join(" | "));
-            text += &if number == 0 { format!("|---:|{}\n", "---|".repeat(cells.len() - 1)) } else { String::new() };
-        }
-        text
-    }
 }
 
 impl LimitFigures {
-    /// `84.10 % (83.90 to 84.30)`: value and bounds.
-    fn words(&self) -> String {
-        let Some(value) = self.value else { return "-".to_owned() };
-        let bounds = match (self.low, self.high) {
-            (Some(low), Some(high)) => format!(" ({} to {})", self.number(low), self.number(high)),
-            _ => String::new(),
-        };
-        format!("{} {}{bounds}", self.number(value), self.unit.as_deref().unwrap_or("%"))
+    /// `84.1 % (83.9 to 84.3)`: value and bounds.
+    pub(super) fn words(&self) -> String {
+        let Some(value) = self.value else { return "–".to_owned() };
+        let bounds = self.low.zip(self.high);
+        let bounds = bounds.map(|(low, high)| format!(" ({} to {})", self.number(low), self.number(high)));
+        self.show(value) + &bounds.unwrap_or_default()
+    }
+
+    /// A value with its unit; shares are shown in per cent.
+    pub(super) fn show(&self, value: f64) -> String {
+        format!("{} {}", self.number(value), self.unit.as_deref().unwrap_or("%"))
     }
 
     fn number(&self, value: f64) -> String {
         let factor = if self.unit.is_some() { 1.0 } else { 100.0 };
-        format!("{:.2}", value * factor)
+        figure(value * factor)
     }
 }
 
@@ -488,8 +384,7 @@ pub(super) fn line(load: &Load, trial: &Trial) -> String {
     }
     let limits = trial.judged.iter().map(|judged| {
         let of = LimitFigures::of(load, judged);
-        let unit = of.unit.as_deref().unwrap_or("%");
-        format!("{} {}, at most {} {unit}", of.name, of.words(), of.number(of.at_most))
+        format!("{} {}, at most {}", of.name, of.words(), of.show(of.at_most))
     });
     let steady = match trial.steadiness {
         Steadiness::From(share) if share > 0.0 => format!("; steady from {:.0} % of the hold on", share * 100.0),

@@ -14,8 +14,8 @@ pub fn page(capacity: &Capacity) -> Page {
     let unit = &capacity.unit;
     let answer = capacity.kept.map_or("no load was kept".to_owned(), |kept| format!("{kept} {unit}"));
     let mut page = capacity.head.page(&format!("{}: {answer}", capacity.load), "All trials were played.");
-    page.subtitle = format!("method {}, {} trials", capacity.method, capacity.trials.len());
-    page.lead = format!("{}: {}.", capacity.verdict, capacity.why);
+    page.subtitle = format!("{}: {}", capacity.verdict, capacity.why);
+    page.lead = format!("Method {}, {} trials.", capacity.method, capacity.trials.len());
     let answering = capacity.trials.iter().rfind(|trial| Some(trial.amount) == capacity.kept);
     if let Some(trial) = answering {
         page.limits = trial.limits.iter().map(|of| limit(capacity, of)).collect();
@@ -55,20 +55,11 @@ fn term(capacity: &Capacity, of: &LimitFigures) -> Term {
     Term::new(&of.name, &limit.map(|limit| limit.about).unwrap_or_default())
 }
 
-/// Shares are shown in per cent.
-fn shown(of: &LimitFigures, value: f64) -> String {
-    match &of.unit {
-        Some(unit) => format!("{} {unit}", figure(value)),
-        None => format!("{} %", figure(value * 100.0)),
-    }
-}
-
 fn limit(capacity: &Capacity, of: &LimitFigures) -> Limit {
-    let between = of.low.zip(of.high).map(|(low, high)| format!(" ({} to {})", shown(of, low), shown(of, high)));
     Limit {
         term: term(capacity, of),
-        limit: format!("≤ {}", shown(of, of.at_most)),
-        value: of.value.map_or("–".to_owned(), |value| shown(of, value)) + &between.unwrap_or_default(),
+        limit: format!("≤ {}", of.show(of.at_most)),
+        value: of.words(),
         verdict: Verdict::of_load(&of.verdict),
     }
 }
@@ -109,7 +100,7 @@ fn levels(capacity: &Capacity) -> Section {
 
 fn trials(capacity: &Capacity) -> Section {
     let names: Vec<&LimitFigures> = capacity.limits();
-    let mut table = Table::new("", &[]).wide();
+    let mut table = Table::new("", &[]).wide().brief();
     let steady = Term::new(
         "steady",
         "From when on the samples of all limits agree with the rest: only these are judged, except by the published method.",
@@ -118,7 +109,7 @@ fn trials(capacity: &Capacity) -> Section {
     table.head.extend(names.iter().map(|of| Cell { is_number: true, ..Cell::of(term(capacity, of)) }));
     table.head.push(Cell::from("verdict"));
     // In a column of their own they would be narrow and long.
-    let mut faults = Table::new("Trials that say nothing about the server", &[]);
+    let mut faults = Table::new("Trials that say nothing about the server", &[]).brief();
     faults.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why")];
     for trial in &capacity.trials {
         let mut row = vec![
@@ -129,8 +120,7 @@ fn trials(capacity: &Capacity) -> Section {
         ];
         row.extend(names.iter().map(|of| {
             let limit = trial.limits.iter().find(|limit| limit.name == of.name);
-            let value = limit.and_then(|limit| limit.value);
-            let text = value.map_or("–".to_owned(), |value| shown(of, value));
+            let text = limit.map_or("–".to_owned(), LimitFigures::words);
             let verdict = limit.map(|limit| Verdict::of_load(&limit.verdict));
             Cell { is_number: true, verdict, ..Cell::from(text) }
         }));
@@ -144,13 +134,14 @@ fn trials(capacity: &Capacity) -> Section {
             faults.push([Cell::number(trial.amount.to_string()), Cell::from(&fault[..])]);
         }
     }
-    Section::new("Trials").with(table).with(faults)
+    let section = Section::new("Trials").with(table);
+    if faults.rows.is_empty() { section } else { section.with(faults) }
 }
 
 /// The growth of memory in a soak.
 fn memory(capacity: &Capacity) -> Section {
     let head = ["process", "#samples", "#memory", "#growth by hour", "#bounds of it", "#in 24 more hours", "verdict"];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for of in &capacity.memory {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), bytes);
         table.push([
@@ -178,7 +169,7 @@ fn growth(capacity: &Capacity) -> Section {
         "#measured there",
         "#error of the curve",
     ];
-    let mut table = Table::new("", &head).wide();
+    let mut table = Table::new("", &head).wide().brief();
     for of in &capacity.growth {
         let (factor, unit) = of.unit.as_deref().map_or((100.0, "%"), |unit| (1.0, unit));
         let shown = |value: f64| Cell::number(format!("{} {unit}", optional(Some(value * factor))));

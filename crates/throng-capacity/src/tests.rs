@@ -70,9 +70,9 @@ fn a_command_of_ones_own_is_searched_like_any_other() {
     assert_eq!(read.head.workload, "shell by search, cpu 0.85");
     let settings = read.settings;
     assert_eq!((settings.start, settings.command.len(), settings.limits[0].at_most), (50, 3, 0.85));
-    let table = capacity.table();
-    assert!(table.contains("confirm beyond") && table.contains("not measured"), "{table}");
-    assert!(table.contains("400.5 clients: there the means meet the first limit"), "{table}");
+    let text = page(&capacity).text();
+    assert!(text.contains("confirm beyond") && text.contains("not measured"), "{text}");
+    assert!(text.contains("best estimate without a bound: 400.5"), "{text}");
 }
 
 #[test]
@@ -83,9 +83,10 @@ fn the_answer_is_given_by_physical_core_and_with_the_memory_of_each_unit() {
     assert_eq!(capacity.memory_bytes_per_unit, Some(5_000.0));
     assert_eq!(capacity.physical_cores, throng_machine::physical_cores(&[0]).map(|cores| cores as f64));
     assert_eq!(capacity.per_physical_core, capacity.per_core.filter(|_| capacity.physical_cores.is_some()));
-    let table = capacity.table();
-    assert!(table.contains("4.88 KiB for each of the clients"), "{table}");
-    assert_eq!(table.contains("per physical core on 1"), capacity.physical_cores.is_some(), "{table}");
+    let shown = page(&capacity).text();
+    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(line("memory per unit").contains("4.88 KiB"), "{shown}");
+    assert_eq!(line("per physical core").contains(" clients"), capacity.physical_cores.is_some(), "{shown}");
     // A list says which cores; a number says it only where there is no choice.
     let load = Load::parse("shell.toml", &text).unwrap();
     let of = |printed: &str| load.physical_cores(&serde_json::from_str(printed).unwrap());
@@ -112,7 +113,7 @@ fn a_trial_says_from_when_on_it_is_steady_and_judges_that_part() {
     assert!(samples.len() == capacity.trials.len() && samples.iter().all(is_whole), "{lines}");
     assert_eq!((&samples[0]["trial"], &samples[0]["amount"]), (&1.into(), &50.into()));
     let read = std::fs::read_to_string(folder.join(SUMMARY_FILE)).unwrap();
-    assert!(read.contains("\"steady_from_s\"") && capacity.table().contains("steady"), "{read}");
+    assert!(read.contains("\"steady_from_s\"") && page(&capacity).text().contains("steady"), "{read}");
     // The published method counts its newest 30 samples, and only says it.
     let runs = tempfile::tempdir().unwrap();
     let mut options = options(Load::parse("shell.toml", &cold).unwrap(), runs.path());

@@ -1,20 +1,24 @@
 //! `throng compare`: its arguments, and what they lead to.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, Error};
 use clap::Args;
-use throng_lab::compare::{self, CompareOptions, Comparison, Contestant, Turn};
+use throng_lab::compare::{self, CompareOptions, CompareResult, Comparison, Contestant, Turn};
 use throng_lab::report;
 use throng_lab::scenario::{Overrides, Scenario};
+use throng_machine::bounded::{Cut, Limits, Running};
+use throng_report::{Kind, RunHead, SUMMARY_BYTES_MAX};
 use throng_summary::RunSummary;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::pages;
+use crate::play::{Figures, Load, OutputArguments, Run};
 
 const LONG_ABOUT: &str = "\
 What does a replication model cost?
@@ -62,15 +66,8 @@ pub(crate) struct CompareArguments {
     /// Reserve the first core for the server; the bots use the next ones
     #[arg(long)]
     pin: bool,
-    /// Parent folder of the comparison's folder
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
-    /// Print the figures of all runs as JSON instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Show no progress
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArguments,
 }
 
 impl CompareArguments {
@@ -96,7 +93,7 @@ impl CompareArguments {
             repeat: self.repeat,
             overrides,
             growth: self.growth.clone(),
-            runs: self.runs.clone(),
+            runs: self.output.runs.clone(),
         })
     }
 }
@@ -106,81 +103,76 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     let options = arguments.options()?;
     let stop = crate::stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let note = |line: &str| {
-        if !arguments.quiet {
-            errln!("{line}");
-        }
-    };
-    let result = compare::compare(&options, &stop, |turn, folder| play(&program, turn, folder), note)
-        .map_err(|error| Failure::Usage(error.into()))?;
-    if arguments.json {
-        out!("{}", throng_report::to_json(&result.comparison));
-    } else {
-        out!("{}", report::models_text(&result.comparison));
-    }
-    result.written.context("the figures above are on no disk")?;
-    crate::pages::write(&result.folder, &arguments.runs, arguments.quiet);
-    Ok(ExitCode::from(code(&result.comparison)))
+    let note: fn(&str) = if arguments.output.quiet { |_| () } else { |line| errln!("{line}") };
+    arguments.output.play(Models { options, program, note }, &stop)
 }
 
-/// The exit code: failure if no model has a completed run of some workload and size; invalid if some model has no valid
-/// run of one.
-fn code(comparison: &Comparison) -> u8 {
-    if !comparison.failed_cells().is_empty() {
-        return exit::FAILED;
+/// Models that play the same workloads in turns.
+struct Models {
+    options: CompareOptions,
+    program: PathBuf,
+    note: fn(&str),
+}
+
+impl Load for Models {
+    type Figures = Comparison;
+
+    const KIND: Kind = Kind::Models;
+
+    fn name(&self) -> &str {
+        "compare"
     }
-    if comparison.is_complete() { 0 } else { exit::INVALID_RUN }
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<Comparison>, Failure> {
+        let Models { options, program, note } = self;
+        let played = compare::compare(options, stop, |turn, folder| play(program, turn, folder, stop), note);
+        let CompareResult { comparison: figures, folder, written } = played.map_err(Error::from)?;
+        let page = written.map_err(Error::from).and_then(|()| pages::rebuild(&folder));
+        Ok(Run { figures, page: Some(page) })
+    }
+}
+
+impl Figures for Comparison {
+    fn head(&self) -> &RunHead {
+        &self.head
+    }
+
+    fn text(&self) -> String {
+        report::models_text(self)
+    }
+
+    /// A failure if no model has a completed run of some workload and size; invalid if some model has no valid run of one. A run
+    /// that does not count is no matter where another one does.
+    fn answer(&self) -> Option<Result<u8, Failure>> {
+        Some(Ok(match (self.failed_cells().is_empty(), self.is_complete()) {
+            (false, _) => exit::FAILED,
+            (true, false) => exit::INVALID_RUN,
+            (true, true) => exit::SUCCESS,
+        }))
+    }
 }
 
 /// A run that takes this much longer than planned is stopped: bots cannot connect to a server that slow.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Interval of the checks whether a run has ended.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// A run that was asked to end writes its figures in this time.
+const GRACE: Duration = Duration::from_secs(30);
 
-/// One run, in its own process: no model inherits another's heap, threads or cores.
-fn play(program: &Path, turn: &Turn, folder: &Path) -> Result<RunSummary, String> {
-    let mut child = Command::new(program)
-        .args(arguments(turn, folder))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
+/// One run, in its own process: no model inherits another's heap, threads or cores. If `stop` is set, it ends with what it has
+/// measured until then.
+fn play(program: &Path, turn: &Turn, folder: &Path, stop: &AtomicBool) -> Result<RunSummary, String> {
+    let running = Running::start(Command::new(program).args(arguments(turn, folder)))
         .map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
-    let [out, err] = [read_all(child.stdout.take()), read_all(child.stderr.take())];
-    let limit = Duration::from_secs(turn.seconds().into()) + PATIENCE;
-    let status =
-        ended(&mut child, Instant::now() + limit).map_err(|error| format!("it cannot be waited for: {error}"))?;
-    let Some(status) = status else {
-        return Err(format!("it was stopped because it was not done after {} s", limit.as_secs()));
-    };
-    let [out, err] = [out, err].map(|reader| reader.join().unwrap_or_default());
-    RunSummary::from_json(&out)
-        .map_err(|_| err.lines().last().map_or_else(|| format!("it ended with {status}"), str::to_owned))
-}
-
-/// Reads a pipe to its end in a separate thread, because a full pipe would stop the run.
-fn read_all(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // The text before an error is still useful.
-        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-/// Waits for the process until `deadline`, then kills it: `None`.
-fn ended(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+    let patience = Duration::from_secs(turn.seconds().into()) + PATIENCE;
+    let limits = Limits { patience, grace: GRACE, output_max: SUMMARY_BYTES_MAX, errors_max: u64::MAX };
+    let finished = running.wait(&limits, stop, |_| ());
+    match finished.cut {
+        Some(Cut::Late) => {
+            return Err(format!("it was stopped because it was not done after {} s", patience.as_secs()));
         }
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK_INTERVAL);
+        Some(Cut::TooMuch) => return Err(format!("it printed more than {} MiB", SUMMARY_BYTES_MAX >> 20)),
+        Some(Cut::Stopped) | None => {}
     }
+    RunSummary::from_json(&finished.output).map_err(|_| finished.last_words)
 }
 
 /// The arguments of `throng` that run a turn.
@@ -207,37 +199,29 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_lab::compare::{Figures, Run};
-    use throng_report::{Kind, RunHead};
-
-    #[cfg(unix)]
-    #[test]
-    fn a_run_that_never_ends_is_ended() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        assert_eq!(ended(&mut child, Instant::now()).unwrap(), None);
-        let mut child = Command::new("true").spawn().unwrap();
-        let status = ended(&mut child, Instant::now() + Duration::from_secs(60)).unwrap();
-        assert!(status.is_some_and(|status| status.success()));
-    }
+    use throng_lab::compare::{self, Run};
 
     #[test]
     fn a_cell_in_which_everybody_failed_is_a_failure() {
-        let code_of = |valid: bool, figures: Option<Figures>| {
+        let code_of = |valid: bool, figures: Option<compare::Figures>| {
             let names = || vec!["throng".to_owned()];
             let run =
                 Run { workload: "dense".to_owned(), contestant: names().remove(0), players: 100, ..Run::default() };
-            code(&Comparison {
+            let comparison = Comparison {
                 head: RunHead::example(Kind::Models),
                 contestants: names(),
                 workloads: vec!["dense".to_owned()],
                 planned: Vec::new(),
                 runs: vec![Run { valid, figures, ..run }],
                 published: Vec::new(),
-            })
+                advantages: Default::default(),
+            };
+            comparison.answer().map(Result::unwrap)
         };
-        assert_eq!(code_of(true, Some(Figures::default())), 0);
-        assert_eq!(code_of(false, Some(Figures::default())), exit::INVALID_RUN);
-        assert_eq!(code_of(false, None), exit::FAILED);
+        let some = || Some(compare::Figures::default());
+        assert_eq!(code_of(true, some()), Some(exit::SUCCESS));
+        assert_eq!(code_of(false, some()), Some(exit::INVALID_RUN));
+        assert_eq!(code_of(false, None), Some(exit::FAILED));
     }
 
     #[test]

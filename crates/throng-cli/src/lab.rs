@@ -90,10 +90,10 @@ enum LabCommand {
 
 pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<AtomicBool>>) -> Outcome {
     match &arguments.command {
-        LabCommand::Run(arguments) => capacity::run(arguments, stop()?.as_ref()),
-        LabCommand::Search(arguments) => capacity::search(arguments, stop()?.as_ref()),
-        LabCommand::Step(arguments) => capacity::step(arguments, stop()?.as_ref()),
-        LabCommand::Soak(arguments) => capacity::soak(arguments, stop()?.as_ref()),
+        LabCommand::Run(arguments) => capacity::run(arguments, &stop()?),
+        LabCommand::Search(arguments) => capacity::search(arguments, &stop()?),
+        LabCommand::Step(arguments) => capacity::step(arguments, &stop()?),
+        LabCommand::Soak(arguments) => capacity::soak(arguments, &stop()?),
         LabCommand::Compare(arguments) => history::compare(arguments, stop()?.as_ref()),
         LabCommand::Trend(arguments) => history::trend(arguments, stop()?.as_ref()),
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),

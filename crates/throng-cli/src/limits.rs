@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use serde::{Deserialize, Serialize};
-use throng_report::{Kind, MetricLimit, RunHead, Verdicts, check_limits};
+use serde::Deserialize;
+use throng_report::{Kind, MetricLimit, Verdicts, check_limits};
 
 use crate::exit::{self, Failure};
+use crate::play::Figures;
 use crate::toml_file;
 
 /// Arguments of all commands that play one run.
@@ -21,7 +22,7 @@ pub(crate) struct LimitArguments {
     limits: Option<PathBuf>,
     /// A limit of a figure, as 'server.frame_ms.p99<=12' or 'server.held_hz>=29.9'; may be repeated
     #[arg(long, value_name = "METRIC<=VALUE")]
-    limit: Vec<MetricLimit>,
+    pub(crate) limit: Vec<MetricLimit>,
     /// Also write the verdicts on the limits as JUnit XML, for a build server; a file that exists is overwritten
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -49,8 +50,6 @@ pub(crate) struct Gate {
 pub(crate) struct Played<'a, T> {
     /// Its name.
     pub(crate) name: &'a str,
-    /// Its head.
-    pub(crate) head: &'a RunHead,
     /// Its figures.
     pub(crate) figures: &'a T,
     /// Its folder, if it has one.
@@ -79,9 +78,10 @@ impl LimitArguments {
 
 impl Gate {
     /// Judges a run, writes the verdicts, and makes its page again with them. The exit code of the run.
-    pub(crate) fn judge(self, played: &Played<'_, impl Serialize>) -> Result<ExitCode, Failure> {
+    pub(crate) fn judge(self, played: &Played<'_, impl Figures>) -> Result<ExitCode, Failure> {
         let figures = serde_json::to_value(played.figures).context("cannot read the figures of the run")?;
-        let of = (played.name, &played.head.invalid_reasons[..]);
+        let head = played.figures.head();
+        let of = (played.name, &head.invalid_reasons[..]);
         let verdicts = Verdicts::new(self.kind, of, &self.limits, &figures);
         if !verdicts.limits.is_empty() {
             if let Some(folder) = played.folder {
@@ -92,9 +92,9 @@ impl Gate {
             err!("{}", verdicts.table());
             errln!("limits: {}", verdicts.words());
         }
-        put(self.junit, &verdicts.to_junit(played.head.seconds))?;
-        put(self.markdown, &verdicts.to_markdown())?;
-        Ok(ExitCode::from(code(&verdicts)))
+        put(self.junit, &verdicts.to_junit(head.seconds, played.figures.cases()))?;
+        put(self.markdown, &(verdicts.to_markdown() + &played.figures.markdown()))?;
+        Ok(ExitCode::from(code(&verdicts, played.figures.answer().transpose()?)))
     }
 }
 
@@ -104,12 +104,15 @@ fn put(file: Option<(PathBuf, File)>, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The exit code of a run. One that is not valid says nothing about limits, and a figure that was not measured nothing about its own.
-fn code(verdicts: &Verdicts) -> u8 {
-    match (verdicts.invalid_reasons.is_empty(), verdicts.exceeded(), verdicts.unknown()) {
-        (true, 0, 0) => exit::SUCCESS,
-        (false, _, _) | (true, 0, _) => exit::INVALID_RUN,
-        (true, _, _) => exit::LIMIT,
+/// The exit code of a run: that of its answer or, if it is none, of its validity. A run that counts is judged by its limits, and
+/// a figure that was not measured says nothing about its own.
+fn code(verdicts: &Verdicts, answer: Option<u8>) -> u8 {
+    let validity = if verdicts.invalid_reasons.is_empty() { exit::SUCCESS } else { exit::INVALID_RUN };
+    match (answer.unwrap_or(validity), verdicts.exceeded(), verdicts.unknown()) {
+        (exit::SUCCESS, 0, 0) => exit::SUCCESS,
+        (exit::SUCCESS, 0, _) => exit::INVALID_RUN,
+        (exit::SUCCESS, _, _) => exit::LIMIT,
+        (other, _, _) => other,
     }
 }
 
@@ -121,16 +124,21 @@ mod tests {
 
     #[test]
     fn the_exit_code_tells_an_exceeded_limit_from_a_run_that_says_nothing() {
-        let code_of = |limits: &[&str], reasons: &[String]| {
+        let code_of = |limits: &[&str], reasons: &[String], answer| {
             let limits: Vec<MetricLimit> = limits.iter().map(|text| text.parse().unwrap()).collect();
             let figures = json!({ "server": { "held_hz": 30.0 } });
-            code(&Verdicts::new(Kind::Crowd, ("crowd", reasons), &limits, &figures))
+            code(&Verdicts::new(Kind::Crowd, ("crowd", reasons), &limits, &figures), answer)
         };
         let (kept, exceeded, unknown) = ("server.held_hz>=30", "server.held_hz>=31", "server.world_speed>=1");
-        assert_eq!(code_of(&[], &[]), exit::SUCCESS);
-        assert_eq!(code_of(&[kept], &[]), exit::SUCCESS);
-        assert_eq!(code_of(&[kept, exceeded, unknown], &[]), exit::LIMIT);
-        assert_eq!(code_of(&[kept, unknown], &[]), exit::INVALID_RUN);
-        assert_eq!(code_of(&[exceeded], &["the bots are saturated".to_owned()]), exit::INVALID_RUN);
+        assert_eq!(code_of(&[], &[], None), exit::SUCCESS);
+        assert_eq!(code_of(&[kept], &[], None), exit::SUCCESS);
+        assert_eq!(code_of(&[kept, exceeded, unknown], &[], None), exit::LIMIT);
+        assert_eq!(code_of(&[kept, unknown], &[], None), exit::INVALID_RUN);
+        let saturated = ["the bots are saturated".to_owned()];
+        assert_eq!(code_of(&[exceeded], &saturated, None), exit::INVALID_RUN);
+        assert_eq!(code_of(&[kept], &saturated, Some(exit::SUCCESS)), exit::SUCCESS);
+        assert_eq!(code_of(&[exceeded], &saturated, Some(exit::SUCCESS)), exit::LIMIT);
+        assert_eq!(code_of(&[exceeded], &[], Some(exit::INVALID_RUN)), exit::INVALID_RUN);
+        assert_eq!(code_of(&[kept], &[], Some(exit::LIMIT)), exit::LIMIT);
     }
 }

@@ -12,14 +12,14 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use throng_report::{Kind, MetricLimit, RunHead, to_json};
+use throng_report::{Case, Kind, MetricLimit, RunHead, to_json};
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
 use crate::pages;
 use crate::store::{self, StoreArgument};
 
-/// The players of a crowd, matches, matches of agents, or the clients of a gateway.
+/// The players of a crowd, matches, matches of agents, the clients of a gateway, models in turns, or loads of growing size.
 pub(crate) trait Load {
     /// The figures of a run.
     type Figures: Figures;
@@ -46,6 +46,22 @@ pub(crate) trait Figures: Serialize {
 
     /// Their text for a terminal.
     fn text(&self) -> String;
+
+    /// The exit code of the answer that they are, or why they are not whole. `None`: they are no answer, and their head says
+    /// whether they count.
+    fn answer(&self) -> Option<Result<u8, Failure>> {
+        None
+    }
+
+    /// Cases for a build server beside those of the limits.
+    fn cases(&self) -> Vec<Case> {
+        Vec::new()
+    }
+
+    /// Their text in Markdown, below the verdicts on the limits.
+    fn markdown(&self) -> String {
+        String::new()
+    }
 }
 
 /// A run that was played.
@@ -57,7 +73,7 @@ pub(crate) struct Run<T> {
 }
 
 /// Where the results of every load go.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct OutputArguments {
     /// Parent folder of the run's folder
     #[arg(long, value_name = "DIR", default_value = "runs")]
@@ -65,7 +81,7 @@ pub(crate) struct OutputArguments {
     #[command(flatten)]
     store: StoreArgument,
     #[command(flatten)]
-    limits: LimitArguments,
+    pub(crate) limits: LimitArguments,
     /// Print the figures as JSON instead of the table
     #[arg(long)]
     pub(crate) json: bool,
@@ -87,7 +103,7 @@ impl OutputArguments {
         let page = page.transpose().context("the figures above are on no disk")?;
         let folder = page.as_deref().and_then(Path::parent);
         // A verdict that cannot be written keeps the run from neither the index nor the store.
-        let code = gate.judge(&Played { name: load.name(), head: figures.head(), figures: &figures, folder });
+        let code = gate.judge(&Played { name: load.name(), figures: &figures, folder });
         if let Some(page) = page.as_ref().filter(|_| !self.quiet) {
             errln!("report: {}", page.display());
         }

@@ -16,7 +16,7 @@ use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 use crate::exit::Failure;
 
 /// Where a run is kept beside its folder.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArgument {
     /// Send the run's folder to a store when it is over: a folder, file:///folder or s3://bucket/prefix (docs/history.md)
     #[arg(long, value_name = "URL")]

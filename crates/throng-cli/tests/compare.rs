@@ -13,8 +13,17 @@ fn throng(arguments: &[&str]) -> Output {
 pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
+    let store = tempfile::tempdir().unwrap();
+    let place = store.path().to_str().unwrap();
+    let junit = store.path().join("limits.xml");
     let output = throng(&[
         "compare",
+        "--store",
+        place,
+        "--limit",
+        "advantages.throng.outgoing>=0.001",
+        "--junit",
+        junit.to_str().unwrap(),
         "--models",
         "legacy,throng",
         "--players",
@@ -38,6 +47,15 @@ pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {
     let comparison =
         std::fs::read_dir(runs.path()).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
     check_file(&comparison);
+    let index = std::fs::read_to_string(runs.path().join("index.html")).unwrap();
+    assert!(index.contains("Models") && comparison.join("report.html").is_file(), "{index}");
+    assert!(complaints.contains("limit  advantages.throng.outgoing  ≥ 0.001"), "{complaints}");
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("tests=\"2\" skipped=\"0\" failures=\"0\""), "{xml}");
+    // The store has it, and lists it.
+    let listed = throng(&["lab", "runs", place]);
+    let (list, notes) = (String::from_utf8_lossy(&listed.stdout), String::from_utf8_lossy(&listed.stderr));
+    assert!(list.contains("-compare  dense  ") && list.lines().count() == 1 && notes.is_empty(), "{list}{notes}");
     let page = runs.path().join("docs/page.md");
     let sources = throng_page::Sources::read(&[comparison], None).unwrap();
     sources.publish(&page, runs.path()).unwrap();
@@ -70,4 +88,5 @@ fn a_mistake_is_said_in_one_line_before_anything_is_played() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert!(complaint(&["compare", "--quiet", "--runs", file.path().to_str().unwrap()]).contains("cannot write"));
     assert!(complaint(&["compare", "--models", "iris"]).contains("shared-state or throng"));
+    assert!(complaint(&["compare", "--limit", "server.held_hz>=30"]).contains("a models run has no such figure"));
 }

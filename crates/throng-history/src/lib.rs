@@ -146,7 +146,7 @@ impl Found {
 /// # Errors
 /// The folder cannot be read, or has no run that can be read.
 pub fn runs(folder: &Path) -> Result<Found, HistoryError> {
-    if let Some(run) = StoredRun::read(folder)? {
+    if let Some(run) = StoredRun::read(folder)?.filter(StoredRun::has_parts) {
         return Ok(Found { runs: vec![run], damaged: Vec::new(), not_read: 0 });
     }
     let error = |source| RunFileError::Read { path: folder.to_owned(), source };
@@ -154,7 +154,7 @@ pub fn runs(folder: &Path) -> Result<Found, HistoryError> {
     let mut found = Found { runs: Vec::new(), damaged: Vec::new(), not_read: left_out };
     for path in &folders {
         match StoredRun::read(path) {
-            Ok(run) => found.runs.extend(run),
+            Ok(run) => found.runs.extend(run.filter(StoredRun::has_parts)),
             Err(error) => found.damaged.push(error),
         }
     }
@@ -174,12 +174,13 @@ pub fn runs(folder: &Path) -> Result<Found, HistoryError> {
 }
 
 impl StoredRun {
-    /// The run of a folder; `None` if it has no figures, or those of a comparison.
+    /// The run of a folder; `None` if it has no figures, or those of a comparison of two sides. That of several models has no
+    /// parts: it is listed, and its own folders are the runs that are compared.
     ///
     /// # Errors
     /// Its files cannot be read, or are damaged.
     pub fn read(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
-        let is_run = |file: &RunFile| !matches!(file.head.kind, Kind::Models | Kind::Comparison | Kind::Index);
+        let is_run = |file: &RunFile| !matches!(file.head.kind, Kind::Comparison | Kind::Index);
         let Some(RunFile { head, json, .. }) = RunFile::find(folder)?.filter(is_run) else { return Ok(None) };
         let frames = folder.join(FRAMES_FILE);
         let seconds = match frames.is_file() {
@@ -200,6 +201,13 @@ impl StoredRun {
             cpu: head.environment.cpu,
             is_valid: head.valid,
         }))
+    }
+}
+
+impl StoredRun {
+    /// Whether it has figures that can be compared.
+    pub(crate) fn has_parts(&self) -> bool {
+        !self.parts.is_empty()
     }
 }
 

@@ -316,7 +316,12 @@ fn a_run_is_what_its_head_says_and_a_comparison_is_no_run() {
     assert_eq!((&run.workload[..], &run.revision[..], run.is_valid), ("ai by search", "0123456789ab", false));
     assert_eq!((&run.cpu[..], &run.started_at[..]), ("Example CPU @ 3.0 GHz", "2026-01-31T12:00:00Z"));
     assert_eq!(run.parts.keys().collect::<Vec<_>>(), ["capacity"], "a crowd's figure is none of a capacity's");
-    assert!([Kind::Models, Kind::Comparison].into_iter().all(|kind| stored(kind, json!({})).is_none()));
+    assert_eq!(stored(Kind::Comparison, json!({})), None);
+    let models = stored(Kind::Models, json!({ "advantages": { "throng": { "outgoing": 5.0 } } })).unwrap();
+    assert_eq!((models.workload.as_str(), models.parts.len()), ("ai by search", 0));
+    assert_eq!(runs(folder.path()).unwrap_err().tag(), "nothing", "it is listed, and has nothing to compare");
+    let models = StoredRun { is_valid: true, ..models };
+    assert_eq!(trend(&[models], &TrendOptions::default()).unwrap_err().tag(), "nothing");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl PartTrend {
 /// There is no valid run.
 pub fn trend(runs: &[StoredRun], options: &TrendOptions) -> Result<Vec<Trend>, HistoryError> {
     let mut groups: BTreeMap<(&str, &str), Vec<&StoredRun>> = BTreeMap::new();
-    for run in runs.iter().filter(|run| run.is_valid) {
+    for run in runs.iter().filter(|run| run.is_valid && run.has_parts()) {
         groups.entry((&run.workload, &run.cpu)).or_default().push(run);
     }
     if groups.is_empty() {

@@ -35,9 +35,11 @@ pub use contestant::{Check, Contestant};
 #[cfg(any(test, feature = "examples"))]
 pub use example::example;
 pub use figures::{Figures, OVERLOADED, OVERLOADED_SHARE};
-pub use file::{Cell, Comparison, PublishedTable, Run};
+pub use file::{Advantages, Cell, Comparison, PublishedTable, Run};
 pub use growth::{Curve, Fit, GROWTHS, Point, curves, fit};
-pub use measure::{Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, measures};
+pub use measure::{
+    Measure, OUTGOING, OUTSIDE_KERNEL, PER_CONNECTION, PER_CONNECTION_OUTSIDE_KERNEL, bytes_if_not_overloaded, measures,
+};
 pub use noise::{Difference, Outcome};
 pub use plan::{Turn, turns};
 pub use sample::{Sample, advantage, by_round, spoken};

@@ -28,6 +28,7 @@ use crate::Figures;
 use crate::junit::{Case, Outcome, Suite};
 use crate::metric::{Kind, Metric, find, of_kind};
 use crate::page::{Limit, Page, Verdict};
+use crate::text::markdown_cell;
 
 /// The file with the verdicts, in the folder of a run.
 pub const LIMITS_FILE: &str = "limits.json";
@@ -298,20 +299,22 @@ impl Verdicts {
 
     /// The verdicts as a table in Markdown, for a pull request or the summary of a build.
     pub fn to_markdown(&self) -> String {
-        let cell = |text: &str| text.replace('|', "\\|").replace(['\n', '\r'], " ");
-        let mut text = format!("**{}: {}**\n", cell(&self.name), self.words());
+        let mut text = format!("**{}: {}**\n", markdown_cell(&self.name), self.words());
         for reason in &self.invalid_reasons {
-            let _ = write!(text, "\n- {}", cell(reason));
+            let _ = write!(text, "\n- {}", markdown_cell(reason));
         }
-        text += "\n\n| figure | limit | measured | verdict |\n|---|---:|---:|---|\n";
+        text += if self.invalid_reasons.is_empty() { "" } else { "\n" };
+        if !self.limits.is_empty() {
+            text += "\n| figure | limit | measured | verdict |\n|---|---:|---:|---|\n";
+        }
         for row in self.rows() {
-            let _ = writeln!(text, "| {} |", row.map(|text| cell(&text)).join(" | "));
+            let _ = writeln!(text, "| {} |", row.map(|text| markdown_cell(&text)).join(" | "));
         }
         text
     }
 
-    /// The verdicts as JUnit XML, for a build server: a test case for each limit, and one for the run's validity.
-    pub fn to_junit(&self, seconds: f64) -> String {
+    /// The verdicts as JUnit XML, for a build server: a test case for each limit, one for the run's validity, and further ones.
+    pub fn to_junit(&self, seconds: f64, further: impl IntoIterator<Item = Case>) -> String {
         let class = format!("{} {}", self.kind.name(), self.name);
         let case = |name: &str, outcome| Case { class: class.clone(), name: name.to_owned(), seconds: 0.0, outcome };
         let mut suite = Suite::new(&format!("throng {class}"), seconds);
@@ -333,6 +336,7 @@ impl Verdicts {
                 },
             ));
         }
+        further.into_iter().for_each(|case| suite.push(case));
         suite.to_xml()
     }
 
@@ -341,6 +345,7 @@ impl Verdicts {
         let (count, exceeded, unknown) = (self.limits.len(), self.exceeded(), self.unknown());
         match (self.invalid_reasons.is_empty(), exceeded, unknown) {
             (false, _, _) => "not valid, so its figures say nothing about the limits".to_owned(),
+            (true, 0, 0) if count == 0 => "valid; no limits were set".to_owned(),
             (true, 0, 0) => format!("all {count} limits are kept"),
             (true, 0, unknown) => format!("{unknown} of {count} limits: not measured"),
             (true, exceeded, 0) => format!("{exceeded} of {count} limits exceeded"),
@@ -472,7 +477,7 @@ mod tests {
     #[test]
     fn a_build_server_is_told_of_each_limit_and_of_a_run_that_is_not_valid() {
         let all = ["server.frame_ms.p99<=12", "server.held_hz>=30", "server.world_speed>=0.99"];
-        let junit = verdicts(&all, &["packets \"lost\""]).to_junit(7.0);
+        let junit = verdicts(&all, &["packets \"lost\""]).to_junit(7.0, []);
         assert!(
             junit.contains("tests=\"4\"") && junit.contains("failures=\"1\"") && junit.contains("errors=\"2\""),
             "{junit}"
@@ -482,6 +487,11 @@ mod tests {
         assert!(text.starts_with("**a\\|b <c>: 1 of 3 limits exceeded, 1 not measured**"), "{text}");
         assert!(text.contains("| server.held_hz | ≥ 30 Hz | 30 Hz | kept |"), "{text}");
         assert_eq!(verdicts(&all[1..2], &[]).words(), "all 1 limits are kept");
+        let case = |name: &str, outcome| Case { class: "c".to_owned(), name: name.to_owned(), seconds: 1.0, outcome };
+        let further = [case("one", Outcome::Skipped("open".to_owned())), case("two", Outcome::Passed)];
+        let none = verdicts(&[], &[]);
+        assert!(none.to_junit(7.0, further).contains("tests=\"3\" skipped=\"1\" failures=\"0\" errors=\"0\""));
+        assert_eq!(none.to_markdown(), "**a\\|b <c>: valid; no limits were set**\n");
     }
 
     #[test]

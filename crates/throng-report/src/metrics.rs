@@ -505,6 +505,15 @@ const GATEWAY: &[Metric] = rows![Gateway:
         "entities that went to another cell";
 ];
 
+const MODELS: &[Metric] = rows![Models:
+    More "advantages.NAME.outgoing", "outgoing work, times less", "",
+        "how many times less outgoing work than the base the model NAME has, by connection and tick: the smallest of all workloads";
+    More "advantages.NAME.outside_kernel", "outgoing work outside the kernel, times less", "",
+        "the same without the kernel's part";
+    More "advantages.NAME.bytes", "data to a client, times less", "",
+        "how many times less data than the base it sends to a client: the smallest of all workloads";
+];
+
 /// All metrics of all kinds of runs.
 pub(crate) fn all() -> impl Iterator<Item = Metric> {
     let kinds = [
@@ -513,6 +522,7 @@ pub(crate) fn all() -> impl Iterator<Item = Metric> {
         (Kind::Ai, AI),
         (Kind::Capacity, CAPACITY),
         (Kind::Gateway, GATEWAY),
+        (Kind::Models, MODELS),
     ];
     let rows = kinds.into_iter().flat_map(|(kind, own)| own.iter().chain(HEAD).map(move |row| Metric { kind, ..*row }));
     rows.map(|metric| Metric { is_key: KEYS.contains(&(metric.kind, metric.path)), ..metric })

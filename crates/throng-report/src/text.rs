@@ -40,6 +40,24 @@ impl Page {
         text + &self.validity_text()
     }
 
+    /// The same in Markdown, for a pull request or the summary of a build, without limits and validity.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("\n**{}**\n\n{}\n", markdown_cell(&self.title), markdown_cell(&self.subtitle));
+        for tile in &self.tiles {
+            let note = if tile.note.is_empty() { String::new() } else { format!(" ({})", tile.note) };
+            let fact = format!("{}: {} {}", tile.term.text, tile.value, tile.unit);
+            text += &format!("\n- {}", markdown_cell(&format!("{}{note}", fact.trim_end())));
+        }
+        text += "\n";
+        for block in self.sections.iter().flat_map(|section| &section.blocks) {
+            match block {
+                Block::Table(table) if table.is_brief && !table.head.is_empty() => text += &markdown_table(table),
+                _ => {}
+            }
+        }
+        text
+    }
+
     fn validity_text(&self) -> String {
         let (missed, limits) = (self.missed(), self.limits.len());
         let reasons = self.validity.iter().filter(|validity| !validity.is_valid).flat_map(|validity| &validity.reasons);
@@ -53,6 +71,21 @@ impl Page {
         let lines = reasons.into_iter().take(REASONS).cloned().chain(more).map(|line| format!("  {line}\n"));
         format!("\nNOT VALID: do not quote these figures\n{}", lines.collect::<String>())
     }
+}
+
+/// A text in a line of Markdown that does not end its cell.
+pub(crate) fn markdown_cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+fn markdown_table(table: &Table) -> String {
+    let row = |cells: &[Cell]| {
+        let cells: Vec<String> = cells.iter().map(|cell| markdown_cell(&cell.term.text)).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let sides: String = table.head.iter().map(|cell| if cell.is_number { "---:|" } else { "---|" }).collect();
+    let rows: String = table.rows.iter().map(|cells| row(cells)).collect();
+    format!("\n{}|{sides}\n{rows}", row(&table.head))
 }
 
 /// Names with values in running lines; a table with a head as one, with its note.
@@ -120,7 +153,7 @@ fn sign(verdict: Verdict) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use crate::page::{Limit, Section, Validity};
+    use crate::page::{Limit, Section, Tile, Validity};
     use crate::{Kind, RunHead};
 
     use super::*;
@@ -159,6 +192,14 @@ mod tests {
                 && text.contains(&format!("\n{}part", " ".repeat(NAMES))),
             "{text}"
         );
+        let (value, unit) = ("3".to_owned(), "ms".to_owned());
+        page.tiles.push(Tile { term: "a|b".into(), value, unit, note: String::new(), verdict: None });
+        assert_eq!(
+            page.markdown(),
+            "\n**crowd**\n\n9 players\n\n- a\\|b: 3 ms\n\n\
+             | distance | age | error |\n|---|---:|---:|\n| near | 7 ms | 9 m |\n"
+        );
+        page.tiles.clear();
         page.validity = Some(Validity { reasons: vec!["late".to_owned(); 5], ..Validity::default() });
         assert!(page.text().ends_with("  late\n  late\n  late\n  and 2 more reasons, see the report\n"));
     }

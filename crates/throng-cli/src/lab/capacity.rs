@@ -1,21 +1,20 @@
 //! `throng lab search`, `step`, `run` and `soak`.
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use throng_capacity::{self as capacity, CapacityOptions, Load, Method, SoakOptions};
+use throng_capacity::{self as capacity, Capacity, CapacityOptions, Load, Method, SoakOptions};
 use throng_judge::{HoldOptions, SearchOptions, StepOptions};
+use throng_report::{Case, Kind, MetricLimit, RunHead, find};
 
 use crate::ai_server::cores::{self, Cores};
 use crate::exit::{self, Failure, Outcome};
 use crate::live::LiveArgument;
-use crate::store::{self, StoreArgument};
+use crate::pages;
+use crate::play::{self, Figures, OutputArguments};
 
 pub(super) const SEARCH_LONG_ABOUT: &str = "\
 How large a load keeps its limits?
@@ -70,31 +69,13 @@ struct LoadArguments {
     /// The limit called timeouts, in per cent [default: the load file's]
     #[arg(long, value_name = "PERCENT")]
     timeouts: Option<f64>,
-    /// Another limit, in the unit of its samples, as memory=0.9; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = limit)]
-    limit: Vec<(String, f64)>,
     /// Cores that the load is put on, as 1 or 0,2-3, if its command has {cores} [default: the last one that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
-    /// Parent folder of the run's folder
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
     #[command(flatten)]
     live: LiveArgument,
     #[command(flatten)]
-    store: StoreArgument,
-    /// Print the figures as JSON instead of the table (docs/capacity.md)
-    #[arg(long)]
-    json: bool,
-    /// Also write the trials as JUnit XML, for a build server; a file that exists is overwritten
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Also write answer and trials as a table in Markdown, for a pull request; a file that exists is overwritten
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Show no progress
-    #[arg(long, short)]
-    quiet: bool,
+    output: OutputArguments,
     /// Further arguments of the load's command, as -- --rays 64
     #[arg(last = true, value_name = "ARGUMENT")]
     further: Vec<String>,
@@ -183,19 +164,19 @@ fn hold(text: &str) -> Result<Duration, String> {
     is_fine.then_some(time).ok_or_else(|| "a hold takes 1s to 1day".to_owned())
 }
 
-fn limit(text: &str) -> Result<(String, f64), String> {
-    let expected = || "a name and a number are expected, as cpu=0.85".to_owned();
-    let (name, value) = text.split_once('=').ok_or_else(expected)?;
-    Ok((name.to_owned(), value.parse().map_err(|_| expected())?))
-}
-
 impl LoadArguments {
     fn load(&self) -> Result<Load, Failure> {
         let usage = |error| Failure::Usage(anyhow!("{error}"));
         let mut load = Load::resolve(&self.load).map_err(|error| usage(error.to_string()))?;
         let percent = |name: &str, value: Option<f64>| value.map(|value| (name.to_owned(), value / 100.0));
-        let limits = [percent("cpu", self.cpu), percent("timeouts", self.timeouts)];
-        for (name, at_most) in limits.into_iter().flatten().chain(self.limit.iter().cloned()) {
+        let limits = [percent("cpu", self.cpu), percent("timeouts", self.timeouts)].into_iter().flatten();
+        let own = self.output.limits.limit.iter().filter(|limit| is_of(limit, &load)).map(|limit| {
+            let bound = limit.at_most.filter(|_| limit.at_least.is_none());
+            let refused = || usage(format!("limit {}: samples of a load have an upper limit alone", limit.metric));
+            Ok((limit.metric.clone(), bound.ok_or_else(refused)?))
+        });
+        let own: Vec<(String, f64)> = own.collect::<Result<_, Failure>>()?;
+        for (name, at_most) in limits.chain(own) {
             load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
         }
         if self.cores.is_some() || load.takes_cores() {
@@ -220,53 +201,78 @@ impl LoadArguments {
         Ok(load)
     }
 
-    fn measure(&self, load: Load, method: Method, stop: &AtomicBool) -> Outcome {
-        let program = std::env::current_exe().context("the path of this program is unknown")?;
-        let note: fn(&str) = if self.quiet { |_| () } else { |line| errln!("{line}") };
-        let store = self.store.open(stop)?;
-        let junit = self.junit.as_deref().map(|path| build_file("--junit", path)).transpose()?;
-        let markdown = self.markdown.as_deref().map(|path| build_file("--markdown", path)).transpose()?;
-        note(&format!("{}: {}", load.name, load.about));
-        let (runs, live) = (self.runs.clone(), self.live.address()?);
-        let shows_progress = !self.quiet;
-        let options = CapacityOptions { load, method, runs, program, note, shows_progress, live };
-        let (mut capacity, folder) = capacity::measure(&options, stop)?;
-        let texts = [(junit, capacity.to_junit()), (markdown, capacity.to_markdown())];
-        for (file, text) in texts {
-            if let Some((path, mut file)) = file
-                && let Err(error) = file.write_all(text.as_bytes())
-            {
-                capacity.head.missing.push(format!("{} cannot be written: {error}", path.display()));
-            }
-        }
-        if self.json {
-            out!("{}", throng_report::to_json(&capacity));
-        } else {
-            outln!("{}\nfiles: {}", capacity.table(), folder.display());
-        }
-        crate::pages::write(&folder, &self.runs, self.quiet);
-        if let Some(store) = store {
-            store::upload(&store, &folder, self.quiet, stop)?;
-        }
-        if let Some(missing) = capacity.head.missing.first() {
-            return Err(Failure::Run(anyhow!("{missing}")));
-        }
-        Ok(match capacity.verdict.as_str() {
-            "accepted" => ExitCode::SUCCESS,
-            "rejected" => ExitCode::from(exit::LIMIT),
-            _ => ExitCode::from(exit::INVALID_RUN),
-        })
+    fn measure(&self, load: Load, method: Method, stop: &Arc<AtomicBool>) -> Outcome {
+        let mut output = self.output.clone();
+        // The others are limits of the samples, and judge each trial.
+        output.limits.limit.retain(|limit| !is_of(limit, &load));
+        let options = CapacityOptions {
+            load,
+            method,
+            runs: output.runs.clone(),
+            program: std::env::current_exe().context("the path of this program is unknown")?,
+            note: if output.quiet { |_| () } else { |line| errln!("{line}") },
+            shows_progress: !output.quiet,
+            live: self.live.address()?,
+        };
+        output.play(options, stop)
     }
 }
 
-/// A file for the build server, opened before the measurement: a wrong path costs no run. The results of an earlier measurement
-/// there go, so that they are not taken for those of one that was cut off.
-fn build_file<'a>(option: &str, path: &'a Path) -> Result<(&'a Path, File), Failure> {
-    let file = File::create(path).with_context(|| format!("cannot write {option} {}", path.display()));
-    Ok((path, file.map_err(Failure::Usage)?))
+/// Whether a limit is one of the samples of a load, and not of the answer. A name that is neither is the load's: its error lists
+/// those that it has.
+fn is_of(limit: &MetricLimit, load: &Load) -> bool {
+    load.limits.iter().any(|own| own.name == limit.metric) || find(Kind::Capacity, &limit.metric).is_none()
 }
 
-pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome {
+impl play::Load for CapacityOptions {
+    type Figures = Capacity;
+
+    const KIND: Kind = Kind::Capacity;
+
+    fn name(&self) -> &str {
+        &self.load.name
+    }
+
+    fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<play::Run<Capacity>, Failure> {
+        (self.note)(&format!("{}: {}", self.load.name, self.load.about));
+        let (figures, folder) = capacity::measure(self, stop)?;
+        // Without its figures there is no page, and the first file that is not whole says why.
+        let page =
+            pages::rebuild(&folder).map_err(|error| figures.head.missing.first().map_or(error, |why| anyhow!("{why}")));
+        Ok(play::Run { figures, page: Some(page) })
+    }
+}
+
+impl Figures for Capacity {
+    fn head(&self) -> &RunHead {
+        &self.head
+    }
+
+    fn text(&self) -> String {
+        capacity::page(self).text()
+    }
+
+    fn answer(&self) -> Option<Result<u8, Failure>> {
+        if let Some(missing) = self.head.missing.first() {
+            return Some(Err(Failure::Run(anyhow!("{missing}"))));
+        }
+        Some(Ok(match self.verdict.as_str() {
+            "accepted" => exit::SUCCESS,
+            "rejected" => exit::LIMIT,
+            _ => exit::INVALID_RUN,
+        }))
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        self.cases()
+    }
+
+    fn markdown(&self) -> String {
+        capacity::page(self).markdown()
+    }
+}
+
+pub(super) fn search(arguments: &SearchArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load_within(&arguments.range)?;
     if !(0.1..=50.0).contains(&arguments.resolution) {
         return Err(Failure::Usage(anyhow!("--resolution {}: it goes from 0.1 to 50 per cent", arguments.resolution)));
@@ -281,14 +287,14 @@ pub(super) fn search(arguments: &SearchArguments, stop: &AtomicBool) -> Outcome 
     arguments.load.measure(load, Method::Search(options), stop)
 }
 
-pub(super) fn run(arguments: &RunArguments, stop: &AtomicBool) -> Outcome {
+pub(super) fn run(arguments: &RunArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load()?;
     let amounts = if arguments.amounts.is_empty() { vec![load.start] } else { arguments.amounts.clone() };
     let options = HoldOptions { amounts, repeats: arguments.repeats, hold: arguments.hold };
     arguments.load.measure(load, Method::Holds(options), stop)
 }
 
-pub(super) fn soak(arguments: &SoakArguments, stop: &AtomicBool) -> Outcome {
+pub(super) fn soak(arguments: &SoakArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load()?;
     let usage = |text: String| Err(Failure::Usage(anyhow!(text)));
     // NaN is in no range.
@@ -304,7 +310,7 @@ pub(super) fn soak(arguments: &SoakArguments, stop: &AtomicBool) -> Outcome {
     arguments.load.measure(load, Method::Soak(options), stop)
 }
 
-pub(super) fn step(arguments: &StepArguments, stop: &AtomicBool) -> Outcome {
+pub(super) fn step(arguments: &StepArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load_within(&arguments.range)?;
     let options = StepOptions { start: load.start, step: arguments.step, most: load.most, hold: arguments.hold };
     arguments.load.measure(load, Method::Steps(options), stop)

@@ -20,7 +20,7 @@ Limits name figures by these paths (throng crowd --limit).
 #[derive(Debug, Args)]
 pub(super) struct MetricsArguments {
     /// The kind of runs
-    #[arg(default_value = "crowd", value_parser = ["crowd", "match", "ai", "gateway", "capacity"])]
+    #[arg(default_value = "crowd", value_parser = ["crowd", "match", "ai", "gateway", "capacity", "models"])]
     kind: String,
 }
 

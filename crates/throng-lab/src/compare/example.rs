@@ -54,6 +54,7 @@ pub fn example() -> Comparison {
         planned: Vec::new(),
         runs,
         published: Vec::new(),
+        advantages: Default::default(),
     };
     comparison.note_published("dense", &dense);
     comparison

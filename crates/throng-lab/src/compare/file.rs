@@ -4,9 +4,11 @@
 //! { head of a run, "contestants", "workloads",
 //!   "planned": [ { "workload", "players" }, .. ],
 //!   "runs": [ { "workload", "contestant", "players", "round", "valid", "figures": { .. } | null, .. }, .. ],
-//!   "published": [ { "workload", "rows": [ .. ] }, .. ] }
+//!   "published": [ { "workload", "rows": [ .. ] }, .. ],
+//!   "advantages": { contestant: { "outgoing", "outside_kernel", "bytes" }, .. } }
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -14,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_report::{Kind, RunFile, RunFileError, RunHead};
 
-use super::{CompareOptions, Figures, Turn, turns};
+use super::{CompareOptions, Figures, OUTGOING, OUTSIDE_KERNEL, Turn, advantage, bytes_if_not_overloaded, turns};
 use throng_summary::{Published, RunSummary};
 
 /// Every run of a comparison.
@@ -33,6 +35,21 @@ pub struct Comparison {
     pub runs: Vec<Run>,
     /// Published figures of other systems for the same workloads.
     pub published: Vec<PublishedTable>,
+    /// The advantages of each contestant, by its name.
+    #[serde(default)]
+    pub advantages: BTreeMap<String, Advantages>,
+}
+
+/// How many times less than the base a contestant costs: in each workload the median of the rounds, and the smallest of all
+/// workloads. `null` if a workload does not tell it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Advantages {
+    /// The work of sending state, by connection and tick.
+    pub outgoing: Option<f64>,
+    /// The same without the kernel's part.
+    pub outside_kernel: Option<f64>,
+    /// Data to a client. An overloaded server sends less, and has no advantage by that.
+    pub bytes: Option<f64>,
 }
 
 /// A workload at a size.
@@ -89,6 +106,7 @@ impl Comparison {
             planned: planned(options),
             runs: Vec::new(),
             published: Vec::new(),
+            advantages: BTreeMap::new(),
         }
     }
 
@@ -115,11 +133,29 @@ impl Comparison {
         self.runs.push(Run { workload, contestant, round: turn.round, ..run });
     }
 
-    /// Says what is not valid. To be called after the last run.
+    /// Says how large the advantages are, and what is not valid. To be called after the last run.
     pub(crate) fn conclude(&mut self) {
+        self.advantages = self.contestants.iter().map(|who| (who.clone(), self.advantages_of(who))).collect();
         let missing =
             (!self.is_complete()).then(|| "a model has no valid run of a workload that was planned".to_owned());
         self.head.conclude(self.complaints().into_iter().chain(missing));
+    }
+
+    fn advantages_of(&self, contestant: &str) -> Advantages {
+        let smallest = |of| {
+            let in_workload = |workload: &String| {
+                let players = self.usual_size(workload)?;
+                let base = self.counted(workload, players, self.base()?);
+                advantage(&base, &self.counted(workload, players, contestant), of).map(|sample| sample.median)
+            };
+            let all: Option<Vec<f64>> = self.workloads.iter().map(in_workload).collect();
+            all?.into_iter().min_by(f64::total_cmp)
+        };
+        Advantages {
+            outgoing: smallest(OUTGOING.of),
+            outside_kernel: smallest(OUTSIDE_KERNEL.of),
+            bytes: smallest(bytes_if_not_overloaded),
+        }
     }
 
     pub(crate) fn note_published(&mut self, workload: &str, summary: &RunSummary) {
@@ -321,6 +357,30 @@ mod tests {
         comparison.runs.retain(|run| run.players != 400);
         comparison.planned = [100, 25, 400].map(|players| Cell { workload: "dense".to_owned(), players }).to_vec();
         assert_eq!(comparison.failed_cells(), [("dense", 400)], "it was planned and never played");
+    }
+
+    #[test]
+    fn an_advantage_is_the_smallest_of_all_workloads_and_unknown_where_one_does_not_tell() {
+        let mut comparison = example();
+        comparison.conclude();
+        let of = |comparison: &Comparison, who: &str| comparison.advantages[who];
+        assert_eq!(of(&comparison, "legacy").outgoing, Some(1.0));
+        assert!(of(&comparison, "throng").outside_kernel.is_some_and(|times| (times - 50.0).abs() < 0.1));
+        // A second workload in which it has half of the advantage, and then none.
+        let mut second: Vec<Run> = comparison.runs.iter().filter(|run| run.players == 100).cloned().collect();
+        for run in &mut second {
+            run.workload = "sparse".to_owned();
+            let figures = run.figures.as_mut().unwrap();
+            let factor = if run.contestant == "throng" { 2.0 } else { 1.0 };
+            figures.us_per_connection = figures.us_per_connection.scaled(factor);
+        }
+        comparison.workloads.push("sparse".to_owned());
+        comparison.runs.extend(second);
+        comparison.conclude();
+        assert!(of(&comparison, "throng").outside_kernel.is_some_and(|times| (times - 25.0).abs() < 0.1));
+        comparison.runs.retain(|run| (&run.workload[..], &run.contestant[..]) != ("sparse", "throng"));
+        comparison.conclude();
+        assert_eq!(of(&comparison, "throng"), Advantages::default());
     }
 
     #[test]

@@ -37,6 +37,11 @@ pub const OUTSIDE_KERNEL: Measure = Measure {
     of: |figures| Some(figures.outside_kernel_us()),
 };
 
+/// Data to a client. A server that misses ticks sends less; that is not an advantage.
+pub fn bytes_if_not_overloaded(figures: &Figures) -> Option<f64> {
+    (!figures.is_overloaded()).then_some(figures.kbit_per_s)
+}
+
 /// The work for each connection, the kernel's part included.
 pub const PER_CONNECTION: Measure = Measure {
     name: "work for a connection",

@@ -5,7 +5,7 @@ use throng_report::{Cell, Chart, Curve, Page, Section, Table, figure, grouped};
 
 use crate::compare::{
     Comparison, Difference, Figures, GROWTHS, OUTGOING, OUTSIDE_KERNEL, Outcome, PublishedTable, Run, Sample,
-    advantage, curves, measures, spoken,
+    advantage, bytes_if_not_overloaded, curves, measures, spoken,
 };
 
 /// Colours of contestants, in their order.
@@ -136,8 +136,7 @@ fn advantages(comparison: &Comparison) -> [Titled; 3] {
     [
         (format!("times less than {base}: outgoing"), OUTGOING.of),
         ("  outside the kernel".to_owned(), OUTSIDE_KERNEL.of),
-        // A server that misses ticks sends less; that is not an advantage.
-        ("  bytes".to_owned(), |figures| (!figures.is_overloaded()).then_some(figures.kbit_per_s)),
+        ("  bytes".to_owned(), bytes_if_not_overloaded),
     ]
 }
 
