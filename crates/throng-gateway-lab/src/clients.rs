@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng_machine::clock;
+use throng_machine::piped::answer;
 use throng_wire::Time;
 
-use crate::control::{Command, Commands, Line, tell};
+use crate::control::{Command, Commands, Line};
 use crate::light::Message;
 use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use crate::load::Load;
@@ -42,7 +43,7 @@ pub(super) fn play(load: Load) -> io::Result<()> {
     loop {
         crowd.round()?;
         if let Some(progress) = crowd.take_progress() {
-            tell(&ClientsLine::Progress(progress));
+            answer(&ClientsLine::Progress(progress));
         }
         match commands.poll() {
             Some(Command::Go) => crowd.begin(),
@@ -52,7 +53,7 @@ pub(super) fn play(load: Load) -> io::Result<()> {
             None => {}
         }
     }
-    tell(&ClientsLine::Done(Box::new(crowd.report())));
+    answer(&ClientsLine::Done(Box::new(crowd.report())));
     Ok(())
 }
 

@@ -5,13 +5,10 @@
 //! world, clients -> run   {"progress": ...} every second, {"done": ...} at the end, {"failed": "why"}
 //! ```
 
-use std::io::{BufRead, Write};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use serde::{Deserialize, Serialize};
-
-/// Commands that wait to be taken.
-const COMMANDS: usize = 16;
+use throng_machine::piped;
 
 /// A command to the world servers and the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,30 +52,12 @@ pub(super) enum Line<P, R> {
     Failed(String),
 }
 
-/// Writes a line to the parent process.
-pub(super) fn tell<P: Serialize, R: Serialize>(line: &Line<P, R>) {
-    let Ok(json) = serde_json::to_string(line) else { return };
-    let mut out = std::io::stdout().lock();
-    // If the parent process has ended, nobody reads this; the end of the input will show it.
-    let _ = writeln!(out, "{json}");
-    let _ = out.flush();
-}
-
 /// Commands from the standard input, read by a thread of its own.
 pub(super) struct Commands(Receiver<Command>);
 
 impl Commands {
     pub(super) fn listen() -> Commands {
-        let (sender, receiver) = sync_channel(COMMANDS);
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-                let Some(command) = Command::read(&line) else { continue };
-                if sender.send(command).is_err() {
-                    return;
-                }
-            }
-        });
-        Commands(receiver)
+        Commands(piped::hear(Command::read))
     }
 
     /// The next command, if there is one; the end of the input is a command to stop.

@@ -42,11 +42,10 @@ mod summary;
 mod traffic;
 mod world;
 
-use std::io::BufRead;
-
 use anyhow::{Context, Result};
+use throng_machine::piped;
 
-use control::{Line, tell};
+use control::Line;
 pub use load::{Scene, Victim};
 pub use page::page;
 pub use run::{BenchOptions, BenchResult, Target, run};
@@ -70,15 +69,13 @@ pub enum Part {
 /// # Errors
 /// If there is no command, or the part fails; the parent process has the error by then.
 pub fn play(part: Part) -> Result<()> {
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).context("no command on the standard input")?;
-    let load: load::Load = serde_json::from_str(&line).context("cannot read the command on the standard input")?;
+    let load: load::Load = piped::read_order().context("there is no order on the standard input")?;
     let result = match part {
         Part::World => world::serve(load),
         Part::Clients => clients::play(load),
     };
     if let Err(error) = &result {
-        tell(&Line::<(), ()>::Failed(error.to_string()));
+        piped::answer(&Line::<(), ()>::Failed(error.to_string()));
     }
     Ok(result?)
 }

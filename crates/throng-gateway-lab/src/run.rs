@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use throng_machine::{Moment, clock};
+use throng_machine::Moment;
+use throng_machine::clock::{self, MachineUse, UsedCores};
 use throng_report::{Kind, Phases, ProgressLine, RunFile, RunFileError, RunHead};
 
 use crate::clients::{ClientsProgress, ClientsReport};
@@ -219,8 +220,10 @@ pub(super) struct Play<'a> {
     idle_before: Option<f64>,
     began: (Instant, Usage),
     ended: (Instant, Usage),
-    /// Processor time of the machine without this process, when the measured part began and when it ended.
-    machine_cpu_s: [Option<f64>; 2],
+    /// The use of the machine since the measured part began, and until it ended, with that of this process.
+    machine: MachineUse,
+    used: (UsedCores, f64),
+    own_cpu_s: f64,
     scraped: Scraped,
     /// The time until its own figures had come, of all questions.
     answered: Duration,
@@ -296,7 +299,9 @@ impl<'a> Play<'a> {
             idle_before,
             began: now,
             ended: now,
-            machine_cpu_s: [None; 2],
+            machine: MachineUse::begin(),
+            used: Default::default(),
+            own_cpu_s: 0.0,
             scraped: Scraped::default(),
             answered: Duration::ZERO,
             tick_max_ms: None,
@@ -389,7 +394,7 @@ impl<'a> Play<'a> {
         self.world.tell(Command::Measure);
         self.began = (Instant::now(), self.usage());
         self.ended = self.began;
-        self.machine_cpu_s = [without_us(); 2];
+        (self.machine, self.own_cpu_s) = (MachineUse::begin(), clock::process_cpu_s());
         let length = Duration::from_secs(u64::from(self.options.seconds));
         if let Some(victim) = self.options.kill {
             self.measure_until(self.began.0 + length / 2);
@@ -423,7 +428,7 @@ impl<'a> Play<'a> {
     /// Takes what is known at this moment, in case that a process dies before the next one.
     fn note_end(&mut self) {
         self.ended = (Instant::now(), self.usage());
-        self.machine_cpu_s[1] = without_us();
+        self.used = (self.machine.so_far(), (clock::process_cpu_s() - self.own_cpu_s) / self.measured_s());
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -571,9 +576,9 @@ impl<'a> Play<'a> {
 
     /// The rest of the machine's processor time, without the gateway, the clients, the world and the run itself.
     fn others_cpu_cores(&self, bots: &ClientsReport, world: &WorldReport) -> Option<f64> {
-        let [began, ended] = self.machine_cpu_s;
         let gateway = self.pid.map(|_| cores(self.began, self.ended))?;
-        Some(((ended? - began?) / self.measured_s() - gateway - bots.cpu_cores - world.cpu_cores).max(0.0))
+        let (used, own) = self.used;
+        used.of_others([own, gateway, bots.cpu_cores, world.cpu_cores])
     }
 
     fn rss_bytes_per_connection(&self) -> Option<f64> {
@@ -639,11 +644,6 @@ fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicB
         }
     }
     Ok(())
-}
-
-/// Processor time of the machine without that of this process.
-fn without_us() -> Option<f64> {
-    clock::machine_cpu_s().map(|machine_s| machine_s - clock::process_cpu_s())
 }
 
 fn cpu_of_two_seconds(pid: u32) -> Option<f64> {

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use throng_machine::clock;
+use throng_machine::piped::answer;
 use throng_wire::Time;
 
-use crate::control::{Command, Commands, Line, tell};
+use crate::control::{Command, Commands, Line};
 use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use crate::load::Load;
 pub(super) use report::{WorldProgress, WorldReport};
@@ -37,7 +38,7 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
     loop {
         world.round()?;
         if let Some(progress) = world.stage.take_progress() {
-            tell(&WorldLine::Progress(progress));
+            answer(&WorldLine::Progress(progress));
         }
         match commands.poll() {
             Some(Command::Go) => world.stage.begin(clock::now()),
@@ -47,7 +48,7 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
             None => {}
         }
     }
-    tell(&WorldLine::Done(Box::new(world.stage.report())));
+    answer(&WorldLine::Done(Box::new(world.stage.report())));
     Ok(())
 }
 

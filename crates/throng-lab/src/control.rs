@@ -8,11 +8,10 @@
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! ```
 
-use std::io::{BufRead, Write};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::Receiver;
 
 use serde::{Deserialize, Serialize};
-
+use throng_machine::piped;
 use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 /// A command to a process of a run.
@@ -71,27 +70,9 @@ impl Command {
     }
 }
 
-/// Reads the commands on standard input in a thread of its own; the channel closes with the input.
+/// The commands on the standard input; the channel closes with the input.
 pub(crate) fn listen() -> Receiver<Command> {
-    let (sender, receiver) = sync_channel(16);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let Some(command) = Command::read(&line) else { continue };
-            if sender.send(command).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-/// Writes a line to standard output.
-pub(crate) fn tell(line: &impl Serialize) {
-    let Ok(json) = serde_json::to_string(line) else { return };
-    let mut out = std::io::stdout().lock();
-    // If the host process has ended, nobody reads this; the end of the input will show it.
-    let _ = writeln!(out, "{json}");
-    let _ = out.flush();
+    piped::hear(Command::read)
 }
 
 /// A line of the bots.

@@ -16,10 +16,11 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::world::spawn_point;
 use throng_edge::{BorderWatch, Edge, EdgeOptions, edge_user_data};
 use throng_machine::clock;
+use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::control::{Command, PartLine, listen, tell};
+use crate::control::{Command, PartLine, listen};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
 use crate::pace::Pace;
@@ -58,21 +59,19 @@ pub(crate) type EdgeLine = PartLine<EdgePoint, EdgeFigures>;
 pub fn play_edge() -> anyhow::Result<()> {
     let played = play();
     if let Err(error) = &played {
-        tell(&EdgeLine::Failed(format!("{error:#}")));
+        answer(&EdgeLine::Failed(format!("{error:#}")));
     }
     played
 }
 
 fn play() -> anyhow::Result<()> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    let order: EdgeOrder = serde_json::from_str(&line)?;
+    let order: EdgeOrder = read_order()?;
     pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
     let mut links = Links::new(&order);
     let shared = SharedBorders::new(&order.scenario);
     let mut edge = open(&order, &links, &shared)?;
-    tell(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
+    answer(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let commands = listen();
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
     let mut watch: Option<Watch> = None;
@@ -124,7 +123,7 @@ fn play() -> anyhow::Result<()> {
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
-    tell(&EdgeLine::Done(figures));
+    answer(&EdgeLine::Done(figures));
     Ok(())
 }
 

@@ -6,7 +6,6 @@ mod faults;
 mod ledger;
 mod live;
 mod parts;
-mod piped;
 mod progress;
 mod samples;
 mod serve;

@@ -12,10 +12,11 @@ use throng::{Channels, Key, Replication, Time};
 use throng_crowd::scenario::Scenario;
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
+use throng_machine::piped::{answer, read_order};
 use throng_summary::ServerFigures;
 
 use crate::bots::pin;
-use crate::control::{Command, PartLine, PlayerCount, listen, tell};
+use crate::control::{Command, PartLine, PlayerCount, listen};
 use crate::host::{Handovers, Host};
 
 /// The players are told this often at most.
@@ -51,21 +52,19 @@ type ServerLine = PartLine<ServerPoint, ServerFigures>;
 pub fn play_server() -> anyhow::Result<()> {
     let played = play();
     if let Err(error) = &played {
-        tell(&ServerLine::Failed(format!("{error:#}")));
+        answer(&ServerLine::Failed(format!("{error:#}")));
     }
     played
 }
 
 fn play() -> anyhow::Result<()> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line)?;
-    let ServerOrder { number, key, scenario, core } = serde_json::from_str(&line)?;
+    let ServerOrder { number, key, scenario, core } = read_order()?;
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
     let address = ([127, 0, 0, 1], 0).into();
     let mut host = Host::with_model(&scenario, number, (address, None, Key::new(key)), Channels::new)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
-    tell(&ServerLine::Ready(point));
+    answer(&ServerLine::Ready(point));
     let commands = listen();
     let mut watch: Option<ServerWatch> = None;
     let mut figures = ServerFigures::default();
@@ -92,7 +91,7 @@ fn play() -> anyhow::Result<()> {
         let players = PlayerCount { connected: host.connected(), ended: host.ended() };
         if players != told.0 && began.since(told.1) >= TOLD_INTERVAL {
             told = (players, began);
-            tell(&ServerLine::Players(players));
+            answer(&ServerLine::Players(players));
         }
         match commands.try_recv() {
             Ok(Command::Begin) => host.begin(),
@@ -107,7 +106,7 @@ fn play() -> anyhow::Result<()> {
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&host));
-    tell(&ServerLine::Done(figures));
+    answer(&ServerLine::Done(figures));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! A clock that two processes of one machine share, and processor time.
 
+use std::time::Instant;
+
 use rustix::time::{ClockId, clock_gettime};
 use throng_wire::Time;
 
@@ -27,6 +29,38 @@ pub fn machine_cpu_s() -> Option<f64> {
     busy_s(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
+/// The use of the whole machine since a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineUse {
+    since: Instant,
+    from_s: Option<f64>,
+}
+
+/// Cores of a machine that all of its programs used together; unknown without `/proc`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UsedCores(Option<f64>);
+
+impl MachineUse {
+    /// From now on.
+    pub fn begin() -> MachineUse {
+        MachineUse { since: Instant::now(), from_s: machine_cpu_s() }
+    }
+
+    /// Until now.
+    pub fn so_far(&self) -> UsedCores {
+        let seconds = self.since.elapsed().as_secs_f64().max(1e-9);
+        UsedCores(machine_cpu_s().zip(self.from_s).map(|(now_s, from_s)| (now_s - from_s) / seconds))
+    }
+}
+
+impl UsedCores {
+    /// Those that were left to other programs than one's own, which used so many in the same time. At least 0: the system counts in
+    /// steps.
+    pub fn of_others(self, own: impl IntoIterator<Item = f64>) -> Option<f64> {
+        Some((self.0? - own.into_iter().sum::<f64>()).max(0.0))
+    }
+}
+
 /// User, nice, system and stolen time: fields 1, 2, 3 and 8 of the first line.
 fn busy_s(stat: &str) -> Option<f64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
@@ -38,8 +72,13 @@ fn busy_s(stat: &str) -> Option<f64> {
 /// Processor time so far of this process, of all children that it has waited for, and of these that it has not, in seconds;
 /// `None` without `/proc`. A child that is gone is among those that were waited for.
 pub fn family_cpu_s(children: &[u32]) -> Option<f64> {
-    let of = |process: &str| stat_cpu_s(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?);
-    Some(of("self")? + children.iter().filter_map(|child| of(&child.to_string())).sum::<f64>())
+    Some(cpu_s_of("self")? + children.iter().filter_map(|child| cpu_s_of(&child.to_string())).sum::<f64>())
+}
+
+/// Processor time so far of a process, `self` or its number, and of all children that it has waited for, in seconds; `None` if there
+/// is no such process, or no `/proc`.
+pub fn cpu_s_of(process: &str) -> Option<f64> {
+    stat_cpu_s(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
 /// User and system time of a process and of its children: fields 14 to 17. The name in brackets may have spaces and brackets of its
@@ -71,6 +110,15 @@ mod tests {
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 0 0 0\ncpu0 1 2 3 4\n"), Some(3.0));
         assert_eq!(busy_s("cpu  100 50 150 9000 10 0 5 200 0 0\n"), Some(5.0));
         assert_eq!(busy_s("nonsense"), None);
+    }
+
+    #[test]
+    fn others_have_what_is_left_of_the_machine_and_nobody_has_less_than_nothing() {
+        let used = UsedCores(Some(2.5));
+        assert_eq!((used.of_others([1.0, 0.25]), used.of_others([3.0])), (Some(1.25), Some(0.0)));
+        assert_eq!(UsedCores::default().of_others([1.0]), None);
+        let machine = MachineUse::begin();
+        assert!(machine.so_far().of_others([]).is_none_or(|cores| cores >= 0.0));
     }
 
     /// A program that keeps a core busy, until this is dropped.

@@ -7,8 +7,8 @@
 //!  monotonic clock --> clock:  the same microseconds in each process of the machine
 //! ```
 //!
-//! [`subprocess`] ends a command with all processes that it started, and [`bounded`] runs one with limits of its time and of
-//! what it prints.
+//! [`subprocess`] ends a command with all processes that it started, [`bounded`] runs one with limits of its time and of
+//! what it prints, and [`piped`] talks to one in lines.
 //!
 //! ```
 //! use std::time::SystemTime;
@@ -29,6 +29,7 @@ mod built_revision;
 pub mod clock;
 mod facts;
 mod moment;
+pub mod piped;
 pub mod subprocess;
 
 pub use facts::{

@@ -1,6 +1,6 @@
 //! Commands with all processes that they start: none is left behind.
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// A child is looked at so often.
@@ -22,11 +22,36 @@ pub fn interrupt(child: &Child) {
 /// Asks a group to end, and ends it if its first process is still there after `patience`. Nothing of the group is left.
 pub fn end(child: &mut Child, patience: Duration) {
     interrupt(child);
+    wait(child, patience);
+}
+
+/// Waits until the first process of a group has ended, at most so long, and ends what is left of the group. How that process has
+/// ended; `None` if it had to be killed.
+pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) && began.elapsed() < patience {
-        std::thread::sleep(LOOK);
-    }
+    let status = loop {
+        match child.try_wait() {
+            Ok(None) if began.elapsed() < patience => std::thread::sleep(LOOK),
+            ended => break ended.ok().flatten(),
+        }
+    };
     kill(child);
+    status
+}
+
+/// Asks a group to end, as systems do that stop a service.
+pub fn terminate(child: &Child) {
+    signal(child, Signal::Terminate);
+}
+
+/// A group stands still.
+pub fn pause(child: &Child) {
+    signal(child, Signal::Pause);
+}
+
+/// A group that stands still goes on.
+pub fn go_on(child: &Child) {
+    signal(child, Signal::GoOn);
 }
 
 /// Ends a group, and waits for its first process.
@@ -38,6 +63,9 @@ pub fn kill(child: &mut Child) {
 
 enum Signal {
     Interrupt,
+    Terminate,
+    Pause,
+    GoOn,
     Kill,
 }
 
@@ -46,6 +74,9 @@ fn signal(child: &Child, signal: Signal) {
     use rustix::process::{Pid, Signal as Of, kill_process_group};
     let signal = match signal {
         Signal::Interrupt => Of::INT,
+        Signal::Terminate => Of::TERM,
+        Signal::Pause => Of::STOP,
+        Signal::GoOn => Of::CONT,
         Signal::Kill => Of::KILL,
     };
     if let Some(pid) = Pid::from_raw(child.id() as i32) {

@@ -23,7 +23,6 @@ mod density;
 mod error;
 mod growth;
 mod observe;
-mod process;
 mod rays;
 mod report;
 mod run;

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use throng_machine::clock;
+use throng_machine::clock::{self, MachineUse};
+use throng_machine::piped::{Gone, Piped};
 use throng_match::{InputLog, Replayed, build_id};
 use throng_report::{Kind, RunHead};
 use throng_tactical::{Rules, Tactical};
@@ -19,9 +20,8 @@ use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
 use crate::bots::{self, BotsReport, Order};
 use crate::check::{Checks, check};
-use crate::process::Process;
 use crate::show::Show;
-use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game, process_cpu_s};
+use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
 use crate::sites::Sites;
 use crate::stage::file_error;
 use crate::summary::{Found, Samples, Summary, summarise};
@@ -35,6 +35,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Matches have so long to end by themselves after the bots have ended.
 const ENDING_PATIENCE: Duration = Duration::from_secs(3);
+/// Processes that are asked to end write their reports within this, or are ended.
+pub(crate) const REPORT_PATIENCE: Duration = Duration::from_secs(60);
 /// The longest run, in seconds.
 const SECONDS_MAX: u32 = 24 * 3_600;
 
@@ -424,23 +426,19 @@ struct Others {
     /// The processes of this run beside this one.
     processes: Vec<u32>,
     since: Instant,
-    from_s: Option<f64>,
+    own_from_s: Option<f64>,
+    machine: MachineUse,
 }
 
 impl Others {
     fn measure(processes: Vec<u32>) -> Others {
-        let from_s = Others::cpu_s(&processes);
-        Others { processes, since: Instant::now(), from_s }
+        let own_from_s = clock::family_cpu_s(&processes);
+        Others { processes, since: Instant::now(), own_from_s, machine: MachineUse::begin() }
     }
 
     fn cores(&self) -> Option<f64> {
-        let cpu_s = Others::cpu_s(&self.processes)? - self.from_s?;
-        Some((cpu_s / self.since.elapsed().as_secs_f64().max(1e-9)).max(0.0))
-    }
-
-    /// All of the machine without this run.
-    fn cpu_s(processes: &[u32]) -> Option<f64> {
-        Some(clock::machine_cpu_s()? - clock::family_cpu_s(processes)?)
+        let own_s = clock::family_cpu_s(&self.processes)? - self.own_from_s?;
+        self.machine.so_far().of_others([own_s / self.since.elapsed().as_secs_f64().max(1e-9)])
     }
 }
 
@@ -461,8 +459,12 @@ struct Sampled {
 
 impl Sampler {
     fn take(&mut self, snapshot: &Snapshot, workers: usize) {
-        let Some(cpu_s) = process_cpu_s() else { return };
-        let now = Sampled { at: Instant::now(), cpu_s, frames: snapshot.frames, frames_over: snapshot.frame_breaches };
+        let now = Sampled {
+            at: Instant::now(),
+            cpu_s: clock::process_cpu_s(),
+            frames: snapshot.frames,
+            frames_over: snapshot.frame_breaches,
+        };
         if let Some(before) = &self.before {
             let seconds = now.at.duration_since(before.at).as_secs_f64().max(1e-9);
             let samples = &mut self.samples;
@@ -492,10 +494,14 @@ fn frame_table(snapshot: &Snapshot) -> String {
     text
 }
 
+pub(crate) fn process_error(error: io::Error) -> RangeError {
+    RangeError::Process(error.to_string())
+}
+
 /// The bots: a thread, or a process.
 enum Bots {
     Thread { stop: Arc<AtomicBool>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<String> },
-    Process(Process),
+    Process(Piped),
 }
 
 fn start_bots(
@@ -528,7 +534,7 @@ fn start_bots(
             let thread = std::thread::Builder::new().name("bots".to_owned()).spawn(work).map_err(failed)?;
             Ok(Bots::Thread { stop, thread, words })
         }
-        Players::Process(command) => Ok(Bots::Process(Process::start(command, &order)?)),
+        Players::Process(command) => Ok(Bots::Process(Piped::start(command, &order).map_err(process_error)?)),
     }
 }
 
@@ -541,14 +547,14 @@ impl Bots {
                 Bots::Thread { words, .. } => match words.recv_timeout(LOOK_INTERVAL) {
                     Ok(line) => Ok(Some(line)),
                     Err(RecvTimeoutError::Timeout) => Ok(None),
-                    Err(RecvTimeoutError::Disconnected) => Err(()),
+                    Err(RecvTimeoutError::Disconnected) => Err(Gone),
                 },
                 Bots::Process(process) => process.next_line(LOOK_INTERVAL),
             };
             match line {
                 Ok(Some(line)) if line == word => return,
                 Ok(_) => {}
-                Err(()) => return,
+                Err(Gone) => return,
             }
         }
     }
@@ -579,7 +585,7 @@ impl Bots {
                 }
             }
             Bots::Process(process) => {
-                let left = process.finish();
+                let left = process.finish(REPORT_PATIENCE);
                 let report = left.line.and_then(|line| serde_json::from_str(&line).ok());
                 report.ok_or_else(|| format!("the bots' process died ({})", left.status))
             }

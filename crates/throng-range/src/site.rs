@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use throng::meter::Histogram;
 use throng::{Key, Schema, Server};
+use throng_machine::clock::process_cpu_s;
 use throng_match::{
     Host, HostOptions, Match, MatchEnd, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
@@ -413,7 +414,7 @@ impl Site {
         self.telemetry.collect();
         self.telemetry.reset_figures();
         self.measured_from = Instant::now();
-        self.cpu_from = process_cpu_s();
+        self.cpu_from = Some(process_cpu_s());
     }
 
     /// Waits for ends, at most `within`. Returns whether all matches have ended.
@@ -472,7 +473,7 @@ impl Site {
     /// Ends all matches, and adds up.
     pub(crate) fn finish(mut self) -> (SiteReport, Vec<Watched>) {
         let seconds = self.measured_from.elapsed().as_secs_f64();
-        let cpu_s = process_cpu_s().zip(self.cpu_from).map(|(now, from)| now - from);
+        let cpu_s = self.cpu_from.map(|from| process_cpu_s() - from);
         let rss_bytes = self.rss_before.zip(throng_machine::rss_bytes()).map(|(before, now)| [before, now]);
         let (snapshot, values, workers) =
             (self.telemetry.snapshot(), self.telemetry.distributions(), self.host.figures());
@@ -647,17 +648,6 @@ fn end_line(end: &MatchEnd) -> EndLine {
         taken: end.counters.commands.taken,
         refused: end.counters.commands.refused(),
     }
-}
-
-/// Processor time of all threads of this process that run, in seconds; `None` where the system does not tell it.
-pub(crate) fn process_cpu_s() -> Option<f64> {
-    let mut sum_ns = 0.0;
-    for entry in std::fs::read_dir("/proc/self/task").ok()?.flatten() {
-        // A thread may have ended meanwhile.
-        let Ok(text) = std::fs::read_to_string(entry.path().join("schedstat")) else { continue };
-        sum_ns += text.split_whitespace().next()?.parse::<f64>().ok()?;
-    }
-    Some(sum_ns / 1e9)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use throng_machine::piped::{Gone, Piped};
 use throng_telemetry::Snapshot;
 
-use crate::process::Process;
+use crate::run::{REPORT_PATIENCE, process_error};
 use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
 use crate::watch::Watched;
 use crate::{RangeError, RunOptions, Stage};
@@ -21,7 +22,7 @@ pub(crate) enum Sites {
 
 /// A process with a match.
 pub(crate) struct MatchProcess {
-    process: Process,
+    process: Piped,
     address: SocketAddr,
     /// The newest line about its progress.
     progress: Option<String>,
@@ -45,7 +46,7 @@ impl Sites {
                 files: order.files.clone().filter(|_| number == 0),
                 ..order.clone()
             };
-            started.push(Process::start(command, &one)?);
+            started.push(Piped::start(command, &one).map_err(process_error)?);
         }
         let processes = started.into_iter().enumerate().map(|(number, process)| MatchProcess::new(number, process));
         Ok(Sites::Processes(processes.collect::<Result<_, _>>()?))
@@ -151,12 +152,12 @@ impl Sites {
 }
 
 impl MatchProcess {
-    fn new(number: usize, mut process: Process) -> Result<MatchProcess, RangeError> {
+    fn new(number: usize, process: Piped) -> Result<MatchProcess, RangeError> {
         let line = match process.next_line(START_PATIENCE) {
             Ok(Some(line)) => line,
             Ok(None) => return Err(RangeError::Process(format!("match {} did not start in time", number + 1))),
-            Err(()) => {
-                let status = process.finish().status;
+            Err(Gone) => {
+                let status = process.finish(REPORT_PATIENCE).status;
                 return Err(RangeError::Process(format!("match {} did not start: {status}", number + 1)));
             }
         };
@@ -182,7 +183,7 @@ impl MatchProcess {
     }
 
     fn finish(mut self, number: usize) -> SiteReport {
-        let left = self.process.finish();
+        let left = self.process.finish(REPORT_PATIENCE);
         let line = left.line.filter(|line| !line.starts_with(PROGRESS)).or(self.last.take());
         let report = line.and_then(|line| serde_json::from_str(&line).ok());
         report.unwrap_or_else(|| {

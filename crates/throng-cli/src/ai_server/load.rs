@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use throng::Tick;
 use throng_agent::{Navigation, PathFinder, Rays};
 use throng_gateway::process::resident_bytes;
-use throng_machine::clock::{machine_cpu_s, process_cpu_s};
+use throng_machine::clock::{MachineUse, process_cpu_s};
 use throng_match::{Flow, Game, Scopes, TickInput};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage};
 use throng_tactical::{AgentCounters, Arena, Rules, Tactical};
@@ -163,7 +163,7 @@ impl Load {
         let Timing { sample, .. } = self.timing;
         let cores = self.workers.len() as f64;
         self.sleep_until(start + self.timing.counted_from());
-        let (began, mut cpu_s, machine_s) = (Instant::now(), process_cpu_s(), machine_cpu_s());
+        let (began, mut cpu_s, machine) = (Instant::now(), process_cpu_s(), MachineUse::begin());
         let (first_s, mut before) = (cpu_s, began);
         let mut cpu_shares = [0.0; SAMPLES];
         for (index, share) in cpu_shares.iter_mut().enumerate() {
@@ -173,8 +173,7 @@ impl Load {
             (cpu_s, before) = (now_s, now);
         }
         let (own_s, wall_s) = (cpu_s - first_s, began.elapsed().as_secs_f64().max(1e-9));
-        let others_s = machine_cpu_s().zip(machine_s).map(|(after, before)| after - before - own_s);
-        Machine { cpu_shares, others_cores: others_s.map(|others_s| (others_s / wall_s).max(0.0)) }
+        Machine { cpu_shares, others_cores: machine.so_far().of_others([own_s / wall_s]) }
     }
 
     fn step(&self, matches: usize, machine: &Machine, reports: &[Report], frames: Snapshot) -> Step {

@@ -3,9 +3,10 @@
 use std::sync::mpsc::TryRecvError;
 
 use throng::Decoder;
+use throng_machine::piped::answer;
 
 use super::{BotsError, BotsOptions, Fleet};
-use crate::control::{BotsLine, Command, listen, tell};
+use crate::control::{BotsLine, Command, listen};
 
 /// Plays until told to stop.
 pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
@@ -13,17 +14,17 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
     let mut fleet = match Fleet::<D>::new(options) {
         Ok(fleet) => fleet,
         Err(error) => {
-            tell(&BotsLine::Failed(error.to_string()));
+            answer(&BotsLine::Failed(error.to_string()));
             return Err(error);
         }
     };
     loop {
         if let Err(error) = fleet.turn() {
-            tell(&BotsLine::Failed(error.to_string()));
+            answer(&BotsLine::Failed(error.to_string()));
             return Err(error);
         }
         if let Some(progress) = fleet.take_progress() {
-            tell(&BotsLine::Progress(progress));
+            answer(&BotsLine::Progress(progress));
         }
         match commands.try_recv() {
             Ok(Command::Players(number)) => fleet.want(number),
@@ -36,6 +37,6 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
     fleet.end_measurement();
     let report = fleet.report(true);
     fleet.leave();
-    tell(&BotsLine::Done(Box::new(report)));
+    answer(&BotsLine::Done(Box::new(report)));
     Ok(())
 }

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use throng::Key;
 use throng_crowd::scenario::Scenario;
+use throng_machine::piped::{self, Gone, Piped};
 
 use super::RunOptions;
-use super::piped::{Gone, Piped};
 use crate::bots::{BotsOptions, BotsReport, Brains, EdgePoint, Progress};
 use crate::control::{BotsLine, Command};
 
@@ -43,15 +44,13 @@ pub(super) fn start(options: &RunOptions, target: Target, key: &Key, cores: Opti
     let Target { server, edges, truths } = target;
     let scenario = options.scenario.clone();
     let order = Order { server, edges, key: *key.as_bytes(), scenario, truths, cores };
-    let process = Piped::start(&options.bots_command, "the bots", &order)?;
+    let process = Piped::start(&options.bots_command, &order).context("cannot start the bots")?;
     Ok(Child { process, progress: Progress::default(), report: None })
 }
 
 /// The host's command on standard input, for the built-in bots.
 pub fn read_order() -> Result<BotsOptions> {
-    let mut line = String::new();
-    std::io::stdin().read_line(&mut line).context("no command on the standard input")?;
-    let order: Order = serde_json::from_str(&line).context("cannot read the command on the standard input")?;
+    let order: Order = piped::read_order().context("there is no order on the standard input")?;
     Ok(BotsOptions {
         server: order.server,
         edges: order.edges,
@@ -65,13 +64,13 @@ pub fn read_order() -> Result<BotsOptions> {
 
 impl Child {
     pub(super) fn tell(&mut self, command: Command) {
-        self.process.say(&command.line());
+        self.process.tell(&command.line());
     }
 
     /// Reads what the bots have said.
     pub(super) fn listen(&mut self) -> Result<()> {
         loop {
-            match self.process.next_line() {
+            match self.process.next_line(Duration::ZERO) {
                 Ok(Some(line)) => self.take_line(&line)?,
                 Ok(None) => return Ok(()),
                 Err(Gone) if self.report.is_some() => return Ok(()),

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use throng_crowd::scenario::{Fault, FaultKind, Part};
+use throng_machine::piped::Signal;
 use throng_summary::{EdgeFigures, ServerFigures};
 
 use super::parts::Parts;
-use super::piped::Signal;
 use crate::bots::EdgePoint;
 use crate::control::Command;
 use crate::server::ServerPoint;

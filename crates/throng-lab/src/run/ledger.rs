@@ -7,7 +7,7 @@ use throng::{DriverCounters, DropReason, Replication, Server, Time};
 use throng_crowd::scenario::Scenario;
 use throng_edge::OriginOptions;
 use throng_judge::quantile;
-use throng_machine::clock;
+use throng_machine::clock::{self, MachineUse, UsedCores};
 use throng_report::{Kind, RunHead};
 
 use super::stages::{self, Stages};
@@ -45,8 +45,8 @@ pub(super) struct Ledger {
     own_core: Option<usize>,
     send_on_loopback: SendOnLoopback,
     rss_after: u64,
-    machine_cpu_s: Option<f64>,
-    others_cpu_cores: Option<f64>,
+    machine: MachineUse,
+    used_cores: UsedCores,
     /// Skipped and late ticks, dropped events and unreadable inputs before the measured part, and then in it.
     misfortunes: Misfortunes,
     totals: Totals,
@@ -164,8 +164,8 @@ impl Ledger {
             own_core,
             send_on_loopback: SendOnLoopback::default(),
             rss_after: 0,
-            machine_cpu_s: None,
-            others_cpu_cores: None,
+            machine: MachineUse::begin(),
+            used_cores: UsedCores::default(),
             misfortunes: Misfortunes::default(),
             totals: Totals::default(),
             tally: Tally::default(),
@@ -197,9 +197,9 @@ impl Ledger {
         &self.scenario
     }
 
-    /// Cores of this machine that all other programs used, bots among them.
-    pub(super) fn others_cpu_cores(&self) -> Option<f64> {
-        self.others_cpu_cores.map(|cores| cores.max(0.0))
+    /// Cores of this machine that other programs used; `own` are those of further processes of the run.
+    pub(super) fn others_cpu_cores(&self, own: impl IntoIterator<Item = f64>) -> Option<f64> {
+        self.used_cores.of_others(own.into_iter().chain([self.cpu_cores]))
     }
 
     pub(super) fn begin(&mut self, host: &Host<impl Replication>) {
@@ -207,7 +207,7 @@ impl Ledger {
         self.began = clock::now();
         self.cpu_s = clock::process_cpu_s();
         self.loopback = Loopback::begin(self.own_core, self.scenario.server_threads);
-        self.machine_cpu_s = clock::machine_cpu_s();
+        self.machine = MachineUse::begin();
         self.misfortunes = Misfortunes::so_far(host);
         self.tally.begin(host.server());
         self.second = Second {
@@ -225,9 +225,7 @@ impl Ledger {
         self.send_on_loopback = self.loopback.end(self.totals.send_ns as f64 / 1e9, self.totals.connections as f64);
         self.ended = clock::now();
         self.cpu_cores = (clock::process_cpu_s() - self.cpu_s) / self.seconds_measured().max(1e-9);
-        let machine = clock::machine_cpu_s().zip(self.machine_cpu_s).map(|(after, before)| after - before);
-        // The rest without the server's own share; the bots' share is subtracted when they have reported it.
-        self.others_cpu_cores = machine.map(|cpu_s| cpu_s / self.seconds_measured().max(1e-9) - self.cpu_cores);
+        self.used_cores = self.machine.so_far();
         self.misfortunes = Misfortunes::so_far(host).since(self.misfortunes);
         self.rss_after = throng_machine::rss_bytes().unwrap_or(0);
         self.tally.take(host.server(), |_| ());
@@ -381,7 +379,7 @@ impl Ledger {
         RunSummary {
             head: RunHead {
                 seconds: self.seconds_measured(),
-                others_cpu_cores: self.others_cpu_cores.map(|cores| (cores - bots.cpu_cores).max(0.0)),
+                others_cpu_cores: self.others_cpu_cores([bots.cpu_cores]),
                 ..self.head.clone()
             },
             scenario: self.scenario.name.clone(),

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use throng_machine::piped::{Gone, Piped, Signal};
 
-use super::piped::{Gone, Piped, Signal};
 use crate::control::{Command, PartLine, PlayerCount};
 
 /// A process has so long to open its sockets.
@@ -44,7 +44,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         orders: impl Iterator<Item = (String, O)>,
     ) -> Result<Parts<P, F>> {
         let start = |(name, order): (String, O)| {
-            let process = Piped::start(command, &name, &order)?;
+            let process = Piped::start(command, &order).with_context(|| format!("cannot start {name}"))?;
             Ok(Starting { name, process, reached: PhantomData })
         };
         let starting = orders.map(start).collect::<Result<Vec<Starting<P, F>>>>()?;
@@ -74,13 +74,13 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        self.0.iter_mut().for_each(|part| part.process.say(&command.line()));
+        self.0.iter_mut().for_each(|part| part.process.tell(&command.line()));
     }
 
     /// Tells one of them something, by its place.
     pub(super) fn tell_one(&mut self, index: usize, command: Command) {
         if let Some(part) = self.0.get_mut(index) {
-            part.process.say(&command.line());
+            part.process.tell(&command.line());
         }
     }
 
@@ -134,7 +134,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
         let Starting { name, process, .. } = self;
         let until = Instant::now() + START_PATIENCE;
         while Instant::now() < until {
-            match process.next_line() {
+            match process.next_line(OFTEN) {
                 Ok(Some(line)) => match serde_json::from_str::<PartLine<P, F>>(&line) {
                     Ok(PartLine::Ready(point)) => {
                         let players = PlayerCount::default();
@@ -151,7 +151,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
                     Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
                     _ => bail!("{name} wrote an unknown line: {line}"),
                 },
-                Ok(None) => std::thread::sleep(OFTEN),
+                Ok(None) => {}
                 Err(Gone) => bail!("{name} ended before it had begun"),
             }
         }
@@ -162,7 +162,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
 impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
     /// Takes a line. False if there is none.
     fn hear(&mut self) -> bool {
-        let line = match self.process.next_line() {
+        let line = match self.process.next_line(Duration::ZERO) {
             Ok(Some(line)) => line,
             Ok(None) => return false,
             Err(Gone) => {

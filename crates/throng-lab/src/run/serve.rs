@@ -285,7 +285,7 @@ impl Session {
         let mut summary = ledger.summary(bots, None);
         if !is_near {
             // The bots' processor time is another machine's.
-            summary.head.others_cpu_cores = ledger.others_cpu_cores();
+            summary.head.others_cpu_cores = ledger.others_cpu_cores([]);
         }
         conclude(&mut summary, bots, (started_at, end));
         let page = report::write(&folder, &summary)?;

@@ -1,0 +1,231 @@
+//! A process that is told in lines and answers in lines; and this program as such a process.
+//!
+//! ```text
+//!  this program                                        the other process
+//!   Piped::start ----- its order: a line of JSON --->   read_order
+//!   tell ------------- a line ---------------------->   hear
+//!   next_line <------- a line of JSON ---------------   answer
+//!   finish, drop ----- the input ends -------------->   it ends; it is killed when its time is over
+//! ```
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::subprocess;
+
+/// Lines that wait to be read.
+const LINES: usize = 256;
+/// A process whose input has ended has so long when this is dropped.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The process, in a group of its own: a Ctrl-C of a terminal reaches this program alone, which then ends the others. When this
+/// is dropped, it is asked to end by the end of its input, and killed if it does not.
+#[derive(Debug)]
+pub struct Piped {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+/// The signals that a run sends to its processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// It ends at once, and has no time for anything.
+    Kill,
+    /// It stands still.
+    Stop,
+    /// It goes on.
+    Continue,
+}
+
+/// The process has closed its output: there will be no more lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// The last words of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The last line that it wrote and that was not read.
+    pub line: Option<String>,
+    /// How it ended, in words: `exit status: 0`, `signal: 9 (SIGKILL)`, or that it had to be killed.
+    pub status: String,
+}
+
+impl Piped {
+    /// Starts it, and tells it its order. One that has died before it has read it is found by its missing answer.
+    ///
+    /// # Errors
+    /// The command is empty, or cannot be started; the order cannot be written as JSON.
+    pub fn start(command: &[OsString], order: &impl Serialize) -> io::Result<Piped> {
+        let order = serde_json::to_string(order)?;
+        let missing = || io::Error::new(io::ErrorKind::InvalidInput, "its command is empty");
+        let (program, arguments) = command.split_first().ok_or_else(missing)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", program.display()));
+        let mut child = subprocess::own_group(&mut command).spawn().map_err(named)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (sender, lines) = sync_channel(LINES);
+        let mut piped = Piped { child, input, lines };
+        let output = output.ok_or_else(|| io::Error::other("it has no standard output"))?;
+        // A thread of its own reads it: a process whose pipe is full would stand still.
+        let work = move || send_lines(BufReader::new(output), Some, &sender);
+        std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
+        piped.tell(&order);
+        Ok(piped)
+    }
+
+    /// Tells it a line. A process that is gone hears nothing; [`next_line`](Piped::next_line) tells that.
+    pub fn tell(&mut self, line: &str) {
+        if let Some(input) = &mut self.input {
+            let _ = input.write_all(format!("{}\n", line.trim_end()).as_bytes()).and_then(|()| input.flush());
+        }
+    }
+
+    /// The next line, waited for at most so long.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub fn next_line(&self, within: Duration) -> Result<Option<String>, Gone> {
+        match self.lines.recv_timeout(within) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends it a signal, and waits for the end of one that is killed. One that has ended gets none.
+    pub fn signal(&mut self, signal: Signal) {
+        // Its number belongs to it until it was waited for.
+        if self.has_ended() {
+            return;
+        }
+        match signal {
+            Signal::Kill => subprocess::kill(&mut self.child),
+            Signal::Stop => subprocess::pause(&self.child),
+            Signal::Continue => subprocess::go_on(&self.child),
+        }
+    }
+
+    /// Asks for the end, and does not wait.
+    pub fn close(&mut self) {
+        self.input = None;
+    }
+
+    /// Asks for the end, and waits for it at most so long.
+    pub fn finish(mut self, patience: Duration) -> Left {
+        self.close();
+        let until = Instant::now() + patience;
+        let mut line = None;
+        while let Ok(Some(next)) = self.next_line(until.saturating_duration_since(Instant::now())) {
+            line = Some(next);
+        }
+        let status = subprocess::wait(&mut self.child, until.saturating_duration_since(Instant::now()));
+        let status = status.map_or_else(
+            || format!("it did not end within {} s, and was killed", patience.as_secs()),
+            |status| status.to_string(),
+        );
+        Left { line, status }
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        self.close();
+        subprocess::wait(&mut self.child, END_PATIENCE);
+    }
+}
+
+/// Sends what `read` makes of each line, until the lines end or nobody listens. Lines without a meaning are left out.
+fn send_lines<T>(lines: impl BufRead, read: impl Fn(String) -> Option<T>, to: &SyncSender<T>) {
+    for line in lines.lines().map_while(Result::ok) {
+        if read(line).is_some_and(|value| to.send(value).is_err()) {
+            return;
+        }
+    }
+}
+
+/// The order on the standard input: its first line.
+///
+/// # Errors
+/// There is none, or it is another one.
+pub fn read_order<T: DeserializeOwned>() -> io::Result<T> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// What the standard input says after the order, read by a thread of its own. The channel closes with the input: then this
+/// process is to end.
+pub fn hear<T: Send + 'static>(read: impl Fn(&str) -> Option<T> + Send + 'static) -> Receiver<T> {
+    let (sender, receiver) = sync_channel(LINES);
+    std::thread::spawn(move || send_lines(io::stdin().lock(), |line| read(&line), &sender));
+    receiver
+}
+
+/// Writes a line to the standard output.
+pub fn answer(line: &impl Serialize) {
+    let Ok(json) = serde_json::to_string(line) else { return };
+    let mut out = io::stdout().lock();
+    // If the other process has ended, nobody reads this; the end of the input will show it.
+    let _ = writeln!(out, "{json}").and_then(|()| out.flush());
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Piped {
+        let command = ["sh", "-c", script].map(OsString::from);
+        Piped::start(&command, &"the order").expect("there is a shell")
+    }
+
+    #[test]
+    fn a_process_is_told_and_answers_in_lines_and_its_last_one_is_left() {
+        let mut piped =
+            shell("read order; echo \"$order\"; while read line; do echo \"<$line>\"; done; echo bye; exit 3");
+        assert_eq!(piped.next_line(LONG), Ok(Some("\"the order\"".to_owned())));
+        piped.tell("one");
+        piped.tell("two\n");
+        assert_eq!(piped.next_line(LONG), Ok(Some("<one>".to_owned())));
+        assert_eq!(piped.next_line(LONG), Ok(Some("<two>".to_owned())));
+        assert_eq!((piped.next_line(Duration::ZERO), piped.has_ended()), (Ok(None), false));
+        let left = piped.finish(LONG);
+        assert_eq!((left.line.as_deref(), &left.status[..]), (Some("bye"), "exit status: 3"));
+    }
+
+    #[test]
+    fn one_that_does_not_end_with_its_input_is_killed_and_one_that_is_gone_says_so() {
+        let began = Instant::now();
+        let left = shell("trap '' INT; while :; do sleep 0.02; done").finish(Duration::from_millis(200));
+        assert!(left.status.contains("was killed") && began.elapsed() < LONG, "{left:?}");
+        let piped = shell("exit 0");
+        assert_eq!(piped.next_line(LONG), Err(Gone));
+        let mut killed = shell("while :; do sleep 0.02; done");
+        killed.signal(Signal::Stop);
+        killed.signal(Signal::Continue);
+        killed.signal(Signal::Kill);
+        assert!(killed.has_ended());
+        assert_eq!(Piped::start(&[], &0).unwrap_err().to_string(), "its command is empty");
+        let nowhere = Piped::start(&["no-such-program-anywhere".into()], &0).unwrap_err().to_string();
+        assert!(nowhere.starts_with("no-such-program-anywhere: "), "{nowhere}");
+    }
+}
