@@ -33,21 +33,18 @@ mod page;
 mod pick;
 mod progress;
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
-use serde::Serialize;
+use anyhow::{Result, bail};
 use throng_judge::{
     CapacitySearch, Growth, HoldOptions, Holds, Left, Order, Outcome, SearchOptions, StepOptions, StepPressure, Trial,
     load_at_limits,
 };
 use throng_live::{Feed, Hello};
-use throng_report::{RunFile, duration};
+use throng_report::{LineFile, RunFile, duration};
 
 pub use figures::{Capacity, LimitFigures, SAMPLES_FILE, TRIALS_FILE, TrialFigures};
 pub use load::{Load, LoadError, names};
@@ -159,7 +156,7 @@ pub fn measure(options: &CapacityOptions, stop: &AtomicBool) -> Result<(Capacity
     let mut capacity =
         Capacity::new(options, (&outcome, search.estimate(), &search.growth()), trials.figures, began, cut_off);
     capacity.take_memory(watched.memory);
-    let missing = [trials.lines.missing, trials.samples.missing, watched.missing];
+    let missing = [trials.lines.missing(), trials.samples.missing(), watched.missing];
     capacity.head.missing.extend(missing.into_iter().flatten());
     capacity.conclude();
     if let Err(error) = RunFile::write(&folder, &capacity) {
@@ -313,30 +310,6 @@ impl TrialLog {
         self.lines.push(&figures);
         self.figures.push(figures);
         self.samples.push(&TrialSamples { trial: self.figures.len(), amount: order.amount, limits: &of.samples });
-    }
-}
-
-/// A file with a line of JSON for each value.
-struct LineFile {
-    file: File,
-    path: PathBuf,
-    /// Why it does not have all of them.
-    missing: Option<String>,
-}
-
-impl LineFile {
-    fn create(folder: &Path, name: &str) -> Result<LineFile> {
-        let path = folder.join(name);
-        let file = OpenOptions::new().create_new(true).append(true).open(&path);
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(LineFile { file, path, missing: None })
-    }
-
-    fn push(&mut self, value: &impl Serialize) {
-        let line = serde_json::to_string(value).unwrap_or_default();
-        if let Err(error) = writeln!(self.file, "{line}") {
-            self.missing.get_or_insert(format!("{} is not whole: {error}", self.path.display()));
-        }
     }
 }
 

@@ -1,17 +1,17 @@
 //! The memory of this process and of all that it has started, sampled while a load is held.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::{Drift, Estimate, Point, Verdict};
+use throng_report::LineFile;
 
 /// The file with a line for each sample, written as they come.
 pub const MEMORY_FILE: &str = "memory.jsonl";
@@ -72,14 +72,12 @@ pub(super) fn watch<T>(
     growth_max: f64,
     hold: impl FnOnce() -> T,
 ) -> Result<(T, Watched)> {
-    let path = folder.join(MEMORY_FILE);
-    let file = OpenOptions::new().create_new(true).append(true).open(&path);
-    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    let mut file = LineFile::create(folder, MEMORY_FILE)?;
     let interval = (length / SAMPLES).max(INTERVAL_MIN);
-    let (is_over, series, missing) = (AtomicBool::new(false), Mutex::new(Series::new()), Mutex::new(None));
+    let (is_over, series) = (AtomicBool::new(false), Mutex::new(Series::new()));
     let held = std::thread::scope(|scope| {
         let _ends = Ends(&is_over);
-        scope.spawn(|| sample(file, (interval, length), &is_over, (&series, &missing)));
+        scope.spawn(|| sample(&mut file, (interval, length), &is_over, &series));
         hold()
     });
     let series = series.into_inner().unwrap_or_default();
@@ -87,8 +85,7 @@ pub(super) fn watch<T>(
     let samples = series.values().map(Vec::len).max().unwrap_or(0);
     let lasting = series.into_iter().filter(|(_, points)| 2 * points.len() >= samples);
     let memory = lasting.map(|(name, points)| figures(name, &points, growth_max)).collect();
-    let missing = missing.into_inner().unwrap_or_default();
-    Ok((held, Watched { memory, missing: missing.map(|error| format!("{} is not whole: {error}", path.display())) }))
+    Ok((held, Watched { memory, missing: file.missing() }))
 }
 
 /// Ends the sampler, also when the hold panics.
@@ -102,12 +99,7 @@ impl Drop for Ends<'_> {
 
 type Series = BTreeMap<String, Vec<Point>>;
 
-fn sample(
-    mut file: File,
-    (interval, length): (Duration, Duration),
-    is_over: &AtomicBool,
-    (series, missing): (&Mutex<Series>, &Mutex<Option<String>>),
-) {
+fn sample(file: &mut LineFile, (interval, length): (Duration, Duration), is_over: &AtomicBool, series: &Mutex<Series>) {
     let began = Instant::now();
     for number in 1u32.. {
         // In the middle of each interval: at the end of the last one, the load's processes end.
@@ -118,10 +110,7 @@ fn sample(
             std::thread::sleep(LOOK.min(interval));
         }
         let (time_s, bytes) = (began.elapsed().as_secs_f64(), resident());
-        let line = serde_json::to_string(&Sample { time_s, bytes: &bytes }).unwrap_or_default();
-        if let (Err(error), Ok(mut missing)) = (writeln!(file, "{line}"), missing.lock()) {
-            missing.get_or_insert(error.to_string());
-        }
+        file.push(&Sample { time_s, bytes: &bytes });
         // A load that is slow to end is in the file. Its growth is judged while it was held.
         if began.elapsed() > length {
             continue;

@@ -175,7 +175,7 @@ pub(crate) struct Length {
     /// Length of the measured part, in seconds [default: the scenario's, or the profile's if that is longer]
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
-    /// Number of players over time: constant, ramp:100..1000:60s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h
+    /// Number of players over time: constant, ramp:100..1000:60s, step:100..1000:20s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
     /// Length of the warm-up before the measured part, in seconds

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Error, anyhow};
 use clap::{Args, ValueEnum};
 use throng_gateway_lab::{self as gateway, BenchOptions, BenchResult, GatewaySummary, Part, Scene, Target, Victim};
-use throng_report::{Kind, RunHead};
+use throng_report::{Kind, Profile, RunHead};
 
 use crate::exit::{Failure, Outcome};
 use crate::pages;
@@ -21,6 +21,9 @@ use crate::scenario_file::ScenarioArgument;
 pub(crate) const WORLD_FOR_BENCH: &str = "world-for-bench";
 /// The command that starts the clients' process of a run.
 pub(crate) const CLIENTS_FOR_BENCH: &str = "clients-for-bench";
+
+/// Length of the measured part, unless it is given or the profile takes longer.
+const SECONDS: u32 = 10;
 
 const LONG_ABOUT: &str = "\
 How much load can a gateway take?
@@ -33,6 +36,7 @@ process. It measures delivered updates, their delay, and the cost.
   throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
   throng gateway-bench entity-lod                a channel for each client; distant clients get fewer updates
   throng gateway-bench single --edges 2          clients connect to two edges of the gateway
+  throng gateway-bench single --profile staircase:50+50:20s   50 clients, 100, 150, each for 20 s
   throng gateway-bench single --kill server      length of an outage, and number of recovered clients; or --kill gateway
 
 To put another gateway that speaks channeld's protocol under the identical load:
@@ -52,12 +56,16 @@ pub(crate) struct GatewayBenchArguments {
     /// Number of clients [default: 150, entity-lod 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
     clients: Option<u32>,
+    /// Number of clients over time, in the scene single: constant, ramp:100..1000:60s, step:100..1000:20s, staircase:100+100:30s,
+    /// spike:100..1000:20s:10s or soak:2h; --clients is the largest number
+    #[arg(long, value_name = "PROFILE", default_value = "constant")]
+    profile: Profile,
     /// The writer of the single channel's state
     #[arg(long, value_enum, default_value = "unreal")]
     traffic: Traffic,
-    /// Length of the measured part, in seconds
-    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    seconds: u32,
+    /// Length of the measured part, in seconds [default: 10, or the profile's if that is longer]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: Option<u32>,
     /// Length of the warm-up before the measured part, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
     warmup: u32,
@@ -164,11 +172,13 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
     let target = arguments.target(&program)?;
     let stop = crate::stop_on_interrupt()?;
     let output = &arguments.output;
+    let clients = arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 });
     let options = BenchOptions {
         scene,
-        clients: arguments.clients.unwrap_or(if scene == Scene::EntityLod { 1_000 } else { 150 }),
+        clients,
+        profile: arguments.profile,
         warmup_s: arguments.warmup,
-        seconds: arguments.seconds,
+        seconds: arguments.seconds.unwrap_or(arguments.profile.seconds(clients).max(SECONDS)),
         connect_only: arguments.connect_only,
         edges: arguments.edges,
         kill: arguments.victim(),

@@ -11,6 +11,7 @@ use std::thread;
 use serde_json::Value;
 use stand_in::{Mistake, StandIn};
 use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target};
+use throng_report::Profile;
 
 fn throng(arguments: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
@@ -232,6 +233,7 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
     let options = BenchOptions {
         scene: Scene::SingleUnreal,
         clients: 5,
+        profile: Profile::Constant,
         warmup_s: 0,
         seconds: 600,
         connect_only: false,
@@ -300,11 +302,63 @@ fn a_full_disk_takes_no_figures_away() {
 }
 
 #[test]
+fn clients_come_and_go_as_the_profile_of_a_scenario_file_says() {
+    let runs = tempfile::tempdir().unwrap();
+    let file = runs.path().join("spike.toml");
+    std::fs::write(
+        &file,
+        "scene = \"single\"\nclients = 12\nprofile = \"spike:4..12:1s:2s\"\nseconds = 5\nwarmup = 0\n",
+    )
+    .unwrap();
+    let [folder, file] = [runs.path(), &file].map(|path| path.to_str().unwrap());
+    let output = throng(&["gateway-bench", "--scenario", file, "--runs", folder, "--json"]);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+    schema::check("gateway", &summary);
+    assert_eq!(
+        (&summary["profile"], &summary["client"]["lost"]),
+        (&"spike:4..12:1s:2s".into(), &0.into()),
+        "{summary:#}"
+    );
+    let connections: Vec<u64> =
+        summary["series"].as_array().unwrap().iter().map(|second| second["connections"].as_u64().unwrap()).collect();
+    assert!(connections.contains(&12) && connections.last() == Some(&4), "{connections:?}");
+    assert_eq!(summary["client"]["joined"], 4, "{summary:#}");
+    // Those who are gone are due nothing: the server does not wait for them.
+    assert!(number(&summary, "client", "delivered_ratio") > 0.8, "{summary:#}");
+    assert_eq!((&summary["calls"]["doubled"], &summary["calls"]["lost"]), (&0.into(), &0.into()), "{summary:#}");
+    // The seconds were written as they came, with the same figures.
+    let run: Vec<_> = std::fs::read_dir(runs.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    let lines = std::fs::read_to_string(run[0].join("seconds.jsonl")).unwrap();
+    let seconds: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seconds.len(), connections.len());
+    assert!(
+        seconds.iter().zip(&connections).all(|(second, connections)| second["connections"] == *connections),
+        "{lines}"
+    );
+    assert!(std::fs::read_to_string(run[0].join("report.html")).unwrap().contains("spike:4..12:1s:2s"));
+}
+
+#[test]
 fn a_wrong_argument_is_said_in_one_line_before_anything_is_started() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    for (arguments, words) in [(["--runs", path], path), (["--clients", "1201"], "at most 1200 clients")] {
-        let output = throng(&[&["gateway-bench", "single"][..], &arguments].concat());
+    let come_and_go = |with: [&'static str; 2]| [&["single", "--profile", "step:10..20:5s"][..], &with].concat();
+    for (arguments, words) in [
+        (vec!["single", "--runs", path], path),
+        (vec!["single", "--clients", "1201"], "at most 1200 clients"),
+        (come_and_go(["--clients", "19"]), "to 20 is more than the 19 clients (--clients)"),
+        (come_and_go(["--seconds", "9"]), "it takes 10 s, but only 9 s are measured"),
+        (come_and_go(["--edges", "2"]), "--edges, which keep the places"),
+        (come_and_go(["--kill", "server"]), "neither with --kill"),
+        (vec!["spatial", "--profile", "step:10..20:5s"], "only with the scene single"),
+    ] {
+        let output = throng(&[&["gateway-bench"][..], &arguments].concat());
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words) && text.lines().count() == 1, "{text}");

@@ -10,7 +10,6 @@ mod model;
 mod named;
 mod overrides;
 mod place;
-mod profile;
 mod validate;
 
 use std::fs;
@@ -25,7 +24,7 @@ pub use error::ScenarioError;
 pub use fault::{FAULT_FORMS, Fault, FaultKind, Part};
 pub use model::{Model, Scratch};
 pub use overrides::Overrides;
-pub use profile::{PROFILE_FORMS, Profile};
+pub use throng_report::Profile;
 
 /// The largest scenario file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;

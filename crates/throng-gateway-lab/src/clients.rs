@@ -26,6 +26,7 @@ pub(super) use report::{ClientsProgress, ClientsReport};
 const ROUND: Duration = Duration::from_millis(2);
 /// Clients that connect per second.
 pub(super) const CONNECTS_PER_S: u32 = 250;
+const CONNECT_INTERVAL: Duration = Duration::from_micros(1_000_000 / CONNECTS_PER_S as u64);
 /// A gateway accepts clients within this time after the world servers are ready.
 const DOOR_PATIENCE: Duration = Duration::from_secs(5);
 /// Clients that decode.
@@ -46,6 +47,7 @@ pub(super) fn play(load: Load) -> io::Result<()> {
             answer(&ClientsLine::Progress(progress));
         }
         match commands.poll() {
+            Some(Command::Players(number)) => crowd.want(number),
             Some(Command::Go) => crowd.begin(),
             Some(Command::Measure) => crowd.measure(),
             Some(Command::Settle) => crowd.settle(),
@@ -75,12 +77,44 @@ struct Crowd {
     /// Whether they have begun to play; before that they are connected and silent.
     plays: bool,
     started: Time,
+    wanted: Wanted,
+    /// The earliest moment of the next connection.
+    next_connect: Time,
     seen: Seen,
     ends: BTreeMap<String, u32>,
     /// Clients that reconnect, and the time of their next attempt.
     returning: Vec<(Time, usize)>,
     second: Second,
     window: Window,
+}
+
+/// The number of clients that are to play: those with the first indices. And how long each of them was to.
+struct Wanted {
+    number: u32,
+    since: Time,
+    /// By client, in the measured part.
+    times: Vec<Duration>,
+}
+
+impl Wanted {
+    fn new(number: u32, now: Time) -> Wanted {
+        Wanted { number, since: now, times: Vec::new() }
+    }
+
+    /// From now on so many. The number before.
+    fn set(&mut self, number: u32, now: Time) -> u32 {
+        let passed = now.since(self.since);
+        self.since = now;
+        self.times.resize(self.times.len().max(self.number as usize), Duration::ZERO);
+        self.times[..self.number as usize].iter_mut().for_each(|time| *time += passed);
+        std::mem::replace(&mut self.number, number)
+    }
+
+    /// The measured part begins.
+    fn begin(&mut self, now: Time) {
+        self.times.clear();
+        self.since = now;
+    }
 }
 
 /// The ages that the decoding clients measured, in microseconds.
@@ -103,7 +137,7 @@ struct Window {
     cpu_s: f64,
     late_us: Histogram<u32>,
     sums: Sums,
-    /// By client: updates when it began.
+    /// By client: updates when it began, and then those in it.
     updates: Vec<u64>,
     /// By client: the longest time without an update.
     silences: Vec<Duration>,
@@ -141,6 +175,8 @@ impl Crowd {
             phase: Phase::Gathering,
             plays: false,
             started: now,
+            wanted: Wanted::new(load.first, now),
+            next_connect: now,
             seen: Seen { age_us: histogram(), second_us: histogram() },
             ends: BTreeMap::new(),
             second: Second { since: now, cpu_s: clock::process_cpu_s(), sums: Sums::default() },
@@ -181,8 +217,11 @@ impl Crowd {
     }
 
     fn connect(&mut self, now: Time) -> io::Result<()> {
-        let allowed = now.since(self.started).as_micros() as u64 * u64::from(CONNECTS_PER_S) / 1_000_000 + 1;
-        while self.clients.len() < (self.load.clients as usize).min(allowed as usize) {
+        if self.clients.len() >= self.wanted.number as usize {
+            self.next_connect = now;
+        }
+        while self.clients.len() < self.wanted.number as usize && now >= self.next_connect {
+            self.next_connect = self.next_connect.after(CONNECT_INTERVAL);
             let index = self.clients.len();
             let step = (self.load.clients as usize / SAMPLES).max(1);
             let is_sample = index.is_multiple_of(step) && index / step < SAMPLES;
@@ -201,6 +240,22 @@ impl Crowd {
             self.clients.push(client);
         }
         Ok(())
+    }
+
+    /// So many clients play from now on. Those that were there before connect first.
+    fn want(&mut self, number: u32) {
+        let number = number.min(self.load.clients);
+        let now = clock::now();
+        let before = self.wanted.set(number, now);
+        self.returning.retain(|(_, index)| *index < number as usize);
+        let Crowd { clients, rounds, .. } = self;
+        for client in clients.iter_mut().take(before as usize).skip(number as usize).filter(|client| client.is_open()) {
+            rounds.forget(client.reader());
+            client.leave();
+        }
+        let known = (self.clients.len() as u32).min(number);
+        let back = (before..known).enumerate();
+        self.returning.extend(back.map(|(place, index)| (now.after(CONNECT_INTERVAL * place as u32), index as usize)));
     }
 
     fn come_again(&mut self, now: Time) -> io::Result<()> {
@@ -274,6 +329,7 @@ impl Crowd {
         self.window.began = clock::now();
         self.window.cpu_s = clock::process_cpu_s();
         self.window.sums = sums;
+        self.wanted.begin(self.window.began);
         self.window.updates = self.clients.iter().map(|client| client.counts.updates).collect();
         for client in &mut self.clients {
             client.watch_silence(self.window.began);
@@ -288,6 +344,9 @@ impl Crowd {
         self.window.ended = clock::now();
         self.window.cpu_s = clock::process_cpu_s() - self.window.cpu_s;
         self.window.sums = self.sums().minus(self.window.sums);
+        self.wanted.set(self.wanted.number, self.window.ended);
+        // Clients that came later had none before.
+        self.window.updates.resize(self.clients.len(), 0);
         for (before, client) in self.window.updates.iter_mut().zip(&self.clients) {
             *before = client.counts.updates - *before;
         }
@@ -334,4 +393,21 @@ fn is_update(load: &Load, message: &Message<'_>) -> bool {
     use throng_channeld::{FIRST_ENTITY_CHANNEL, message_type::CHANNEL_DATA_UPDATE};
     let is_entity = message.channel >= FIRST_ENTITY_CHANNEL;
     message.kind == CHANNEL_DATA_UPDATE && is_entity == load.scene.has_entities()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_is_judged_by_the_time_in_which_it_was_to_play() {
+        let at = |seconds: u64| Time(seconds * 1_000_000);
+        let mut wanted = Wanted::new(2, at(0));
+        assert_eq!(wanted.set(3, at(5)), 2);
+        wanted.begin(at(10));
+        assert_eq!(wanted.set(4, at(11)), 3);
+        assert_eq!(wanted.set(1, at(14)), 4);
+        wanted.set(1, at(20));
+        assert_eq!(wanted.times, [10, 4, 4, 3].map(Duration::from_secs), "the warm-up does not count");
+    }
 }

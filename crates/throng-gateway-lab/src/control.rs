@@ -1,7 +1,7 @@
 //! The messages between the processes of a run, one line each.
 //!
 //! ```text
-//! run -> world, clients   {"load": ...} first, then go | measure | settle | stop      (the end of the input means stop)
+//! run -> world, clients   {"load": ...} first, then go | players N | measure | settle | stop    (the end of the input means stop)
 //! world, clients -> run   {"progress": ...} every second, {"done": ...} at the end, {"failed": "why"}
 //! ```
 
@@ -15,6 +15,8 @@ use throng_machine::piped;
 pub(super) enum Command {
     /// Everybody has joined: play.
     Go,
+    /// So many clients play from now on: more connect, or the newest leave.
+    Players(u32),
     /// The warm-up is over: measure from now on.
     Measure,
     /// The measurement is over: the clients stop sending, and messages in flight arrive.
@@ -24,19 +26,23 @@ pub(super) enum Command {
 }
 
 impl Command {
-    const ALL: [Command; 4] = [Command::Go, Command::Measure, Command::Settle, Command::Stop];
+    const WORDS: [(Command, &'static str); 4] =
+        [(Command::Go, "go"), (Command::Measure, "measure"), (Command::Settle, "settle"), (Command::Stop, "stop")];
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn line(self) -> String {
+        let word = Command::WORDS.iter().find(|(command, _)| *command == self).map_or("", |(_, word)| *word);
         match self {
-            Command::Go => "go",
-            Command::Measure => "measure",
-            Command::Settle => "settle",
-            Command::Stop => "stop",
+            Command::Players(number) => format!("players {number}"),
+            _ => word.to_owned(),
         }
     }
 
     fn read(line: &str) -> Option<Command> {
-        Command::ALL.into_iter().find(|command| command.word() == line.trim())
+        match line.trim().split_once(' ') {
+            Some(("players", number)) => number.parse().ok().map(Command::Players),
+            Some(_) => None,
+            None => Command::WORDS.iter().find(|(_, word)| *word == line.trim()).map(|(command, _)| *command),
+        }
     }
 }
 
@@ -76,9 +82,12 @@ mod tests {
 
     #[test]
     fn commands_are_words() {
-        for command in Command::ALL {
-            assert_eq!(Command::read(&format!("{}\n", command.word())), Some(command));
+        let players = [Command::Players(0), Command::Players(300)];
+        for command in Command::WORDS.map(|(command, _)| command).into_iter().chain(players) {
+            assert_eq!(Command::read(&format!("{}\n", command.line())), Some(command));
         }
-        assert_eq!(Command::read("jump"), None);
+        for nonsense in ["jump", "", "players", "players -1", "go now"] {
+            assert_eq!(Command::read(nonsense), None, "{nonsense}");
+        }
     }
 }

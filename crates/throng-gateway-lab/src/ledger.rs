@@ -52,6 +52,11 @@ impl Ledger {
         }
     }
 
+    /// A sender has gone, and what has arrived from it.
+    pub(super) fn forget(&mut self, sender: u32) {
+        self.senders.remove(&sender);
+    }
+
     /// By sender.
     pub(super) fn arrived(&self) -> BTreeMap<u32, Arrived> {
         let arrived = |sender: &Sender| Arrived {

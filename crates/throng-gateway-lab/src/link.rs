@@ -1,7 +1,7 @@
 //! Non-blocking sockets, and the rounds in which they are polled.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -43,6 +43,12 @@ impl Reader {
     pub(super) fn connect_again(&self, address: SocketAddr) -> io::Result<Reader> {
         let Reader { bytes, messages, garbled, .. } = *self;
         Ok(Reader { bytes, messages, garbled, ..Reader::connect(address)? })
+    }
+
+    /// Ends the connection.
+    pub(super) fn close(&self) {
+        // One that is broken already has ended.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     /// Reads what is there, and hands each message to `each`. `scratch` has [`SCRATCH_BYTES`].

@@ -104,7 +104,10 @@ impl Victim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Load {
     pub(super) scene: Scene,
+    /// The most clients that play at once.
     pub(super) clients: u32,
+    /// Those that play until the measured part begins.
+    pub(super) first: u32,
     /// The gateway's address for world servers.
     pub(super) servers: SocketAddr,
     /// The addresses for clients: the gateway's, or those of its edges.

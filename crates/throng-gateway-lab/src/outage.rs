@@ -92,6 +92,7 @@ impl Play<'_> {
         self.world.kill();
         self.world = Player::start(WORLD, &self.options.parts[0], &self.load)?;
         self.wait_for_world()?;
+        self.world.tell(Command::Players(self.wanted));
         self.world.tell(Command::Go);
         self.world.tell(Command::Measure);
         Ok(())

@@ -13,6 +13,9 @@ pub fn page(run: &GatewaySummary) -> Page {
     let checked = "Clients and world servers were quick enough to be witnesses.";
     let mut page = run.head.page(run.scene.name(), checked);
     page.subtitle = format!("{} clients for {} s", grouped(run.clients.into()), figure(run.head.seconds));
+    if !run.profile.is_empty() && run.profile != "constant" {
+        page.subtitle += &format!(", {}", run.profile);
+    }
     page.lead = run.gateway.name.clone();
     let (gateway, client) = (&run.gateway, run.client.as_ref());
     page.tiles = vec![

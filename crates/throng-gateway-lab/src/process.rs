@@ -38,7 +38,7 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        self.process.tell(command.word());
+        self.process.tell(&command.line());
     }
 
     /// SIGKILL: it has no time for anything.

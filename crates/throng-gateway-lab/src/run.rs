@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use throng_machine::Moment;
 use throng_machine::clock::{self, MachineUse, UsedCores};
-use throng_report::{Kind, Phases, ProgressLine, RunFile, RunFileError, RunHead};
+use throng_report::{Kind, LineFile, Phases, Profile, ProgressLine, RunFile, RunFileError, RunHead, SECONDS_FILE};
 
 use crate::clients::{ClientsProgress, ClientsReport};
 use crate::control::Command;
@@ -35,6 +35,8 @@ pub struct BenchOptions {
     pub scene: Scene,
     /// How many clients.
     pub clients: u32,
+    /// How many of them play at each moment of the measured part.
+    pub profile: Profile,
     /// Length of the part before the measurement, in seconds.
     pub warmup_s: u32,
     /// Length of the measured part, in seconds.
@@ -84,7 +86,7 @@ pub enum Target {
 pub struct BenchResult {
     /// The figures.
     pub summary: GatewaySummary,
-    /// The folder with `summary.json`, the gateway's settings and its output.
+    /// The folder with `summary.json`, `seconds.jsonl`, the gateway's settings and its output.
     pub folder: PathBuf,
     /// Why `summary.json` could not be written, if it could not.
     pub written: Result<(), RunFileError>,
@@ -116,6 +118,18 @@ impl BenchOptions {
                 self.clients
             );
         }
+        let is_constant = matches!(self.profile, Profile::Constant | Profile::Soak { .. });
+        if !is_constant && (self.scene.has_entities() || self.connect_only) {
+            bail!("--profile: clients come and go only with the scene single, and not with --connect-only");
+        }
+        if !is_constant && (self.kill.is_some() || self.edges > 0) {
+            bail!(
+                "--profile works neither with --kill nor with --edges, which keep the places of clients that are gone"
+            );
+        }
+        if let Some(fault) = self.profile.fault((self.clients, "clients (--clients)"), self.seconds) {
+            bail!("profile: {fault}");
+        }
         outage::check(self)
     }
 
@@ -124,7 +138,11 @@ impl BenchOptions {
         let edges = if self.edges > 0 { format!(", {} edges", self.edges) } else { String::new() };
         let idle = if self.connect_only { ", idle" } else { "" };
         let kill = self.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
-        format!("{}, {} clients{edges}{idle}{kill}", self.scene.name(), self.clients)
+        let profile = match self.profile {
+            Profile::Constant => String::new(),
+            profile => format!(", profile {profile}"),
+        };
+        format!("{}, {} clients{edges}{idle}{kill}{profile}", self.scene.name(), self.clients)
     }
 }
 
@@ -218,6 +236,8 @@ pub(super) struct Play<'a> {
     metrics: Option<SocketAddr>,
     before_clients: Usage,
     idle_before: Option<f64>,
+    /// So many clients are to play.
+    pub(super) wanted: u32,
     began: (Instant, Usage),
     ended: (Instant, Usage),
     /// The use of the machine since the measured part began, and until it ended, with that of this process.
@@ -229,6 +249,8 @@ pub(super) struct Play<'a> {
     answered: Duration,
     tick_max_ms: Option<f64>,
     series: Vec<Second>,
+    /// The same, as they come.
+    seconds: LineFile,
 }
 
 impl<'a> Play<'a> {
@@ -270,7 +292,9 @@ impl<'a> Play<'a> {
             true => vec![players],
             false => edges.iter().map(|edge| edge.players).collect(),
         };
-        let load = Load { scene: options.scene, clients: options.clients, servers, players, victim: options.kill };
+        let first = options.profile.first(options.clients);
+        let (scene, clients, victim) = (options.scene, options.clients, options.kill);
+        let load = Load { scene, clients, first, servers, players, victim };
         let mut world = Player::start(WORLD, &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
         edges.iter_mut().try_for_each(Edge::wait)?;
@@ -297,6 +321,7 @@ impl<'a> Play<'a> {
             metrics,
             before_clients,
             idle_before,
+            wanted: options.profile.first(options.clients),
             began: now,
             ended: now,
             machine: MachineUse::begin(),
@@ -306,6 +331,7 @@ impl<'a> Play<'a> {
             answered: Duration::ZERO,
             tick_max_ms: None,
             series: Vec::new(),
+            seconds: LineFile::create(folder, SECONDS_FILE)?,
         })
     }
 
@@ -348,7 +374,7 @@ impl<'a> Play<'a> {
 
     /// Waits until all clients are in.
     fn gather(&mut self) -> Result<()> {
-        let clients = self.options.clients;
+        let clients = self.wanted;
         let pairs = u64::from(clients).pow(2) / JOIN_PAIRS_PER_S;
         let until = Instant::now() + JOIN_PATIENCE + Duration::from_secs(pairs);
         loop {
@@ -416,12 +442,21 @@ impl<'a> Play<'a> {
     fn measure_until(&mut self, until: Instant) {
         while Instant::now() < until && !self.stops() {
             std::thread::sleep(LOOK_INTERVAL.min(until.saturating_duration_since(Instant::now())));
+            self.want(self.options.profile.players_at(self.options.clients, self.began.0.elapsed()));
             if self.hear() {
                 let before = self.ended;
                 self.note_end();
                 self.sample(before, self.ended);
             }
             progress::measuring(&self.display, self.began.0.elapsed(), self.series.last());
+        }
+    }
+
+    /// So many clients are to play from now on.
+    fn want(&mut self, number: u32) {
+        if std::mem::replace(&mut self.wanted, number) != number {
+            self.world.tell(Command::Players(number));
+            self.bots.tell(Command::Players(number));
         }
     }
 
@@ -470,6 +505,7 @@ impl<'a> Play<'a> {
             clients_cpu_cores: bots.cpu_cores,
             world_cpu_cores: world.cpu_cores,
         };
+        self.seconds.push(&second);
         self.series.push(second);
     }
 
@@ -508,7 +544,9 @@ impl<'a> Play<'a> {
         let partial = self.partial(bots.as_ref().map_or(self.measured_s(), |bots| bots.seconds));
         let bots = bots.unwrap_or_else(|_| partial.clients());
         let world = world.unwrap_or_else(|_| partial.world(self.options.scene.servers()));
-        self.summary(&bots, &world, missing)
+        let mut summary = self.summary(&bots, &world, missing);
+        summary.head.missing.extend(self.seconds.missing());
+        summary
     }
 
     fn partial(&self, seconds: f64) -> Partial<'_> {
@@ -544,6 +582,7 @@ impl<'a> Play<'a> {
             },
             scene: options.scene,
             clients: options.clients,
+            profile: options.profile.to_string(),
             edges: options.edges,
             gateway: self.gateway_figures(bots),
             world: WorldFigures {
@@ -583,7 +622,7 @@ impl<'a> Play<'a> {
 
     fn rss_bytes_per_connection(&self) -> Option<f64> {
         let growth = self.ended.1.rss_bytes as f64 - self.before_clients.rss_bytes as f64;
-        self.pid.map(|_| growth / f64::from(self.options.clients.max(1)))
+        self.pid.map(|_| growth / f64::from(self.wanted.max(1)))
     }
 
     fn gateway_figures(&self, bots: &ClientsReport) -> GatewayFigures {
@@ -613,6 +652,7 @@ impl<'a> Play<'a> {
         };
         // A client does not get back what it has written itself.
         let actors = match self.options.scene {
+            _ if self.options.profile != Profile::Constant => None,
             Scene::SingleRelay => Some(clients - 1.0),
             Scene::SingleUnreal => Some(clients),
             Scene::Spatial | Scene::EntityLod => None,

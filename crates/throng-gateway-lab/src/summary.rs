@@ -22,8 +22,11 @@ pub struct GatewaySummary {
     pub head: RunHead,
     /// The scene.
     pub scene: Scene,
-    /// Clients that were to play.
+    /// Clients that were to play at once, at the most.
     pub clients: u32,
+    /// How many of them at each moment of the measured part, as on the command line.
+    #[serde(default)]
+    pub profile: String,
     /// Edges between the clients and the gateway; 0: none.
     #[serde(default)]
     pub edges: u32,
@@ -309,6 +312,7 @@ impl GatewaySummary {
             head: RunHead::example(throng_report::Kind::Gateway),
             scene,
             clients: 450,
+            profile: "constant".to_owned(),
             edges: 0,
             gateway: GatewayFigures {
                 name: "throng gateway".to_owned(),

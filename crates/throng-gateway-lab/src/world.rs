@@ -41,6 +41,7 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
             answer(&WorldLine::Progress(progress));
         }
         match commands.poll() {
+            Some(Command::Players(number)) => world.stage.wanted = number,
             Some(Command::Go) => world.stage.begin(clock::now()),
             Some(Command::Measure) => world.stage.measure(),
             Some(Command::Settle) => world.stage.settle(),

@@ -42,7 +42,7 @@ impl Check<'_> {
         self.range("tick_hz (--rate)", s.tick_hz, 1, 240)?;
         self.range("input_hz", s.input_hz, 1, 240)?;
         self.range("seconds (--seconds)", s.seconds, 1, 86_400)?;
-        if let Some(fault) = s.profile.fault(s.players, s.seconds) {
+        if let Some(fault) = s.profile.fault((s.players, "players (--players)"), s.seconds) {
             return self.must(false, "profile (--profile)", || fault);
         }
         self.range("warmup_seconds", s.warmup_seconds, 0, 3_600)?;

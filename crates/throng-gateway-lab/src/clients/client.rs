@@ -167,6 +167,13 @@ impl Client {
         (self.state.connection, self.state.number)
     }
 
+    /// Closes its connection, as a player who goes. Nobody waits for what it had still under way, so its calls do not count.
+    pub(super) fn leave(&mut self) {
+        self.reader.close();
+        self.close();
+        self.state.number = 0;
+    }
+
     pub(super) fn close(&mut self) {
         self.state.is_open = false;
         self.state.is_joined = false;
@@ -179,7 +186,12 @@ impl Client {
 
     /// Moves and sends the move, if it is due.
     pub(super) fn act(&mut self, load: &Load, now: Time) {
-        if !self.state.is_joined || now < self.state.next_frame {
+        if !self.state.is_joined {
+            // Nothing is due before it is in.
+            self.state.next_frame = self.state.next_frame.max(now);
+            return;
+        }
+        if now < self.state.next_frame {
             return;
         }
         self.state.next_frame = self.state.next_frame.after(FRAME);

@@ -1,6 +1,7 @@
 //! The clients' reports.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -35,7 +36,7 @@ pub(crate) struct ClientsReport {
     /// Connections that ended early, with their reasons.
     pub(crate) ends: BTreeMap<String, u32>,
     pub(crate) updates: u64,
-    /// Updates per second, by client, in rising order.
+    /// Updates per second, by client, in rising order; of the time in which the client was to play, if that is a second or more.
     pub(crate) update_hz: Vec<f64>,
     /// The longest time without an update, by client, in rising order.
     pub(crate) silence_ms: Vec<f64>,
@@ -94,7 +95,15 @@ impl Crowd {
         }
         let window = &self.window;
         let seconds = window.ended.since(window.began).as_secs_f64().max(1e-9);
-        let mut update_hz: Vec<f64> = window.updates.iter().map(|&updates| updates as f64 / seconds).collect();
+        let times = self.wanted.times.iter().map(Duration::as_secs_f64);
+        let mut update_hz: Vec<f64> = window
+            .updates
+            .iter()
+            .zip(times)
+            // All of a run that is shorter than that were to play all the time.
+            .filter(|(_, time_s)| *time_s >= seconds.min(1.0))
+            .map(|(&updates, time_s)| updates as f64 / time_s.max(1e-9))
+            .collect();
         update_hz.sort_by(f64::total_cmp);
         let mut silence_ms: Vec<f64> = window.silences.iter().map(|silence| silence.as_secs_f64() * 1e3).collect();
         silence_ms.sort_by(f64::total_cmp);

@@ -118,6 +118,19 @@ impl Stage {
         self.cell_owners.get(cell.wrapping_sub(FIRST_SPATIAL_CHANNEL) as usize).copied().flatten()
     }
 
+    /// A client of a single channel has gone. In the scenes with entities nobody leaves. Those that go at the end of the run stay in
+    /// the figures.
+    pub(super) fn depart(&mut self, connection: u32) {
+        if self.load.scene.has_entities() || self.window.has_ended() {
+            return;
+        }
+        let Some(player) = self.by_connection.get_mut(connection as usize).and_then(Option::take) else { return };
+        let player = &mut self.players[player as usize];
+        (player.is_live, player.last_call) = (false, None);
+        // Another client may get the number, and counts its calls from 0.
+        self.ledger.forget(connection);
+    }
+
     fn arrive(&mut self, connection: u32) {
         let Some(known) = self.by_connection.get_mut(connection as usize) else {
             let bits = CONNECTION_BITS;

@@ -33,10 +33,14 @@ impl Stage {
 
     /// One update with all actors.
     fn write_global(&mut self, now: Time) {
-        if self.is_stalled(MASTER) || self.players.is_empty() {
+        if self.is_stalled(MASTER) || !self.players.iter().any(|player| player.is_live) {
             return;
         }
-        let actors = self.players.iter().map(|player| (player.entity(), actor(&player.pose, now)));
+        let actors = self
+            .players
+            .iter()
+            .filter(|player| player.is_live)
+            .map(|player| (player.entity(), actor(&player.pose, now)));
         let update = global_update(actors.collect());
         let to = Header::new(GLOBAL_CHANNEL, kinds::CHANNEL_DATA_UPDATE);
         self.servers[MASTER].outgoing.message(to, &update);

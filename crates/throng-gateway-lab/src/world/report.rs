@@ -74,6 +74,11 @@ impl Window {
         let mark = Mark { at: now, cpu_s: clock::process_cpu_s(), messages_out: 0, counts: Counts::default() };
         Window { second: mark, began: mark, ended: None, has_said_ready: false }
     }
+
+    /// Whether the measured part is over.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
 }
 
 impl Stage {

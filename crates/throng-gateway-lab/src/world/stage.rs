@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use throng_channeld::message_type as kinds;
 use throng_channeld::packet::Header;
 use throng_channeld::proto::AuthMessage;
+use throng_channeld::{GLOBAL_CHANNEL, message_type as kinds};
 use throng_machine::clock;
 use throng_wire::Time;
 
@@ -26,6 +26,8 @@ const FRAMES_BEHIND_MAX: u32 = 2;
 
 pub(super) struct Stage {
     pub(super) load: Load,
+    /// So many clients are to play.
+    pub(super) wanted: u32,
     pub(super) servers: Vec<Server>,
     /// By cell, counted from the first spatial channel: the server that owns it.
     pub(super) cell_owners: Vec<Option<usize>>,
@@ -82,6 +84,7 @@ impl Stage {
     pub(super) fn new(load: Load) -> Stage {
         let now = clock::now();
         Stage {
+            wanted: load.first,
             load,
             servers: Vec::new(),
             cell_owners: vec![None; (GRID_CELLS * GRID_CELLS) as usize],
@@ -147,6 +150,9 @@ impl Stage {
             kinds::QUERY_SPATIAL_CHANNEL => self.take_start_cell(message),
             kinds::CREATE_ENTITY_CHANNEL => self.take_entity_created(server, Fields(message.body).number(4)),
             kinds::SUB_TO_CHANNEL if message.stub != 0 => self.unanswered = self.unanswered.saturating_sub(1),
+            kinds::UNSUB_FROM_CHANNEL if message.channel == GLOBAL_CHANNEL => {
+                self.depart(Fields(message.body).number(1))
+            }
             kinds::CHANNEL_DATA_HANDOVER => self.take_handover(server, message.body),
             kinds::UNREAL_RPC => self.take_call(message.body),
             kinds::RECOVERY_CHANNEL_DATA => self.take_recovered(Fields(message.body).last(7)),
@@ -211,7 +217,7 @@ impl Stage {
 
     fn ideal_hz(&self) -> f64 {
         match self.load.scene.single_hz() {
-            Some(hz) => hz * f64::from(self.load.clients),
+            Some(hz) => hz * f64::from(self.wanted),
             None => self.pairs.ideal_hz(self.load.scene),
         }
     }

@@ -1,10 +1,10 @@
 //! Each frame by subsystem and each second, on their way to files. The thread of the frame hands them over and never waits; other
 //! threads write them.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,14 +12,13 @@ use anyhow::{Context, Result};
 use throng::meter::TickRecord;
 use throng_telemetry::{Collecting, FrameTimes, Phase, Recorder, Telemetry, TelemetryOptions, read_seconds};
 
+use throng_report::{LineFile, SECONDS_FILE};
 use throng_summary::Second;
 
 use crate::pace::Finish;
 
 /// The file with a row for each tick and subsystem.
 const FRAMES_FILE: &str = "frames.parquet";
-/// The file with a line for each second.
-const SECONDS_FILE: &str = "seconds.jsonl";
 /// Seconds that may wait for the disk.
 const SECONDS_WAITING: usize = 64;
 /// The file with the last frames as a trace.
@@ -36,7 +35,7 @@ pub(super) struct Samples {
     telemetry: Telemetry,
     seconds: SyncSender<Second>,
     /// Writes the seconds, and ends with them.
-    writer: JoinHandle<io::Result<()>>,
+    writer: JoinHandle<LineFile>,
     /// Seconds that found no room, because the disk is too slow.
     lost: u64,
     /// The trace to write, if there is to be one.
@@ -56,10 +55,14 @@ impl Samples {
         let telemetry = Telemetry::start(options)?;
         let collecting = telemetry.collect_in_background().context("cannot start the thread that writes frames")?;
         let trace = is_traced.then(|| folder.join(TRACE_FILE));
-        let file = File::create_new(folder.join(SECONDS_FILE)).context("cannot write the seconds")?;
-        let (seconds, received) = sync_channel(SECONDS_WAITING);
+        let mut file = LineFile::create(folder, SECONDS_FILE)?;
+        let (seconds, received) = sync_channel::<Second>(SECONDS_WAITING);
         let writer = std::thread::Builder::new().name("seconds".to_owned());
-        let writer = writer.spawn(move || write_seconds(file, received)).context("cannot start a thread")?;
+        let work = move || {
+            received.iter().for_each(|second| file.push(&second));
+            file
+        };
+        let writer = writer.spawn(work).context("cannot start a thread")?;
         let recorder = telemetry.recorder("server");
         Ok(Samples { recorder, collecting, telemetry, seconds, writer, lost: 0, trace })
     }
@@ -94,23 +97,13 @@ impl Samples {
         drop(recorder);
         drop(collecting);
         drop(seconds);
-        let written =
-            writer.join().unwrap_or_else(|_| Err(io::Error::other("the thread that writes seconds has failed")));
+        let written = match writer.join() {
+            Ok(file) => file.missing().map_or(Ok(()), |words| Err(io::Error::other(words))),
+            Err(_) => Err(io::Error::other("the thread that writes seconds has failed")),
+        };
         let whole = if lost == 0 { Ok(()) } else { Err(io::Error::other(format!("{lost} seconds are missing"))) };
         telemetry.finish().and(traced).and(written).and(whole)
     }
-}
-
-/// A line for each second. After an error the rest is taken, and not written.
-fn write_seconds(mut file: File, seconds: Receiver<Second>) -> io::Result<()> {
-    let mut written = Ok(());
-    for second in seconds {
-        written = written.and_then(|()| {
-            let line = serde_json::to_string(&second)?;
-            file.write_all(format!("{line}\n").as_bytes())
-        });
-    }
-    written
 }
 
 /// Removes the folder of a run that has failed before its first measured frame.

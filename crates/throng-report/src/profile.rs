@@ -1,10 +1,10 @@
-//! How many players are to play at each moment of the measured part.
+//! How large a load is at each moment of the measured part: players of a crowd, or clients of a gateway.
 //!
 //! ```text
-//!  constant        ramp             staircase           spike
-//!  ________           ____             __               __
-//!                    /              __|                |  |
-//!                ___/            __|               ____|  |____
+//!  constant        ramp           step             staircase           spike
+//!  ________           ____             _____             __               __
+//!                    /                |               __|                |  |
+//!                ___/             ____|            __|               ____|  |____
 //! ```
 
 use std::fmt::{self, Display, Formatter};
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A load profile. The largest number of players that is possible is the scenario's. Until the measured part begins, the
-/// first number plays.
+/// A load profile. The largest number of players that is possible is the run's. Until the measured part begins, the first number
+/// plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Profile {
@@ -30,6 +30,15 @@ pub enum Profile {
         to: u32,
         /// Length of the way.
         over_seconds: u32,
+    },
+    /// A number of players, and then another one that is held.
+    Step {
+        /// The first number, from 1.
+        from: u32,
+        /// The number that is held, from 1.
+        to: u32,
+        /// When it begins.
+        at_seconds: u32,
     },
     /// Steps up to all players, each held.
     Staircase {
@@ -73,6 +82,13 @@ impl Profile {
                 let share = (elapsed_s / f64::from(over_seconds.max(1))).min(1.0);
                 (f64::from(from) + (f64::from(to) - f64::from(from)) * share).round() as u32
             }
+            Profile::Step { from, to, at_seconds } => {
+                if elapsed_s < f64::from(at_seconds) {
+                    from
+                } else {
+                    to
+                }
+            }
             Profile::Staircase { from, step, hold_seconds } => {
                 let steps = (elapsed.as_secs() / u64::from(hold_seconds.max(1))).min(u64::from(u32::MAX)) as u32;
                 from.saturating_add(step.saturating_mul(steps))
@@ -95,6 +111,8 @@ impl Profile {
         match *self {
             Profile::Constant => 0,
             Profile::Ramp { over_seconds, .. } => over_seconds,
+            // Held as long as the number before it.
+            Profile::Step { at_seconds, .. } => at_seconds.saturating_mul(2),
             Profile::Staircase { hold_seconds, .. } => hold_seconds.saturating_mul(self.levels(all)),
             Profile::Spike { at_seconds, for_seconds, .. } => at_seconds.saturating_add(for_seconds.saturating_mul(2)),
             Profile::Soak { hours } => (hours * 3_600.0).ceil() as u32,
@@ -108,6 +126,7 @@ impl Profile {
             Profile::Ramp { over_seconds, .. } => {
                 (1..=RAMP_PARTS).map(|part| f64::from(over_seconds * part) / f64::from(RAMP_PARTS)).collect()
             }
+            Profile::Step { at_seconds, .. } => vec![f64::from(at_seconds)],
             Profile::Staircase { hold_seconds, .. } => {
                 (1..self.levels(all)).map(|level| f64::from(hold_seconds.saturating_mul(level))).collect()
             }
@@ -127,12 +146,12 @@ impl Profile {
         1 + all.saturating_sub(from).div_ceil(step.max(1))
     }
 
-    /// Why it is impossible with so many players and a measured part of so many seconds, in words.
-    pub(super) fn fault(&self, all: u32, seconds: u32) -> Option<String> {
+    /// Why it is impossible with `all` players, or clients (`who` names them and their option), and a measured part of so many
+    /// seconds, in words.
+    pub fn fault(&self, (all, who): (u32, &str), seconds: u32) -> Option<String> {
         let is_zero = |name: &str, value: u32| (value == 0).then(|| format!("{name} must be at least 1"));
-        let is_beyond = |name: &str, value: u32| {
-            (value > all).then(|| format!("{name} {value} is more than the {all} players (--players)"))
-        };
+        let is_beyond =
+            |name: &str, value: u32| (value > all).then(|| format!("{name} {value} is more than the {all} {who}"));
         let players = |name: &str, value: u32| is_zero(name, value).or_else(|| is_beyond(name, value));
         let own = match *self {
             Profile::Constant => None,
@@ -140,6 +159,10 @@ impl Profile {
                 .or_else(|| players("to", to))
                 .or_else(|| is_zero("over_seconds", over_seconds))
                 .or_else(|| (from == to).then(|| format!("a ramp from {from} to {to} goes nowhere"))),
+            Profile::Step { from, to, at_seconds } => players("from", from)
+                .or_else(|| players("to", to))
+                .or_else(|| is_zero("at_seconds", at_seconds))
+                .or_else(|| (from == to).then(|| format!("a step from {from} to {to} goes nowhere"))),
             Profile::Staircase { from, step, hold_seconds } => players("from", from)
                 .or_else(|| is_zero("step", step))
                 .or_else(|| is_zero("hold_seconds", hold_seconds))
@@ -166,8 +189,8 @@ impl Profile {
 }
 
 /// How a profile is written on the command line.
-pub const PROFILE_FORMS: &str =
-    "constant, ramp:100..1000:60s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h";
+const PROFILE_FORMS: &str =
+    "constant, ramp:100..1000:60s, step:100..1000:20s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h";
 
 impl FromStr for Profile {
     type Err = String;
@@ -179,6 +202,10 @@ impl FromStr for Profile {
             ["ramp", players, over] => {
                 let (from, to) = pair(players, "..")?;
                 Ok(Profile::Ramp { from, to, over_seconds: seconds(over)? })
+            }
+            ["step", players, at] => {
+                let (from, to) = pair(players, "..")?;
+                Ok(Profile::Step { from, to, at_seconds: seconds(at)? })
             }
             ["staircase", players, hold] => {
                 let (from, step) = pair(players, "+")?;
@@ -200,6 +227,7 @@ impl Display for Profile {
         match *self {
             Profile::Constant => write!(f, "constant"),
             Profile::Ramp { from, to, over_seconds } => write!(f, "ramp:{from}..{to}:{over_seconds}s"),
+            Profile::Step { from, to, at_seconds } => write!(f, "step:{from}..{to}:{at_seconds}s"),
             Profile::Staircase { from, step, hold_seconds } => write!(f, "staircase:{from}+{step}:{hold_seconds}s"),
             Profile::Spike { base, peak, at_seconds, for_seconds } => {
                 write!(f, "spike:{base}..{peak}:{at_seconds}s:{for_seconds}s")
@@ -232,6 +260,8 @@ fn seconds(text: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
+    const PLAYERS: (u32, &str) = (1_000, "players (--players)");
+
     fn at(profile: &str, seconds: f64) -> u32 {
         let profile: Profile = profile.parse().unwrap();
         profile.players_at(1_000, Duration::from_secs_f64(seconds))
@@ -243,6 +273,8 @@ mod tests {
         let ramp = |seconds| at("ramp:100..900:60s", seconds);
         assert_eq!((ramp(0.0), ramp(30.0), ramp(60.0), ramp(1e9)), (100, 500, 900, 900));
         assert_eq!(at("ramp:900..100:1m", 15.0), 700);
+        let step = |seconds| at("step:100..700:20s", seconds);
+        assert_eq!((step(19.9), step(20.0), step(1e9)), (100, 700, 700));
         let stairs = |seconds| at("staircase:400+250:30s", seconds);
         assert_eq!((stairs(29.9), stairs(30.0), stairs(60.0), stairs(90.0)), (400, 650, 900, 1_000));
         let spike = |seconds| at("spike:100..1000:20s:10s", seconds);
@@ -254,6 +286,7 @@ mod tests {
         for (text, length) in [
             ("constant", 0),
             ("ramp:100..1000:60s", 60),
+            ("step:1000..100:20s", 40),
             ("staircase:400+250:30s", 120),
             ("staircase:1000+1:30s", 30),
             ("spike:100..1000:20s:10s", 40),
@@ -261,13 +294,15 @@ mod tests {
         ] {
             let profile: Profile = text.parse().unwrap();
             assert_eq!((profile.to_string().as_str(), profile.seconds(1_000)), (text, length));
-            assert_eq!(profile.fault(1_000, 7_200), None);
+            assert_eq!(profile.fault(PLAYERS, 7_200), None);
         }
     }
 
     #[test]
     fn parts_cover_the_measured_part_without_gaps() {
-        for text in ["constant", "ramp:1..1000:60s", "staircase:100+300:20s", "spike:1..2:20s:10s", "soak:2m"] {
+        for text in
+            ["constant", "ramp:1..1000:60s", "staircase:100+300:20s", "step:1..2:20s", "spike:1..2:20s:10s", "soak:2m"]
+        {
             let profile: Profile = text.parse().unwrap();
             let parts = profile.parts(1_000, 120);
             assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0.0, 120.0), "{text}");
@@ -293,6 +328,8 @@ mod tests {
             "ramp:100..1000:0s",
             "soak:infh",
             "ramp:100..99999999999:60s",
+            "step:100..1000",
+            "step:100+1000:5s",
             "staircase:100:30s",
             "spike:100..1000:20s",
             "soak:25h",
@@ -302,14 +339,15 @@ mod tests {
             assert!(error.contains("as ") || error.contains("one of"), "{text}: {error}");
             assert!(!error.contains('\n'), "{error}");
         }
-        let fault = |text: &str| text.parse::<Profile>().unwrap().fault(1_000, 120).unwrap_or_default();
+        let fault = |text: &str| text.parse::<Profile>().unwrap().fault(PLAYERS, 120).unwrap_or_default();
         assert_eq!(fault("ramp:100..1200:60s"), "to 1200 is more than the 1000 players (--players)");
-        assert!(fault("ramp:100..100:60s").contains("goes nowhere"));
+        assert!(fault("ramp:100..100:60s").contains("goes nowhere") && fault("step:9..9:5s").contains("goes nowhere"));
+        assert!(fault("step:100..1001:5s").contains("to 1001 is more"));
         assert!(fault("staircase:100+100:60s").contains("it takes 600 s, but only 120 s"));
         assert!(fault("staircase:1+1:1s").contains("larger ones"));
         assert!(fault("spike:500..400:10s:10s").contains("not above"));
         let zero = Profile::Staircase { from: 100, step: 0, hold_seconds: 5 };
-        assert_eq!(zero.fault(1_000, 120).as_deref(), Some("step must be at least 1"));
-        assert!(Profile::Soak { hours: f64::NAN }.fault(1_000, 120).is_some_and(|fault| fault.contains("NaN hours")));
+        assert_eq!(zero.fault(PLAYERS, 120).as_deref(), Some("step must be at least 1"));
+        assert!(Profile::Soak { hours: f64::NAN }.fault(PLAYERS, 120).is_some_and(|fault| fault.contains("NaN hours")));
     }
 }
