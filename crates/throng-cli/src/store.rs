@@ -1,19 +1,20 @@
 //! Runs in a store: sent there after they were played, and read from there.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
 use tempfile::TempDir;
 use throng_history::StoredRun;
-use throng_report::SUMMARY_FILE;
+use throng_report::{Phases, ProgressLine, SUMMARY_FILE};
 use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;
+
+const SENDING: &str = "sending";
 
 /// Where a run is kept beside its folder.
 #[derive(Clone, Debug, Args)]
@@ -40,9 +41,13 @@ pub(crate) fn failure(error: StoreError) -> Failure {
 
 /// Sends a run to the store, and adds it to the index.
 pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &AtomicBool) -> Result<(), Failure> {
-    let mut shown = Shown::new(!is_quiet && std::io::stderr().is_terminal());
-    let sent = store.upload(folder, stop, &mut |progress| shown.show(progress));
-    shown.end();
+    let line = ProgressLine::new(!is_quiet, Phases(vec![(SENDING, Duration::ZERO)]));
+    let sent = store.upload(folder, stop, &mut |Progress { file, bytes, bytes_in_all }| {
+        let mb = |bytes: &u64| *bytes as f64 / 1e6;
+        let words = || format!("{file}: {:.1} of {:.1} MB", mb(bytes), mb(bytes_in_all));
+        line.show_share(SENDING, *bytes as f64 / (*bytes_in_all).max(1) as f64, words);
+    });
+    drop(line);
     let added = sent.and_then(|name| {
         let run = StoredRun::read(folder).ok().flatten();
         run.map_or(Ok(()), |run| store.add_to_index(&run.to_line(), stop))?;
@@ -61,39 +66,6 @@ pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &Ato
         errln!("stored: {}/{name}", store.place());
     }
     Ok(())
-}
-
-/// A line in the terminal that changes.
-struct Shown {
-    is_on: bool,
-    began: Instant,
-    last: Option<Instant>,
-}
-
-impl Shown {
-    const INTERVAL: Duration = Duration::from_millis(200);
-
-    fn new(is_on: bool) -> Shown {
-        Shown { is_on, began: Instant::now(), last: None }
-    }
-
-    fn show(&mut self, progress: &Progress) {
-        let is_early = self.last.is_some_and(|last| last.elapsed() < Shown::INTERVAL);
-        if !self.is_on || is_early {
-            return;
-        }
-        self.last = Some(Instant::now());
-        let Progress { file, bytes, bytes_in_all } = progress;
-        let mb = |bytes: u64| bytes as f64 / 1e6;
-        let left_s = self.began.elapsed().as_secs_f64() * (*bytes_in_all as f64 / (*bytes).max(1) as f64 - 1.0);
-        err!("\rsending {file}: {:.1} of {:.1} MB, {left_s:.0} s left\x1b[K", mb(*bytes), mb(*bytes_in_all));
-    }
-
-    fn end(&self) {
-        if self.last.is_some() {
-            err!("\r\x1b[K");
-        }
-    }
 }
 
 /// Runs on this machine. Those of a store are copies, and gone when this is dropped.

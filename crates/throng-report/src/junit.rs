@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 /// A list of cases.
 #[derive(Debug)]
-pub struct Suite {
+pub(crate) struct Suite {
     suite: TestSuite,
     seconds: f64,
 }
@@ -39,12 +39,12 @@ pub enum Outcome {
 
 impl Suite {
     /// An empty list, of a measurement that took so long.
-    pub fn new(name: &str, seconds: f64) -> Suite {
+    pub(crate) fn new(name: &str, seconds: f64) -> Suite {
         Suite { suite: TestSuite::new(name), seconds }
     }
 
     /// Adds a case.
-    pub fn push(&mut self, case: Case) {
+    pub(crate) fn push(&mut self, case: Case) {
         let status = match case.outcome {
             Outcome::Passed => TestCaseStatus::success(),
             Outcome::Failed(words) => non_success(NonSuccessKind::Failure, words),
@@ -61,7 +61,7 @@ impl Suite {
     }
 
     /// The document.
-    pub fn to_xml(mut self) -> String {
+    pub(crate) fn into_xml(mut self) -> String {
         self.suite.set_time(time(self.seconds));
         let mut report = Report::new(self.suite.name.clone());
         report.set_time(time(self.seconds)).add_test_suite(self.suite);

@@ -44,7 +44,7 @@ mod words;
 pub use figures::Figures;
 pub use folder::{FolderError, RUNS_MAX, RunFolders, new_folder, run_folders};
 pub use json::to_json;
-pub use junit::{Case, Outcome, Suite};
+pub use junit::{Case, Outcome};
 pub use limits::{JudgedLimit, LIMITS_FILE, LIMITS_MAX, LimitError, MetricLimit, Verdicts, check_limits};
 pub use lines::{LineFile, SECONDS_FILE};
 pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};

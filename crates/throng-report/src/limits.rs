@@ -337,7 +337,7 @@ impl Verdicts {
             ));
         }
         further.into_iter().for_each(|case| suite.push(case));
-        suite.to_xml()
+        suite.into_xml()
     }
 
     /// All in a few words.

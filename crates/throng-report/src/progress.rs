@@ -12,7 +12,10 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// Without a terminal, a line tells this often, where lines are wanted.
 const LINES: Duration = Duration::from_secs(300);
 
-/// The phases of a run in their order, with the time that each is expected to take.
+/// Of a phase without a length so much is over before the time that is left can be told.
+const SHARE_TOLD: f64 = 0.001;
+
+/// The phases of a run in their order, with the time that each is expected to take; 0: nobody knows, and it goes on as so far.
 #[derive(Clone, Debug)]
 pub struct Phases(pub Vec<(&'static str, Duration)>);
 
@@ -36,10 +39,13 @@ impl Phases {
         self.0.iter().find(|(name, _)| *name == phase).map_or(Duration::ZERO, |(_, length)| *length)
     }
 
-    /// The time until the end of the run, when `share` of this phase is over.
-    fn left(&self, phase: &str, share: f64) -> Duration {
+    /// The time until the end of the run, when `share` of this phase is over after so long.
+    fn left(&self, phase: &str, share: f64, elapsed: Duration) -> Duration {
         let mut rest = self.0.iter().skip_while(|(name, _)| *name != phase).map(|(_, length)| *length);
-        let own = rest.next().unwrap_or_default();
+        let own = match rest.next().unwrap_or_default() {
+            Duration::ZERO if share >= SHARE_TOLD => elapsed.div_f64(share),
+            own => own,
+        };
         own.mul_f64(1.0 - share) + rest.sum::<Duration>()
     }
 }
@@ -96,7 +102,7 @@ impl ProgressLine {
         }
         // NaN is the share of a phase without length.
         let share = if share >= 0.0 { share.min(1.0) } else { 0.0 };
-        let left = duration(self.phases.left(phase, share));
+        let left = duration(self.phases.left(phase, share, elapsed));
         match self.note.filter(|_| is_hidden) {
             Some(note) => note(&format!("  {}; about {left} left", figures())),
             None if is_hidden => {}
@@ -138,7 +144,11 @@ mod tests {
         let phases = Phases(lengths.map(|(name, length_s)| (name, Duration::from_secs(length_s))).to_vec());
         assert_eq!(phases.announcement("crowd"), "crowd; 5 s of warm-up, 60 s measured, about 71 s in all");
         for (phase, share, left_s) in [("connecting", 0.5, 70), ("measuring", 0.25, 49), ("settling", 1.0, 0)] {
-            assert_eq!(phases.left(phase, share), Duration::from_secs(left_s), "{phase}");
+            assert_eq!(phases.left(phase, share, Duration::ZERO), Duration::from_secs(left_s), "{phase}");
         }
+        let unknown = Phases(vec![("sending", Duration::ZERO)]);
+        let left = |share| unknown.left("sending", share, Duration::from_secs(10));
+        assert_eq!((left(0.25), left(1.0)), (Duration::from_secs(30), Duration::ZERO));
+        assert_eq!((left(0.0), left(1e-300)), (Duration::ZERO, Duration::ZERO), "too early to tell");
     }
 }
