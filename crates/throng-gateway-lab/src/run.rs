@@ -118,7 +118,7 @@ impl BenchOptions {
                 self.clients
             );
         }
-        let is_constant = matches!(self.profile, Profile::Constant | Profile::Soak { .. });
+        let is_constant = self.profile.is_constant();
         if !is_constant && (self.scene.has_entities() || self.connect_only) {
             bail!("--profile: clients come and go only with the scene single, and not with --connect-only");
         }
@@ -652,7 +652,7 @@ impl<'a> Play<'a> {
         };
         // A client does not get back what it has written itself.
         let actors = match self.options.scene {
-            _ if self.options.profile != Profile::Constant => None,
+            _ if !self.options.profile.is_constant() => None,
             Scene::SingleRelay => Some(clients - 1.0),
             Scene::SingleUnreal => Some(clients),
             Scene::Spatial | Scene::EntityLod => None,

@@ -171,7 +171,7 @@ pub fn read_order<T: DeserializeOwned>() -> io::Result<T> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// What the standard input says after the order, read by a thread of its own. The channel closes with the input: then this
+/// The lines of the standard input after the order, read by a thread of its own. The channel closes with the input: then this
 /// process is to end.
 pub fn hear<T: Send + 'static>(read: impl Fn(&str) -> Option<T> + Send + 'static) -> Receiver<T> {
     let (sender, receiver) = sync_channel(LINES);

@@ -101,6 +101,11 @@ impl Profile {
         players.min(all)
     }
 
+    /// Whether the number of players stays.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Profile::Constant | Profile::Soak { .. })
+    }
+
     /// The number of players before the measured part, and at its beginning.
     pub fn first(&self, all: u32) -> u32 {
         self.players_at(all, Duration::ZERO)
