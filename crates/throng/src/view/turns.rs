@@ -155,7 +155,7 @@ impl SendTurns {
         let before = |border: &Place| {
             let columns: u64 = census.range(..border.column).map(|(_, &count)| u64::from(count)).sum();
             let there = u64::from(census.get(&border.column).copied().unwrap_or(0));
-            columns + (there * u64::from(border.number) >> 32)
+            columns + ((there * u64::from(border.number)) >> 32)
         };
         let ends = self.borders.iter().map(before).chain([all]);
         ends.scan(0, |begin, end| Some(end.saturating_sub(std::mem::replace(begin, end))))
