@@ -1,5 +1,7 @@
 //! The cells that a viewer holds, and how a new set of wanted cells is merged into them.
 
+use std::cmp::Ordering;
+
 use crate::grid::CellId;
 use crate::stamp::{Extent, NO_RING, Viewpoint};
 use smallvec::SmallVec;
@@ -19,7 +21,7 @@ pub trait Sink {
     fn leave(&mut self, cell: CellId, tag: u32);
 }
 
-/// A cell that a viewer holds. 20 bytes.
+/// A cell that a viewer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The cell.
@@ -32,13 +34,13 @@ pub struct Held {
 
 /// The cells that one connection holds.
 ///
-/// Memory: 20 bytes a cell and about 120 bytes around it. Nothing is allocated before the first update.
+/// Memory: 8 bytes a cell and about 120 bytes around it; 20 bytes a cell if the cells lie in a box of more than 256 cells on a
+/// side. Nothing is allocated before the first update.
 #[derive(Clone, Debug)]
 pub struct Viewer {
     /// Positions for which, as the only ones, nothing changes.
     extent: Extent,
-    /// In the order of cells, each cell once.
-    held: Vec<Held>,
+    held: List,
     /// Where the held cells were worked out for.
     viewpoints: SmallVec<[Viewpoint; 1]>,
     /// Whether `held` follows from `viewpoints` alone.
@@ -48,22 +50,46 @@ pub struct Viewer {
 impl Viewer {
     /// A viewer that holds nothing and stands nowhere.
     pub fn new() -> Viewer {
-        Viewer { extent: Extent::EMPTY, held: Vec::new(), viewpoints: SmallVec::new(), settled: false }
+        Viewer { extent: Extent::EMPTY, held: List::default(), viewpoints: SmallVec::new(), settled: false }
     }
 
     /// The held cells, in the order of cells.
-    pub fn held(&self) -> &[Held] {
-        &self.held
+    pub fn held(&self) -> impl ExactSizeIterator<Item = Held> + '_ {
+        (0..self.held.len()).map(|index| self.held.at(index))
+    }
+
+    /// What the viewer holds of `cell`, if anything.
+    pub fn find(&self, cell: CellId) -> Option<Held> {
+        let (mut first, mut end) = (0, self.held.len());
+        while first < end {
+            let middle = first + (end - first) / 2;
+            let held = self.held.at(middle);
+            match held.cell.cmp(&cell) {
+                Ordering::Less => first = middle + 1,
+                Ordering::Equal => return Some(held),
+                Ordering::Greater => end = middle,
+            }
+        }
+        None
+    }
+
+    /// Bytes of memory beyond the struct's own.
+    pub fn heap_bytes(&self) -> usize {
+        self.held.heap_bytes()
     }
 
     /// Offers the held cells whose tag is `tag` again, nearest ring first, to a function that may [enter](Sink::enter)
     /// them now: for sinks that could not when they were asked. Ends when `enter` gives `None`; returns whether it did.
     pub fn offer_again(&mut self, tag: u32, mut enter: impl FnMut(CellId, u8) -> Option<u32>) -> bool {
-        let farthest = self.held.iter().filter(|held| held.tag == tag).map(|held| held.ring).max();
+        let farthest = self.held().filter(|held| held.tag == tag).map(|held| held.ring).max();
         for ring in 0..=farthest.unwrap_or_default() {
-            for held in self.held.iter_mut().filter(|held| held.tag == tag && held.ring == ring) {
+            for index in 0..self.held.len() {
+                let held = self.held.at(index);
+                if held.tag != tag || held.ring != ring {
+                    continue;
+                }
                 match enter(held.cell, ring) {
-                    Some(entered) => held.tag = entered,
+                    Some(entered) => self.held.set_tag(index, entered),
                     None => return true,
                 }
             }
@@ -73,15 +99,15 @@ impl Viewer {
 
     /// The ring at which the viewer holds `cell`, if it does.
     pub fn ring_of(&self, cell: CellId) -> Option<u8> {
-        let index = self.held.binary_search_by_key(&cell, |held| held.cell).ok()?;
-        Some(self.held[index].ring)
+        Some(self.find(cell)?.ring)
     }
 
     /// Leaves every cell, in the order of cells, and forgets the position. Keeps its memory.
     pub fn clear(&mut self, sink: &mut impl Sink) {
-        for held in self.held.drain(..) {
+        for held in self.held() {
             sink.leave(held.cell, held.tag);
         }
+        self.held.replace(&[]);
         self.settle(&[], Extent::EMPTY, false);
     }
 
@@ -113,14 +139,17 @@ impl Viewer {
 
     /// Makes room for `cells` held cells, so that no later update has to.
     pub(crate) fn reserve(&mut self, cells: usize) {
-        self.held.reserve_exact(cells.saturating_sub(self.held.len()));
+        self.held.reserve(cells);
     }
 
     /// Replaces what is held by what is wanted (in the order of cells, each cell once) and tells the sink.
     pub(crate) fn merge(&mut self, wanted: impl Iterator<Item = Wanted>, work: &mut MergeSpace, sink: &mut impl Sink) {
         work.next.clear();
         work.entered.clear();
-        let mut held = self.held.as_slice();
+        let mut before = std::mem::take(&mut work.before);
+        before.clear();
+        before.extend(self.held());
+        let mut held = before.as_slice();
         for want in wanted {
             // Most cells are held already, so equality is asked first.
             while let [had, rest @ ..] = held
@@ -147,9 +176,8 @@ impl Viewer {
             let new = &mut work.next[index as usize];
             new.tag = sink.enter(new.cell, new.ring);
         }
-        // Copied, not swapped: buffers that wander between viewers all grow to the size of the largest.
-        self.held.clear();
-        self.held.extend_from_slice(&work.next);
+        work.before = before;
+        self.held.replace(&work.next);
     }
 }
 
@@ -157,6 +185,114 @@ impl Default for Viewer {
     fn default() -> Viewer {
         Viewer::new()
     }
+}
+
+/// The cells that a viewer holds, in the order of cells, each cell once.
+#[derive(Clone, Debug)]
+enum List {
+    /// Counted from a corner of the box in which all of them lie.
+    Near {
+        from: CellId,
+        cells: Vec<Near>,
+    },
+    Wide(Vec<Held>),
+}
+
+/// A cell that is so far from the corner that the list counts from, along each axis. A connection has a hundred of them.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    offset: [u8; 3],
+    ring: u8,
+    tag: u32,
+}
+
+const _: () = assert!(size_of::<Near>() == 8);
+
+impl Default for List {
+    fn default() -> List {
+        List::Near { from: CellId::default(), cells: Vec::new() }
+    }
+}
+
+impl List {
+    fn len(&self) -> usize {
+        match self {
+            List::Near { cells, .. } => cells.len(),
+            List::Wide(cells) => cells.len(),
+        }
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Held {
+        match self {
+            List::Wide(cells) => cells[index],
+            List::Near { from, cells } => {
+                let Near { offset: [x, y, z], ring, tag } = cells[index];
+                let cell = CellId { x: from.x + i32::from(x), y: from.y + i32::from(y), z: from.z + i32::from(z) };
+                Held { cell, tag, ring }
+            }
+        }
+    }
+
+    fn set_tag(&mut self, index: usize, to: u32) {
+        match self {
+            List::Near { cells, .. } => cells[index].tag = to,
+            List::Wide(cells) => cells[index].tag = to,
+        }
+    }
+
+    /// Makes room for so many cells that lie near each other.
+    fn reserve(&mut self, count: usize) {
+        if let List::Near { cells, .. } = self {
+            cells.reserve_exact(count.saturating_sub(cells.len()));
+        }
+    }
+
+    /// Copied, not swapped: buffers that wander between viewers all grow to the size of the largest.
+    fn replace(&mut self, by: &[Held]) {
+        let corner = corner_of(by);
+        match (&mut *self, corner) {
+            (List::Near { from, cells }, Some(corner)) => {
+                cells.clear();
+                cells.extend(by.iter().map(|held| near(held, corner)));
+                *from = corner;
+            }
+            (List::Wide(cells), None) => {
+                cells.clear();
+                cells.extend_from_slice(by);
+            }
+            (List::Wide(_), Some(from)) => {
+                *self = List::Near { from, cells: by.iter().map(|held| near(held, from)).collect() };
+            }
+            (List::Near { .. }, None) => *self = List::Wide(by.to_vec()),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            List::Near { cells, .. } => cells.capacity() * size_of::<Near>(),
+            List::Wide(cells) => cells.capacity() * size_of::<Held>(),
+        }
+    }
+}
+
+/// The lowest corner of the box around these cells, if the box has at most 256 cells on a side.
+fn corner_of(cells: &[Held]) -> Option<CellId> {
+    let (mut low, mut high) = ([i32::MAX; 3], [i32::MIN; 3]);
+    for &Held { cell: CellId { x, y, z }, .. } in cells {
+        for (axis, along) in [x, y, z].into_iter().enumerate() {
+            (low[axis], high[axis]) = (low[axis].min(along), high[axis].max(along));
+        }
+    }
+    let is_near = |axis: usize| high[axis].wrapping_sub(low[axis]) as u32 <= u32::from(u8::MAX);
+    let [x, y, z] = if cells.is_empty() { [0; 3] } else { low };
+    (cells.is_empty() || (0..3).all(is_near)).then_some(CellId { x, y, z })
+}
+
+fn near(held: &Held, from: CellId) -> Near {
+    let CellId { x, y, z } = held.cell;
+    let offset = [x - from.x, y - from.y, z - from.z].map(|along| along as u8);
+    Near { offset, ring: held.ring, tag: held.tag }
 }
 
 /// A cell that is wanted: entered at `enter` (or not at all), and once held not let go nearer than `hold`.
@@ -177,6 +313,7 @@ impl Wanted {
 /// Buffers for [`Viewer::merge`].
 #[derive(Debug, Default)]
 pub(crate) struct MergeSpace {
+    before: Vec<Held>,
     next: Vec<Held>,
     /// Which of `next` are new.
     entered: Vec<u32>,
@@ -260,5 +397,40 @@ impl Union {
         });
         self.add_sorted(list.drain(..));
         self.unsorted = list;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_holds_the_same_cells_wherever_they_lie() {
+        throng_seeds::for_seeds(50, |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut list = List::default();
+            for side in [3, 255, 256, 1 << 30, 200, 1] {
+                let corner: [i32; 3] = std::array::from_fn(|_| random.i32(i32::MIN..i32::MAX - side));
+                let mut cells: Vec<CellId> = Vec::new();
+                for _ in 0..random.usize(0..40) {
+                    let [x, y, z] = corner.map(|low| low + random.i32(0..=side));
+                    cells.push(CellId { x, y, z });
+                }
+                cells.sort_unstable();
+                cells.dedup();
+                let held: Vec<Held> =
+                    cells.into_iter().map(|cell| Held { cell, tag: random.u32(..), ring: random.u8(..) }).collect();
+                list.replace(&held);
+                let viewer = Viewer { held: list, ..Viewer::new() };
+                assert_eq!(viewer.held().collect::<Vec<_>>(), held);
+                assert!(held.iter().all(|had| viewer.find(had.cell) == Some(*had)));
+                let absent = CellId { x: i32::MAX, y: i32::MAX, z: i32::MAX };
+                assert_eq!(viewer.find(absent), None);
+                if side < 256 {
+                    assert!(matches!(viewer.held, List::Near { .. }), "a box of {side} cells and one more on a side");
+                }
+                list = viewer.held;
+            }
+        });
     }
 }

@@ -136,11 +136,11 @@ proptest! {
                 }
             }
             let near = |cell| expected.iter().any(|&(other, _)| other == cell);
-            prop_assert!(viewer.held().iter().all(|held| near(held.cell)), "a cell far away is held");
+            prop_assert!(viewer.held().all(|held| near(held.cell)), "a cell far away is held");
         }
         ledger.start();
         viewer.clear(&mut ledger);
-        prop_assert!(ledger.held.is_empty() && viewer.held().is_empty());
+        prop_assert!(ledger.held.is_empty() && viewer.held().len() == 0);
     }
 
     #[test]
@@ -203,7 +203,7 @@ proptest! {
             let before = viewer.clone();
             ledger.start();
             interest.update(&mut viewer, position, &mut scratch, &mut ledger);
-            for cell in before.held().iter().chain(viewer.held()).map(|held| held.cell) {
+            for cell in before.held().chain(viewer.held()).map(|held| held.cell) {
                 let (had, has) = (ring_of(&before, cell), ring_of(&viewer, cell));
                 prop_assert!(had == has || !given_up.contains(&(cell, has)), "{cell} is back in ring {has}");
                 if had != has {
@@ -237,7 +237,7 @@ proptest! {
                 *ring = held.ring.min(*ring);
             }
         }
-        let holds: Vec<_> = together.held().iter().map(|held| (held.cell, held.ring)).collect();
+        let holds: Vec<_> = together.held().map(|held| (held.cell, held.ring)).collect();
         prop_assert_eq!(holds, expected.into_iter().collect::<Vec<_>>());
 
         ledger.start();
@@ -296,7 +296,7 @@ fn the_outermost_cells_have_fewer_neighbours_and_nothing_overflows() {
         interest.update(&mut viewer, corner, &mut scratch, &mut ledger);
         ledger.assert_agrees_with(&viewer);
         let (x_end, y_end) = (corner[0] > 0.0, corner[1] > 0.0);
-        assert!(viewer.held().iter().all(|held| (held.cell.x > 0) == x_end && (held.cell.y > 0) == y_end));
+        assert!(viewer.held().all(|held| (held.cell.x > 0) == x_end && (held.cell.y > 0) == y_end));
         assert!(viewer.held().len() * 2 < interest.max_cells());
     }
 }
@@ -384,7 +384,7 @@ proptest! {
                 });
                 let (mut other, mut theirs) = (Viewer::new(), Ledger::default());
                 interest.update(&mut other, centre, &mut scratch, &mut theirs);
-                other.held().iter().map(|held| (held.cell, held.ring)).eq(walker.held().iter().map(|held| (held.cell, held.ring)))
+                other.held().map(|held| (held.cell, held.ring)).eq(walker.held().map(|held| (held.cell, held.ring)))
             };
             let near = [-stay_m, 0.0, stay_m];
             let mut around = (0..27).map(|number| [near[number % 3], near[number / 3 % 3], near[number / 9]]);
@@ -418,7 +418,7 @@ fn a_viewer_that_looks_from_its_cell_does_not_flap_at_the_border() {
     let interest = from_cells(&setup, 0.5);
     let (mut viewer, mut scratch, mut ledger) = (Viewer::new(), Scratch::new(), Ledger::default());
     interest.update(&mut viewer, [9.0, 5.0, 0.0], &mut scratch, &mut ledger);
-    let cells = viewer.held().iter().filter(|held| held.ring == 0).count();
+    let cells = viewer.held().filter(|held| held.ring == 0).count();
     assert_eq!(cells, 9, "the cell and its neighbours");
     for x in [10.1, 9.9, 10.4, 9.6, 10.49] {
         ledger.start();

@@ -49,12 +49,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, Tick};
+use throng_wire::{BitWriter, Roomy, Tick};
 
 use crate::frame::{Frame, Segment};
 use crate::hub::{ChannelState, Outgoing, Planner, Registry, Turns};
 use crate::own::OwnRecords;
-use crate::piece::{PacketRecords, Piece, PieceWriter};
+use crate::piece::{PacketRecords, Piece, PieceWriter, RESTING_ROOM, make_room};
 use crate::reader::{Reader, Regular};
 use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
@@ -87,6 +87,10 @@ pub struct Connection {
     pub(crate) ticks: SendTicks,
     /// The tick that was planned is one of its ticks.
     is_its_tick: bool,
+    /// It has been regular for so long that it has given back what it needed for something else.
+    rests: bool,
+    /// The last plan that looked at it.
+    looked_at: Tick,
     /// Indexed by subscription number; number 0 is never used.
     subscriptions: Vec<Subscription>,
     /// Of those subscriptions that no view serves.
@@ -190,9 +194,9 @@ const PIECE_HEAD_BYTES: usize = 2;
 /// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
-/// A member of a shared view keeps room for so many due subscriptions. When a client joins, all its subscriptions are due at
-/// once; later, it enters a few cells at a time.
-const MEMBER_DUE: usize = 32;
+/// A member of a shared view that has wanted nothing else for so many ticks rests: it gives back the memory of long lists, which
+/// are for a join, a step into the next cell, or a loss. Who runs through many cells needs them again before.
+const RESTS_AFTER_TICKS: u32 = 12;
 
 /// Subscriptions are fetched from memory together when there are so many.
 const FETCH_LEAST: usize = 3;
@@ -233,6 +237,8 @@ impl Reader for Connection {
         Connection {
             ticks: SendTicks::default(),
             is_its_tick: false,
+            rests: false,
+            looked_at: Tick(0),
             subscriptions: vec![Subscription::default()],
             standings: Standings::default(),
             free: Vec::new(),
@@ -271,16 +277,21 @@ impl Reader for Connection {
 
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
         self.is_its_tick = self.ticks.contains(planner.now);
+        self.take_untaken(planner);
         match self.is_its_tick {
             true => self.plan_tick(planner),
             false => self.leave_for_other_ticks(planner),
         }
+        (self.looked_at, self.rests) = (planner.now, false);
         self.regular()
     }
 
     fn take_up(&mut self, tick: Tick) {
         self.is_its_tick = true;
         self.sharing.take_up(tick);
+        if !self.rests && tick.since(self.looked_at) >= RESTS_AFTER_TICKS {
+            self.rest();
+        }
     }
 
     fn written_until(&self) -> Option<Tick> {
@@ -387,15 +398,28 @@ impl Connection {
             + self.standings.memory_bytes()
             + (self.due.capacity() + self.passed.capacity()) * size_of::<Due>()
             + self.resends.capacity() * size_of::<Resend>()
+            + self.sending.capacity() * size_of::<Sending>()
+            + (self.free.capacity() + self.closes.capacity()) * size_of::<u16>()
+            + self.sharing.memory_bytes()
             + self.records.memory_bytes()
             + self.own.memory_bytes()
     }
 
-    /// Gives back the memory that only a client that joins needs.
-    fn shrink(&mut self) {
-        self.due.shrink_to(MEMBER_DUE);
-        self.standings.forget(&mut self.subscriptions);
-        self.records.shrink();
+    /// Gives back the memory that a member of a view does not need while its view serves it.
+    fn rest(&mut self) {
+        self.rests = true;
+        if self.due.is_empty() {
+            give_back(&mut self.due);
+        }
+        if self.sending.is_empty() {
+            give_back(&mut self.sending);
+        }
+        if self.resends.is_empty() {
+            give_back(&mut self.resends);
+        }
+        self.records.rest();
+        self.standings.rest(&mut self.subscriptions);
+        self.sharing.rest();
     }
 
     /// Changes how often a subscription is served, from its next turn on. Its weight stays what it is.
@@ -526,6 +550,7 @@ impl Connection {
         if request == NOTHING && lost_bytes == 0 {
             return 0;
         }
+        make_room(&mut self.due);
         self.due.push_back(Due { score: 0, request, subscription: number as u16, late_ticks });
         bytes + lost_bytes.min(SHARE_BYTES as usize)
     }
@@ -913,6 +938,13 @@ impl Resend {
         let segment =
             self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
         segment.map_or(0, Segment::len_bytes)
+    }
+}
+
+/// Gives back the memory of an empty list that is longer than what a resting connection keeps.
+fn give_back(list: &mut (impl Roomy + Default)) {
+    if list.room() > RESTING_ROOM {
+        *list = Default::default();
     }
 }
 

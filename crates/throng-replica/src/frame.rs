@@ -156,6 +156,8 @@ impl Segment {
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     free: Vec<Arc<Frame>>,
+    /// Those that have grown long: of a channel with many objects.
+    long: Vec<Arc<Frame>>,
     lent: VecDeque<Arc<Frame>>,
     /// The most frames that were in use at once, where what is long ago counts less.
     usual: usize,
@@ -170,16 +172,23 @@ const FREE_FRAME_BYTES_MAX: usize = 256 << 10;
 /// The part of the usual number of frames that a tick with fewer takes off: after 700 such ticks it is the half.
 const FORGOTTEN_PART: usize = 1_024;
 
-/// Twice the usual number are kept, and these: crowds come and go, and a steady tick is to allocate nothing.
+/// A frame that has room for more bytes, or more entries, is long.
+const LONG_FRAME: (usize, usize) = (1_024, 64);
+
+/// Half as many again as the usual number are kept, and these: crowds come and go, and a steady tick is to allocate nothing.
 const SPARE_FRAMES: usize = 64;
 
 /// Frames that are given back to the allocator in one tick.
 const TRIMMED_PER_TICK: usize = 64;
 
 impl FramePool {
-    /// An empty frame without other holders.
-    pub(crate) fn take(&mut self, make: impl FnOnce() -> Frame) -> Arc<Frame> {
-        self.free.pop().unwrap_or_else(|| Arc::new(make()))
+    /// An empty frame without other holders, of the long ones if there are any and it has to be long.
+    pub(crate) fn take(&mut self, is_long: bool, make: impl FnOnce() -> Frame) -> Arc<Frame> {
+        let kept = match is_long {
+            true => self.long.pop().or_else(|| self.free.pop()),
+            false => self.free.pop().or_else(|| self.long.pop()),
+        };
+        kept.unwrap_or_else(|| Arc::new(make()))
     }
 
     /// Takes back a frame as soon as it is unused.
@@ -188,21 +197,26 @@ impl FramePool {
             Some(unused) if unused.bytes.capacity() > FREE_FRAME_BYTES_MAX => {}
             Some(unused) => {
                 unused.clear();
-                if self.free.len() < FREE_FRAMES_MAX {
-                    self.free.push(frame);
+                let is_long = unused.bytes.capacity() > LONG_FRAME.0 || unused.entries.capacity() > LONG_FRAME.1;
+                let kept = if is_long { &mut self.long } else { &mut self.free };
+                if kept.len() < FREE_FRAMES_MAX {
+                    kept.push(frame);
                 }
             }
             None => self.lent.push_back(frame),
         }
     }
 
-    /// Keeps frames for twice what has usually been in use at once: in the last tick `used`.
+    /// Keeps frames for half as many again as have usually been in use at once: in the last tick `used`.
     pub(crate) fn trim(&mut self, used: usize) {
         let forgotten = self.usual.div_ceil(FORGOTTEN_PART);
         self.usual = used.max(self.usual - forgotten);
-        let surplus = (self.free.len() + self.lent.len()).saturating_sub(2 * self.usual + SPARE_FRAMES);
-        let kept = self.free.len().saturating_sub(surplus.min(TRIMMED_PER_TICK));
-        self.free.truncate(kept);
+        let kept = self.usual + self.usual / 2 + SPARE_FRAMES;
+        let surplus = (self.free.len() + self.long.len() + self.lent.len()).saturating_sub(kept);
+        for _ in 0..surplus.min(TRIMMED_PER_TICK) {
+            let longer = if self.long.len() > self.free.len() { &mut self.long } else { &mut self.free };
+            longer.pop();
+        }
     }
 
     /// Checks up to `count` of the oldest frames and takes back the unused ones. A frame that is still held goes to the
@@ -226,7 +240,7 @@ mod tests {
 
     /// One tick that needs this many frames, all of which come back at its end.
     fn tick(pool: &mut FramePool, needed: usize) {
-        let taken: Vec<Arc<Frame>> = (0..needed).map(|_| pool.take(Frame::default)).collect();
+        let taken: Vec<Arc<Frame>> = (0..needed).map(|_| pool.take(false, Frame::default)).collect();
         taken.into_iter().for_each(|frame| pool.take_back(frame));
         pool.trim(needed);
     }
@@ -247,7 +261,7 @@ mod tests {
         (0..100).for_each(|_| tick(&mut pool, 10));
         assert!(pool.free.len() > 2_000, "not at once: the next burst may be near");
         (0..20_000).for_each(|_| tick(&mut pool, 10));
-        assert_eq!(pool.free.len(), 2 * 10 + SPARE_FRAMES);
+        assert_eq!(pool.free.len(), 10 + 10 / 2 + SPARE_FRAMES);
     }
 
     #[test]
@@ -255,7 +269,7 @@ mod tests {
         let mut pool = FramePool::default();
         tick(&mut pool, 1_000);
         for _ in 0..10 {
-            (0..400).for_each(|_| tick(&mut pool, 10));
+            (0..300).for_each(|_| tick(&mut pool, 10));
             assert!(pool.free.len() >= 1_000, "{}", pool.free.len());
             tick(&mut pool, 1_000);
         }
@@ -264,7 +278,7 @@ mod tests {
     #[test]
     fn a_frame_that_somebody_holds_comes_back_later() {
         let mut pool = FramePool::default();
-        let frame = pool.take(Frame::default);
+        let frame = pool.take(false, Frame::default);
         let held = Arc::clone(&frame);
         pool.take_back(frame);
         pool.trim(1);
@@ -276,12 +290,28 @@ mod tests {
     }
 
     #[test]
+    fn long_frames_stay_among_themselves() {
+        let mut pool = FramePool::default();
+        let long = || Frame { bytes: Vec::with_capacity(LONG_FRAME.0 + 1), ..Frame::default() };
+        for _ in 0..100 {
+            let taken = [pool.take(true, long), pool.take(false, Frame::default), pool.take(false, Frame::default)];
+            let rooms = taken.each_ref().map(|frame| frame.bytes.capacity() > LONG_FRAME.0);
+            assert_eq!(rooms, [true, false, false]);
+            taken.into_iter().for_each(|frame| pool.take_back(frame));
+        }
+        assert_eq!((pool.long.len(), pool.free.len()), (1, 2));
+        // One more is better than none.
+        let taken: Vec<_> = (0..3).map(|_| pool.take(false, || unreachable!("there are three"))).collect();
+        drop(taken);
+    }
+
+    #[test]
     fn a_large_frame_is_not_kept() {
         let mut pool = FramePool::default();
         let large = || Frame { bytes: Vec::with_capacity(FREE_FRAME_BYTES_MAX + 1), ..Frame::default() };
-        let frame = pool.take(large);
+        let frame = pool.take(true, large);
         pool.take_back(frame);
-        assert!(pool.free.is_empty());
+        assert!(pool.free.is_empty() && pool.long.is_empty());
     }
 
     #[test]

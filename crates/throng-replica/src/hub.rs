@@ -73,6 +73,11 @@ pub trait ChannelState: Send + Sync {
         (Since::Start, Variant::default())
     }
 
+    /// Whether its frames are long: such frames are kept apart, so that not all in use grow to the size of the longest.
+    fn is_large(&self) -> bool {
+        false
+    }
+
     /// Writes the changes in `(since, now]`, or everything, into an empty frame. [`Frame::variant`] says in which form.
     fn encode(&self, context: &Self::Context, since: Since, now: Tick, frame: &mut Frame);
 
@@ -142,6 +147,10 @@ struct Sleeper {
 
 /// Bytes of a tick that a member of a view needs beside the view's.
 pub(crate) const BESIDE_BYTES: usize = 64;
+
+/// A channel without sleepers keeps the memory of so many: the cells beyond a crowd's edge are empty and have a thousand, until
+/// somebody comes.
+const SLEEPERS_KEPT: usize = 256;
 
 /// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and at least this
 /// many.
@@ -597,6 +606,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
                 }
                 stays
             });
+            if channel.sleepers.capacity() > SLEEPERS_KEPT && channel.sleepers.is_empty() {
+                channel.sleepers = Vec::new();
+            }
         }
     }
 

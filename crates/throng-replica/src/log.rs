@@ -26,6 +26,9 @@ pub(crate) const SLOTS_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 24 };
 /// Slots for which a cell takes memory when the first object comes: 3 KiB.
 const CELL_SLOTS: usize = 64;
 
+/// With more objects than this, a channel's frames are long.
+const CROWDED_OBJECTS: u32 = 48;
+
 /// If this many enter in one tick, it is a rush: introducing them again would cost a packet.
 const RUSH: u32 = 64;
 
@@ -278,6 +281,10 @@ impl ObjectLog {
 
 impl ChannelState for ObjectLog {
     type Context = ObjectStore;
+
+    fn is_large(&self) -> bool {
+        self.live > CROWDED_OBJECTS
+    }
 
     fn new_frame() -> Frame {
         Frame::of_a_crowd()

@@ -44,6 +44,9 @@ pub(crate) const RECORD: u8 = 2;
 /// The largest overhead of a record beside its entries: head, length, number, and the places.
 const FRAME_BYTES: usize = 1 + 2 + 5 + 11;
 
+/// So many places are made one by one.
+const FEW_PLACES: usize = 4;
+
 /// Shared data of a tick's writers: the frames of the channels, and the objects for their owners' records.
 #[derive(Clone, Copy)]
 pub struct ObjectsOutgoing<'a> {
@@ -191,6 +194,10 @@ impl OwnRecords {
                 place
             }
             None => {
+                if self.places.len() == self.places.capacity() && self.places.len() < FEW_PLACES {
+                    // Most clients own one object.
+                    self.places.reserve_exact(1);
+                }
                 self.places.push(entered);
                 self.places.len() as u32 - 1
             }

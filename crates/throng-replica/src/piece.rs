@@ -36,8 +36,15 @@ impl Piece {
     }
 }
 
-/// Records that have shrunk have room for so many more pieces, at least.
-const SHRUNK_PIECES: usize = 32;
+/// A list of a connection that rests keeps the memory of so many entries, and none if it has room for more.
+pub(crate) const RESTING_ROOM: usize = 8;
+
+/// Makes room for more in a list that is full: for what a resting connection keeps, then for a step into the next cell.
+pub(crate) fn make_room<T>(list: &mut VecDeque<T>) {
+    if list.len() == list.capacity() {
+        list.reserve((3 * list.len()).max(RESTING_ROOM));
+    }
+}
 
 /// Room that a packet must offer so that any piece fits: the longest segment with the longest head before it. In the
 /// segment, 8 bytes stand before a run, 3 begin it, and the entry ends with a byte.
@@ -187,6 +194,7 @@ impl PacketRecords {
     }
 
     pub(crate) fn push(&mut self, piece: Piece) {
+        make_room(&mut self.pieces);
         self.pieces.push_back(Some(piece));
     }
 
@@ -202,9 +210,11 @@ impl PacketRecords {
         self.room.trim(&mut self.pieces);
     }
 
-    /// Gives memory back that the packets under way do not need.
-    pub(crate) fn shrink(&mut self) {
-        self.pieces.shrink_to(2 * self.pieces.len() + SHRUNK_PIECES);
+    /// Gives memory back if no pieces are under way that were written for this connection alone.
+    pub(crate) fn rest(&mut self) {
+        if self.pieces.is_empty() && self.pieces.capacity() > RESTING_ROOM {
+            self.pieces = VecDeque::new();
+        }
     }
 
     /// The index of a packet that is neither acknowledged nor lost so far.

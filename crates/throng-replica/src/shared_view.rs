@@ -67,8 +67,9 @@ const PLANES: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
 /// Views without members that keep their memory, and more spare pieces than there are views.
 const SPARE_VIEWS: usize = 64;
 
-/// Bytes and pieces for which new shared pieces have room.
-const USUAL_PIECES: (usize, usize) = (2_048, 64);
+/// Pieces whose memory is not used for so many plans are given back, half of them at a time, but for as many as
+/// [`SPARE_VIEWS`].
+const UNUSED_PLANS: u32 = 64;
 
 /// A group of connections that has lasted for so many ticks gets a view: others look alike by chance, and part soon.
 const LASTING_TICKS: u32 = 8;
@@ -113,8 +114,14 @@ pub struct SharedViews {
     free: Vec<u32>,
     /// Pieces whose memory is used again.
     spare: Vec<Arc<SharedPieces>>,
+    /// The fewest of them that there were in the last plans, and how many plans these were.
+    least_spare: (usize, u32),
     /// Pieces that packet records may still need.
     lent: VecDeque<Arc<SharedPieces>>,
+    /// The views that have pieces: those of the last plan.
+    planned: Vec<u32>,
+    /// Scratch: channels of subscriptions that a client has not closed yet.
+    pub(crate) closing: Vec<u32>,
     /// No connection may be a member.
     pub(crate) is_off: bool,
 }
@@ -136,8 +143,8 @@ pub(crate) struct SharedView {
     ticks: SendTicks,
     /// The most frequent ones first.
     channels: Vec<Seen>,
-    /// Where in `channels` each channel stands, in order of channels.
-    by_channel: Vec<(u32, u16)>,
+    /// The places in `channels`, in order of channels.
+    by_channel: Vec<u16>,
     /// The offsets, or names, of all channels as they are written.
     codes: Vec<u8>,
     /// The bytes before the pieces.
@@ -149,25 +156,27 @@ pub(crate) struct SharedView {
     is_written: bool,
     /// The frames of this tick.
     due: Vec<(u16, u32)>,
-    /// Those of this tick, and of the last.
-    pieces: [Option<Arc<SharedPieces>>; 2],
+    /// Those of the last plan. The next plan takes them away: a member that has not taken them by then does so first.
+    pieces: Option<Arc<SharedPieces>>,
     /// Bytes of a tick, of which few ticks have more.
     usual_bytes: usize,
 }
 
-/// A channel of a view.
+/// A channel of a view. A view has some hundred of them, and few members.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     channel: u32,
-    interval_ticks: u16,
     /// Where its code ends in [`SharedView::codes`].
     code_end: u32,
     /// Everything up to this tick has been written.
-    since: Tick,
+    since: ShortTick,
     /// `since` before the last plan.
-    since_before: Tick,
-    due_at: Tick,
+    since_before: ShortTick,
+    due_at: ShortTick,
+    interval_ticks: u16,
 }
+
+const _: () = assert!(size_of::<Seen>() == 24);
 
 /// The pieces of one view in one tick.
 #[derive(Debug, Default)]
@@ -294,24 +303,18 @@ impl SharedViews {
             }
             view.channels.iter().map(|seen| seen.channel).for_each(each);
             view.end();
-            let pieces = view.pieces.each_mut().map(Option::take);
+            let pieces = view.pieces.take();
             if self.free.len() >= SPARE_VIEWS {
                 *view = SharedView::default();
             }
             self.free.push(number);
-            pieces.into_iter().for_each(|pieces| self.put_back(pieces));
+            self.put_back(pieces);
         }
     }
 
     /// Empty pieces without other holders.
     fn take_pieces(&mut self) -> Arc<SharedPieces> {
-        let (bytes, pieces) = USUAL_PIECES;
-        let make = || SharedPieces {
-            bytes: Vec::with_capacity(bytes),
-            pieces: Vec::with_capacity(pieces),
-            ..SharedPieces::default()
-        };
-        self.spare.pop().unwrap_or_else(|| Arc::new(make()))
+        self.spare.pop().unwrap_or_default()
     }
 
     fn put_back(&mut self, pieces: Option<Arc<SharedPieces>>) {
@@ -333,6 +336,23 @@ impl SharedViews {
             let oldest = self.lent.pop_front();
             self.put_back(oldest);
         }
+        let (least, plans) = &mut self.least_spare;
+        (*least, *plans) = (self.spare.len().min(*least), *plans + 1);
+        if *plans > UNUSED_PLANS {
+            let surplus = least.saturating_sub(SPARE_VIEWS);
+            self.spare.truncate(self.spare.len() - surplus.min(self.spare.len()).div_ceil(2));
+            self.least_spare = (usize::MAX, 0);
+        }
+    }
+
+    /// Takes the pieces of the last plan away from their views. Whoever has yet to write them holds them by now.
+    pub(crate) fn release(&mut self) {
+        let mut planned = std::mem::take(&mut self.planned);
+        for number in planned.drain(..) {
+            let pieces = self.views[number as usize].pieces.take();
+            self.put_back(pieces);
+        }
+        self.planned = planned;
     }
 
     /// Some member takes the view's pieces of `now`, so they are to be planned: there is room for them.
@@ -340,11 +360,9 @@ impl SharedViews {
         if self.views[number as usize].wanted.replace(now) == Some(now) {
             return;
         }
+        self.planned.push(number);
         let pieces = self.take_pieces();
-        // A member that has not taken the pieces of the last tick will still ask for them.
-        let [this, last] = &mut self.views[number as usize].pieces;
-        let older = std::mem::replace(last, this.replace(pieces));
-        self.put_back(older);
+        self.views[number as usize].pieces = Some(pieces);
     }
 
     /// The frames that a member of the view is given in this tick.
@@ -377,34 +395,44 @@ enum Found {
 impl SharedView {
     /// Where the view stood in a channel before the plan of `now`, or stands if there was none.
     pub(crate) fn since_before(&self, channel: u32, now: Tick) -> Option<Tick> {
-        let found = self.by_channel.binary_search_by_key(&channel, |&(channel, _)| channel).ok()?;
-        Some(self.stood(self.by_channel[found].1, now))
+        let found = self.by_channel.binary_search_by_key(&channel, |&number| self.seen(number).channel).ok()?;
+        Some(self.stood(self.by_channel[found], now))
+    }
+
+    fn seen(&self, number: u16) -> &Seen {
+        &self.channels[usize::from(number)]
     }
 
     fn stood(&self, number: u16, now: Tick) -> Tick {
-        let seen = &self.channels[usize::from(number)];
-        if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since }
+        let seen = self.seen(number);
+        let since = if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since };
+        since.until(now)
     }
 
-    /// The pieces of a tick: of the last that was planned, or the one before.
+    /// The pieces of a tick, if it is that of the last plan.
     pub(crate) fn pieces_of(&self, tick: Tick) -> Option<&Arc<SharedPieces>> {
-        self.pieces.iter().flatten().find(|pieces| pieces.tick == tick && pieces.count() > 0)
+        self.pieces.as_ref().filter(|pieces| pieces.tick == tick && pieces.count() > 0)
     }
 
     fn memory_bytes(&self) -> usize {
-        let pieces = self.pieces.iter().flatten().map(|pieces| pieces.memory_bytes());
-        size_of::<SharedView>() + self.channels.capacity() * (size_of::<Seen>() + 8) + pieces.sum::<usize>()
+        size_of::<SharedView>()
+            + self.channels.capacity() * size_of::<Seen>()
+            + self.by_channel.capacity() * size_of::<u16>()
+            + self.due.capacity() * size_of::<(u16, u32)>()
+            + self.codes.capacity()
+            + self.head.capacity()
+            + self.pieces.as_ref().map_or(0, |pieces| pieces.memory_bytes())
     }
 
     /// Whether it stands after another view in a channel that both have with the same interval.
     pub(crate) fn is_ahead_of(&self, other: &SharedView, now: Tick) -> bool {
-        let mut theirs = other.by_channel.iter().peekable();
-        self.by_channel.iter().any(|&(channel, number)| {
-            while theirs.next_if(|(their, _)| *their < channel).is_some() {}
-            let Some((_, their)) = theirs.next_if(|(their, _)| *their == channel) else { return false };
-            let interval_ticks = |view: &SharedView, number: u16| view.channels[usize::from(number)].interval_ticks;
-            interval_ticks(self, number) == interval_ticks(other, *their)
-                && self.stood(number, now).is_newer_than(other.stood(*their, now))
+        let mut theirs = other.by_channel.iter().copied().peekable();
+        self.by_channel.iter().any(|&number| {
+            let seen = self.seen(number);
+            while theirs.next_if(|&their| other.seen(their).channel < seen.channel).is_some() {}
+            let Some(their) = theirs.next_if(|&their| other.seen(their).channel == seen.channel) else { return false };
+            seen.interval_ticks == other.seen(their).interval_ticks
+                && self.stood(number, now).is_newer_than(other.stood(their, now))
         })
     }
 
@@ -430,11 +458,13 @@ impl SharedView {
         self.channels.extend(subscriptions.map(|(channel, interval_ticks)| {
             let phase = scene.turns(channel).phase;
             let (since, due_at) = stand(self.ticks, newest, interval_ticks, phase);
+            let (since, due_at) = (since.short(), due_at.short());
             Seen { channel, interval_ticks, code_end: 0, since, since_before: since, due_at }
         }));
+        self.channels.shrink_to(self.channels.len() + self.channels.len() / 8);
         self.channels.sort_unstable_by_key(|seen| (seen.interval_ticks, seen.channel));
-        self.by_channel.extend(self.channels.iter().enumerate().map(|(number, seen)| (seen.channel, number as u16)));
-        self.by_channel.sort_unstable();
+        self.by_channel.extend(0..self.channels.len() as u16);
+        self.by_channel.sort_unstable_by_key(|&number| self.channels[usize::from(number)].channel);
         self.name_channels(scene);
     }
 
@@ -469,27 +499,28 @@ impl SharedView {
         let was_written = self.is_written || self.planned.is_none();
         for (number, seen) in self.channels.iter_mut().enumerate() {
             if !was_written {
-                (seen.since, seen.due_at) = (seen.since_before, now);
+                (seen.since, seen.due_at) = (seen.since_before, now.short());
             }
             seen.since_before = seen.since;
-            if seen.due_at.is_newer_than(now) {
+            if seen.due_at.near(now).is_newer_than(now) {
                 continue;
             }
             let state = scene.state(seen.channel);
-            if state.last_change().is_newer_than(seen.since) {
-                deadline = deadline.min(seen.since.after(state.retention_ticks()));
-                let (since, variant) = match state.horizon().is_newer_than(seen.since) {
-                    false => (Since::Tick(seen.since), Variant::default()),
-                    true => state.catch_up(seen.since),
+            let stands_at = seen.since.until(now);
+            if state.last_change().is_newer_than(stands_at) {
+                deadline = deadline.min(stands_at.after(state.retention_ticks()));
+                let (since, variant) = match state.horizon().is_newer_than(stands_at) {
+                    false => (Since::Tick(stands_at), Variant::default()),
+                    true => state.catch_up(stands_at),
                 };
                 self.due.push((number as u16, part.request_for_view(seen.channel, since, variant)));
             }
-            seen.since = now;
+            seen.since = now.short();
             let phase = scene.turns(seen.channel).phase;
-            seen.due_at = self.ticks.from(lattice::next_turn(now, seen.interval_ticks, phase));
+            seen.due_at = self.ticks.from(lattice::next_turn(now, seen.interval_ticks, phase)).short();
         }
         (self.planned, self.is_written) = (Some(now), false);
-        if let Some(pieces) = self.pieces[0].as_mut().and_then(Arc::get_mut) {
+        if let Some(pieces) = self.pieces.as_mut().and_then(Arc::get_mut) {
             (pieces.tick, pieces.deadline) = (now, deadline);
         }
     }
@@ -499,13 +530,20 @@ impl SharedView {
         if self.planned != Some(now) || self.is_written {
             return;
         }
-        let pieces = self.pieces[0].as_mut().and_then(Arc::get_mut);
+        let pieces = self.pieces.as_mut().and_then(Arc::get_mut);
         let pieces = pieces.expect("the pieces of this tick have no other holder yet");
         self.is_written = true;
+        let frame_of = |request: u32| &requests[numbers[request as usize] as usize].frame;
+        let needed = self.due.iter().map(|&(_, request)| frame_of(request));
+        let (bytes, count) = needed.fold((0, 0), |(bytes, count), frame| {
+            (bytes + frame.bytes.len() + PIECE_HEAD_BYTES * frame.segments.len(), count + frame.segments.len())
+        });
+        make_room(&mut pieces.bytes, bytes);
+        make_room(&mut pieces.pieces, count);
         pieces.head.extend(&self.head);
         let mut updates = 0;
         for &(number, request) in &self.due {
-            let frame = &requests[numbers[request as usize] as usize].frame;
+            let frame = frame_of(request);
             let seen = &self.channels[usize::from(number)];
             let code_start = number.checked_sub(1).map_or(0, |last| self.channels[usize::from(last)].code_end);
             for (place, segment) in frame.segments.iter().enumerate() {
@@ -518,7 +556,7 @@ impl SharedView {
                     end: pieces.bytes.len() as u32,
                     channel: seen.channel,
                     segment: place as u32,
-                    since: seen.since_before.short(),
+                    since: seen.since_before,
                     updates,
                     frame: Arc::clone(frame),
                 });
@@ -526,6 +564,19 @@ impl SharedView {
         }
         let bytes = pieces.bytes.len();
         self.usual_bytes = bytes.max(self.usual_bytes - self.usual_bytes / 16);
+    }
+}
+
+/// Room for bytes, and for pieces, is made in steps of so many.
+const ROOM_STEP: usize = 64;
+
+/// The bytes before most pieces: an offset and a length.
+const PIECE_HEAD_BYTES: usize = 3;
+
+/// Makes room for so much and a little more. Doubled, it would be half empty in most views.
+fn make_room<T>(list: &mut Vec<T>, needed: usize) {
+    if list.capacity() < needed {
+        list.reserve_exact((needed + needed / 4).next_multiple_of(ROOM_STEP));
     }
 }
 

@@ -171,6 +171,22 @@ impl Channels {
         self.changes.iter_mut().for_each(|changes| self.replicator.note_row(changes));
     }
 
+    /// Subscribes a client to its own channel as soon as something lives there. Most clients' channels stay empty, and do not
+    /// exist.
+    fn follow_own_channel(&mut self, placement: Placement) {
+        let Placement::Channel(own @ ChannelKey::Owner(id)) = placement else { return };
+        let interval = self.views.send_interval;
+        let Some(view) =
+            self.seats.change(id).filter(|view| view.is_live && !view.leaves_own && !view.explicit.contains_key(&own))
+        else {
+            return;
+        };
+        if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
+            view.explicit.insert(own, (subscription, interval));
+            (view.explicit_changed, view.intervals_changed) = (true, true);
+        }
+    }
+
     fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
         if let Some(connection) = self.replicator.hub().connection_mut(id) {
             connection.set_interval(subscription, interval_ticks);
@@ -224,6 +240,7 @@ impl Replication for Channels {
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
         let id = self.replicator.spawn(kind, placement, owner, quantise)?;
+        self.follow_own_channel(placement);
         if let Some(view) = owner.and_then(|owner| self.seats.change(owner)) {
             view.own.add(id);
         }
@@ -272,7 +289,9 @@ impl Replication for Channels {
     }
 
     fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
-        self.replicator.set_placement(id, placement)
+        self.replicator.set_placement(id, placement)?;
+        self.follow_own_channel(placement);
+        Ok(())
     }
 
     fn connect(&mut self, index: usize) -> ConnectionId {
@@ -285,12 +304,12 @@ impl Replication for Channels {
         let Some(view) = self.seats.change(id) else { return };
         view.is_live = true;
         self.replicator.admit(id);
-        let (own, interval) = (ChannelKey::Owner(id), self.views.turns.interval());
-        if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
-            view.explicit.insert(own, (subscription, interval));
-        }
         view.intervals_changed = true;
         view.send_offset = Some(self.views.turns.take());
+        let own = ChannelKey::Owner(id);
+        if self.replicator.hub_ref().find(own).is_some() {
+            self.follow_own_channel(Placement::Channel(own));
+        }
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
@@ -342,12 +361,14 @@ impl Replication for Channels {
             let present = Some((subscription, interval_ticks));
             view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)) != present;
             view.intervals_changed = true;
+            view.leaves_own &= key != ChannelKey::Owner(id);
         }
         Ok(())
     }
 
     fn unsubscribe(&mut self, id: ConnectionId, key: ChannelKey) {
         let Some(view) = self.seat(id) else { return };
+        view.leaves_own |= key == ChannelKey::Owner(id);
         let Some((subscription, _)) = view.explicit.remove(&key) else { return };
         view.explicit_changed = true;
         view.intervals_changed = true;
@@ -361,7 +382,8 @@ impl Replication for Channels {
     }
 
     fn is_reader(&self, id: ConnectionId, key: ChannelKey) -> bool {
-        self.view(id).is_some_and(|view| view.is_live && view.reads(key))
+        let is_own = |view: &View| key == ChannelKey::Owner(id) && !view.leaves_own;
+        self.view(id).is_some_and(|view| view.is_live && (is_own(view) || view.reads(key)))
     }
 
     fn is_near(&self, id: ConnectionId, place: [f64; 3], radius_m: f64) -> bool {

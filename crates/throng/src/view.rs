@@ -78,7 +78,7 @@ pub(crate) struct View {
     has_refused: bool,
     /// An object in view lacks the subscription to its facet for others.
     lacks_others: bool,
-    /// The game's explicit subscriptions, and the client's own channel, with their intervals. If such a cell is also in
+    /// The game's explicit subscriptions, and the client's own channel if something has lived there, with their intervals. If such a cell is also in
     /// view, it has one subscription for both reasons: two subscriptions of one channel would disagree about its
     /// objects.
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
@@ -87,6 +87,8 @@ pub(crate) struct View {
     /// The intervals in `explicit` may be others than when the send interval was set.
     pub(crate) intervals_changed: bool,
     pub(crate) own: Own,
+    /// The game has unsubscribed the client from its own channel.
+    pub(crate) leaves_own: bool,
     /// Others' facets that follow from the channels in view, and the interval at which each is sent.
     followed: FxHashMap<ObjectId, (SubscriptionId, u16)>,
     far: Option<FarCells>,
@@ -99,8 +101,7 @@ impl View {
         let far = self.far.as_ref().filter(|far| far.grid == grid);
         let part = far.map(|far| (far, far.take_part(&mut cell)));
         let [x, y, z] = cell;
-        let held = self.viewers.get(usize::from(grid))?.held();
-        let held = &held[held.binary_search_by_key(&CellId { x, y, z }, |held| held.cell).ok()?];
+        let held = self.viewers.get(usize::from(grid))?.find(CellId { x, y, z })?;
         if let Some((far, part)) = part {
             return Some((far.subscription(held.cell, part)?, held.ring));
         }
@@ -124,9 +125,7 @@ impl View {
     /// Whether the client sees what lives in a channel, or will when there is room for a subscription.
     fn looks_into(&self, key: ChannelKey) -> bool {
         let is_held = |grid: u8, [x, y, z]: [i32; 3]| {
-            let viewer = self.viewers.get(usize::from(grid));
-            viewer
-                .is_some_and(|viewer| viewer.held().binary_search_by_key(&CellId { x, y, z }, |held| held.cell).is_ok())
+            self.viewers.get(usize::from(grid)).is_some_and(|viewer| viewer.find(CellId { x, y, z }).is_some())
         };
         self.explicit.contains_key(&key) || matches!(key, ChannelKey::Cell { grid, cell } if is_held(grid, cell))
     }
@@ -265,6 +264,7 @@ impl Views {
             explicit_changed: false,
             intervals_changed: false,
             own: Own::default(),
+            leaves_own: false,
             followed: FxHashMap::default(),
             far: self.far.clone(),
         }

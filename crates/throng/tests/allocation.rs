@@ -6,8 +6,13 @@ mod harness;
 
 use counting::{allocations, first_allocation, held_bytes};
 use harness::{World, WorldOptions};
+use std::sync::Arc;
+use std::time::Duration;
+
 use throng::net::Condition;
-use throng::{ChannelKey, LooksFrom, ObjectId, Placement};
+use throng::{
+    ChannelKey, FarOptions, GridOptions, GridShape, LooksFrom, ObjectId, Placement, Replicate, Ring, Schema, Up,
+};
 use throng_testkit::{Steering, Walker};
 
 const GUESTS: usize = 64;
@@ -185,4 +190,77 @@ fn memory_does_not_grow_with_the_number_of_lives() {
     let early = most_bytes[1..3].iter().copied().max().expect("two records");
     let late = most_bytes[8..].iter().copied().max().expect("two records");
     assert!(late * 100 <= early * 130, "most bytes held, every {RECORD_TICKS} ticks: {most_bytes:?}");
+}
+
+/// Everybody in a crowd of this kind.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Stroller {
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03), far(step = 0.5))]
+    position: [f32; 3],
+    #[replicate(fixed(min = -40.0, max = 40.0, step = 0.02))]
+    velocity: [f32; 3],
+    #[replicate(angle(bits = 9))]
+    yaw: f32,
+}
+
+/// Bytes that the server gives back when it ends: all that it holds, and nothing of the clients or the network. The rings are
+/// those of the scenario `crowd-10k`, and so is the density.
+fn held_by_server(guests: usize) -> usize {
+    const DENSITY_PER_M2: f64 = 0.11;
+    const SPEED_M_PER_S: f32 = 4.0;
+    let ring = |radius_m: f64, interval_ticks: u32| Ring { radius_m, interval_ticks };
+    let grid = |cell_m: f64, rings: Vec<Ring>| GridOptions {
+        shape: GridShape::flat(Up::Z, [cell_m, cell_m, 20.0]),
+        rings,
+        looks_from: LooksFrom::Cell,
+        ..GridOptions::new(Up::Z)
+    };
+    let schema = Arc::new(Schema::builder().kind::<Stroller>().build().expect("a good kind"));
+    let mut options = WorldOptions { schema, ..WorldOptions::new(7) };
+    options.server.grids = vec![grid(10.0, vec![ring(9.0, 2), ring(49.0, 10)]), grid(300.0, vec![ring(450.0, 100)])];
+    options.server.grids[1].bounds_m = Some([[0.0; 3], [299.0, 299.0, 19.0]]);
+    options.server.far = Some(FarOptions { grid: 1, parts: 50 });
+    options.server.tick_interval = Duration::from_millis(100);
+    // With so many seats the keys are bare.
+    options.server.max_clients = 4_096;
+    options.client.decode = throng::Decode::Nothing;
+    let side_m = (guests as f64 / DENSITY_PER_M2).sqrt();
+    let mut world = World::with_guests(options, guests);
+    let strollers: Vec<ObjectId> = (0..guests)
+        .map(|guest| {
+            let [x, y] = [(); 2].map(|()| (world.rng.f64() * side_m) as f32);
+            let stroller = Stroller { position: [x, y, 1.0], ..Stroller::default() };
+            let owner = Some(world.connection(guest));
+            world.server.spawn_owned(stroller, Placement::Cell(0), owner).expect("room")
+        })
+        .collect();
+    for tick in 0..120 {
+        for (guest, &id) in strollers.iter().enumerate() {
+            // To and fro: everybody steps into another cell now and then.
+            let along = if (tick / 20 + guest) % 2 == 0 { SPEED_M_PER_S } else { -SPEED_M_PER_S };
+            let stroller = world.server.get_mut::<Stroller>(id).expect("it is there");
+            stroller.position[0] += along / 10.0;
+            stroller.velocity[0] = along;
+            let position = stroller.position.map(f64::from);
+            let connection = world.connection(guest);
+            world.server.set_viewpoint(connection, position);
+        }
+        world.step();
+    }
+    if guests > 0 {
+        assert!(world.server.replicator().hub_ref().shared_views().0 > guests / 10, "clients share views");
+    }
+    let before = held_bytes();
+    drop(world.server);
+    usize::try_from(before - held_bytes()).expect("a server holds memory")
+}
+
+/// All that exists for a connection's sake: session, keys, subscriptions, and its part of views, frames, cells and objects.
+/// Whoever needs more than the limit says in docs/benchmarks.md what for.
+#[test]
+fn a_connection_in_a_crowd_is_small() {
+    const GUESTS: usize = 150;
+    const LIMIT_BYTES: usize = 20_000;
+    let bytes = (held_by_server(GUESTS) - held_by_server(0)) / GUESTS;
+    assert!(bytes <= LIMIT_BYTES, "{bytes} bytes for each connection");
 }

@@ -28,7 +28,7 @@ impl Ledger {
     /// Fails unless the viewer holds exactly the cells that the sink has.
     pub fn assert_agrees_with(&self, viewer: &Viewer) {
         let told: Vec<_> = self.held.iter().map(|(&cell, &(tag, ring))| (cell, tag, ring)).collect();
-        let holds: Vec<_> = viewer.held().iter().map(|held| (held.cell, held.tag, held.ring)).collect();
+        let holds: Vec<_> = viewer.held().map(|held| (held.cell, held.tag, held.ring)).collect();
         assert_eq!(told, holds);
     }
 

@@ -138,8 +138,8 @@ pub(super) struct Flight {
     newest_acked: Option<u64>,
     first_sent: u64,
     /// Packets that ask for an acknowledgement and have no verdict.
-    eliciting: usize,
-    limit: usize,
+    eliciting: u32,
+    limit: u32,
     /// No packet can be lost by time before this.
     deadline: Option<Time>,
 }
@@ -167,14 +167,15 @@ impl Flight {
             newest_acked: None,
             first_sent: 0,
             eliciting: 0,
-            limit,
+            limit: limit as u32,
             deadline: None,
         }
     }
 
     /// See [`Session::fetch`](super::Session::fetch).
     pub(super) fn fetch(&self) -> u64 {
-        let lengths = self.sent.len() ^ self.runs.len() ^ self.verdicts.len() ^ self.lost.len() ^ self.eliciting;
+        let lengths =
+            self.sent.len() ^ self.runs.len() ^ self.verdicts.len() ^ self.lost.len() ^ self.eliciting as usize;
         lengths as u64 ^ self.first_sent ^ self.deadline.map_or(0, |deadline| deadline.0)
     }
 
@@ -194,7 +195,7 @@ impl Flight {
     }
 
     pub(super) fn is_undrained(&self) -> bool {
-        self.verdicts.len() >= 2 * self.limit
+        self.verdicts.len() >= 2 * self.limit()
     }
 
     pub(super) fn poll_verdict(&mut self) -> Option<(u64, Delivery)> {
@@ -216,12 +217,12 @@ impl Flight {
 
     /// Whether fewer than `spare` packets more may be under way.
     pub(super) fn is_full(&self, spare: usize) -> bool {
-        self.sent.len() + spare >= self.limit
+        self.sent.len() + spare >= self.limit()
     }
 
     /// The most packets that may be under way.
     pub(super) fn limit(&self) -> usize {
-        self.limit
+        self.limit as usize
     }
 
     /// Enters a packet; its runs follow by [`Flight::add_run`].
@@ -265,7 +266,7 @@ impl Flight {
     /// Gives the newest packet its time to live.
     pub(super) fn finish(&mut self, give_up_micros: u64) {
         let Some(sent) = self.sent.back() else { return };
-        self.eliciting += usize::from(sent.is_eliciting);
+        self.eliciting += u32::from(sent.is_eliciting);
         let gives_up = Time(sent.sent_at.0.saturating_add(give_up_micros));
         self.deadline = Some(self.deadline.map_or(gives_up, |deadline| deadline.min(gives_up)));
     }
@@ -388,7 +389,7 @@ impl Flight {
             return;
         }
         sent.is_settled = true;
-        self.eliciting = self.eliciting.saturating_sub(usize::from(sent.is_eliciting));
+        self.eliciting = self.eliciting.saturating_sub(u32::from(sent.is_eliciting));
         let first = sent.first_run.wrapping_sub(self.runs_base) as usize;
         let runs = self.runs.range(first..first + usize::from(sent.run_count));
         settle.settle(sent, runs.copied(), delivery);

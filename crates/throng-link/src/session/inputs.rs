@@ -226,6 +226,10 @@ impl InputReceiver {
         if is_full {
             self.queue.pop_front();
         }
+        if self.queue.capacity() == 0 {
+            // Where inputs are polled as soon as they come, one waits.
+            self.queue.reserve_exact(1);
+        }
         self.queue.push_back(Input::new(number, item));
         u64::from(is_full)
     }

@@ -63,8 +63,6 @@ pub(crate) struct Sharing {
     pub(super) exceptions: Vec<u16>,
     /// Shared subscriptions that have got another interval since the last plan.
     changed: Vec<u16>,
-    /// Scratch: channels of subscriptions that the client has not closed yet.
-    closing: Vec<u32>,
     /// The view's pieces of this tick, as far as they are not written, from the piece with this number on.
     pub(super) pieces: Option<Arc<SharedPieces>>,
     pub(super) next_piece: u32,
@@ -82,7 +80,7 @@ pub(crate) struct Sharing {
 impl Sharing {
     /// See [`Connection::fetch`].
     pub(super) fn fetch(&self) -> u64 {
-        let lengths = self.count ^ self.exceptions.len() ^ self.changed.len() ^ self.closing.len();
+        let lengths = self.count ^ self.exceptions.len() ^ self.changed.len();
         lengths as u64 ^ u64::from(self.next_piece) ^ self.deadline.0 ^ self.alone_until.0
     }
 
@@ -120,6 +118,18 @@ impl Sharing {
 
     pub(super) fn has_more(&self) -> bool {
         self.pieces.is_some()
+    }
+
+    /// Gives back the memory of exceptions that there were at once when the client joined.
+    pub(super) fn rest(&mut self) {
+        if self.exceptions.capacity() > CHANGED_AT_ONCE && self.exceptions.len() < CHANGED_AT_ONCE {
+            self.exceptions.shrink_to(CHANGED_AT_ONCE / 2);
+        }
+    }
+
+    /// Bytes of memory beyond the struct's own, about. The view's pieces are the view's.
+    pub(super) fn memory_bytes(&self) -> usize {
+        (self.exceptions.capacity() + self.changed.capacity()) * size_of::<u16>()
     }
 
     /// The view was planned for it at `tick`.
@@ -182,7 +192,7 @@ impl Connection {
         let (now, scene) = (planner.now, planner.scene());
         self.sharing.is_overdue = self.is_overdue(scene);
         let Some(view) = self.sharing.view else { return };
-        let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
+        let is_late = self.sharing.has_more();
         let is_short = was_short || is_late || !planner.can_afford(view);
         if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(scene) {
             self.end_membership(planner);
@@ -234,6 +244,14 @@ impl Connection {
         }
     }
 
+    /// Takes the pieces that were planned for it and not written: this plan takes them away from the view.
+    pub(super) fn take_untaken<S: ChannelState>(&mut self, planner: &Planner<'_, S>) {
+        if let (Some(view), Some(tick)) = (self.sharing.view, self.sharing.planned.take()) {
+            self.sharing.pieces = planner.views.view(view).pieces_of(tick).cloned();
+            self.sharing.next_piece = 0;
+        }
+    }
+
     /// Whether something undelivered is too old.
     fn is_overdue<S: ChannelState>(&mut self, scene: Scene<'_, S>) -> bool {
         let now = scene.now;
@@ -254,9 +272,8 @@ impl Connection {
     }
 
     /// The client would take pieces of a channel for those of a subscription that it has not closed yet.
-    fn could_mistake(&mut self) -> bool {
+    fn could_mistake(&self, channels: &mut Vec<u32>) -> bool {
         let closing = self.subscriptions.iter().filter(|subscription| subscription.stage == Stage::Closing);
-        let channels = &mut self.sharing.closing;
         channels.clear();
         channels.extend(closing.map(|subscription| subscription.channel));
         channels.sort_unstable();
@@ -272,7 +289,7 @@ impl Connection {
         let exceptions = self.sharing.exceptions.len() + self.sharing.changed.len();
         let has_few = exceptions * EXCEPTIONS_PART <= self.sharing.count;
         let can_move = before.ticks == key.ticks && !is_late && has_few && registry.has_view(key);
-        if !can_move || self.could_mistake() {
+        if !can_move || self.could_mistake(&mut registry.views.closing) {
             return false;
         }
         let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
@@ -315,7 +332,7 @@ impl Connection {
 
     /// Becomes a member, if most subscriptions stand where the view stands.
     fn begin_membership<S: ChannelState>(&mut self, key: ViewKey, registry: &mut Registry<'_, S>) {
-        let could_mistake = self.could_mistake();
+        let could_mistake = self.could_mistake(&mut registry.views.closing);
         let open = self.subscriptions.iter().filter(|subscription| subscription.is_open() && subscription.may_share());
         let unready = open.clone().filter(|subscription| !is_ready(subscription)).count();
         if could_mistake || unready * EXCEPTIONS_PART > self.sharing.count {
@@ -332,7 +349,6 @@ impl Connection {
             self.leave_membership(registry);
             self.sharing.alone_until = registry.now.after(1);
         } else if !std::mem::replace(&mut self.sharing.was_member, true) {
-            self.shrink();
             // Room for a step into the next cell, so that no tick has to make it.
             self.sharing.changed.reserve(CHANGED_AT_ONCE);
         }
@@ -340,22 +356,18 @@ impl Connection {
 
     /// Shares what stands where the view stands. All other open subscriptions are exceptions.
     fn find_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
-        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.clear();
         let numbers = 0..self.subscriptions.len() as u16;
         exceptions.extend(numbers.filter(|&number| self.stays_exception(number, seen, scene)));
         self.sharing.exceptions = exceptions;
-        self.standings.shrink(&mut self.subscriptions);
     }
 
     /// Exceptions that stand where the view stands are exceptions no longer.
     fn share_exceptions<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
-        self.standings.look();
         let mut exceptions = std::mem::take(&mut self.sharing.exceptions);
         exceptions.retain(|&number| self.stays_exception(number, seen, scene));
         self.sharing.exceptions = exceptions;
-        self.standings.shrink(&mut self.subscriptions);
     }
 
     /// Whether a subscription is open and stands elsewhere than the view, which serves it if not.

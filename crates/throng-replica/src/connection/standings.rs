@@ -21,11 +21,11 @@ const NOBODY: u16 = 0;
 /// Standings that are looked at together.
 const BLOCK: usize = 16;
 
-/// The table grows by so many places, or by an eighth of them.
-const MORE_PLACES: usize = 16;
+/// The table grows by so many places, or by an eighth of them: as many as a step into the next cell needs.
+const MORE_PLACES: usize = 32;
 
-/// The part that each look takes off the number of places that were in use at most: see [`Standings::shrink`].
-const FORGOTTEN_PART: usize = 64;
+/// A table that rests has so many places, or twice as many as are in use.
+const RESTING_PLACES: usize = 4;
 
 /// The standings of one connection.
 #[derive(Debug)]
@@ -34,13 +34,11 @@ pub(super) struct Standings {
     /// When each is due next: apart from the rest, because it is scanned every tick.
     due_at: Vec<Tick>,
     free: Vec<u16>,
-    /// The most places that were in use at a look, where what is long ago counts less.
-    usual: usize,
 }
 
 impl Default for Standings {
     fn default() -> Standings {
-        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new(), usual: 0 }
+        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new() }
     }
 }
 
@@ -85,6 +83,7 @@ impl Standings {
                         let more = (self.standings.len() / 8).max(MORE_PLACES);
                         self.standings.reserve_exact(more);
                         self.due_at.reserve_exact(more);
+                        self.free.reserve_exact(self.standings.capacity() - self.free.len());
                     }
                     self.standings.push(standing);
                     self.due_at.push(NEVER);
@@ -141,33 +140,29 @@ impl Standings {
         self.standings.len() - self.free.len()
     }
 
-    /// Looks how many places are in use, before a member of a view gives some up.
-    pub(super) fn look(&mut self) {
-        self.usual = self.used().max(self.usual - self.usual.div_ceil(FORGOTTEN_PART));
-    }
-
-    /// The connection has joined: what it needed for that says nothing of what it will need.
-    pub(super) fn forget(&mut self, subscriptions: &mut [Subscription]) {
-        self.usual = self.used();
-        self.shrink(subscriptions);
-    }
-
-    /// Gives back the memory of what a member of a view used long ago. A step into the next cell needs some places, and the
-    /// next step comes soon: these are kept.
-    pub(super) fn shrink(&mut self, subscriptions: &mut [Subscription]) {
-        if self.standings.capacity() <= 2 * self.usual + MORE_PLACES {
+    /// Gives back the memory of a table that is nearly empty. A step into the next cell needs some places for a second or two:
+    /// ten thousand connections that all kept them would have a hundred times what is in use.
+    pub(super) fn rest(&mut self, subscriptions: &mut [Subscription]) {
+        let room = RESTING_PLACES.max(2 * self.used());
+        if self.standings.capacity() < room + MORE_PLACES {
             return;
         }
-        let room = self.usual + MORE_PLACES;
         let (mut standings, mut due_at) = (Vec::with_capacity(room), Vec::with_capacity(room));
-        standings.push(Standing::default());
-        due_at.push(NEVER);
-        for subscription in subscriptions.iter_mut().filter(|subscription| subscription.standing != NOBODY) {
-            standings.push(*self.of(subscription));
-            due_at.push(self.due_at(subscription));
-            subscription.standing = (standings.len() - 1) as u16;
+        for (place, &standing) in self.standings.iter().enumerate() {
+            let in_use = match place as u16 {
+                NOBODY => true,
+                place => {
+                    let owner = subscriptions.get_mut(usize::from(standing.subscription));
+                    let owner = owner.filter(|subscription| subscription.standing == place);
+                    owner.map(|subscription| subscription.standing = standings.len() as u16).is_some()
+                }
+            };
+            if in_use {
+                standings.push(standing);
+                due_at.push(self.due_at[place]);
+            }
         }
-        *self = Standings { standings, due_at, free: Vec::new(), usual: self.usual };
+        *self = Standings { standings, due_at, free: Vec::new() };
     }
 
     /// See [`Connection::fetch_plan`](crate::Connection).
@@ -206,8 +201,9 @@ mod tests {
                     standings.end(subscription);
                     expected[number] = None;
                 }
-                standings.look();
-                standings.shrink(&mut subscriptions);
+                if random.u8(..8) == 0 {
+                    standings.rest(&mut subscriptions);
+                }
                 for (subscription, expected) in subscriptions.iter().zip(&expected) {
                     let expected = expected.map_or((0, NEVER), |step: u64| (step, Tick(step % 50)));
                     assert_eq!((standings.of(subscription).since.0, standings.due_at(subscription)), expected);
@@ -222,26 +218,27 @@ mod tests {
     }
 
     #[test]
-    fn places_that_were_needed_long_ago_are_given_back_and_those_of_every_step_are_not() {
+    fn a_table_that_is_nearly_empty_is_given_back() {
         let mut subscriptions: Vec<Subscription> = (0..200).map(|_| Subscription::default()).collect();
         let mut standings = Standings::default();
-        let mut round = |standings: &mut Standings, count: usize| {
-            for (number, subscription) in subscriptions.iter_mut().enumerate().take(count) {
+        let begin = |standings: &mut Standings, subscriptions: &mut [Subscription], count: usize| {
+            for (number, subscription) in subscriptions.iter_mut().enumerate().take(count).skip(1) {
                 standings.begin(number as u16, subscription);
             }
-            standings.look();
-            let before = standings.memory_bytes();
-            subscriptions.iter_mut().for_each(|subscription| standings.end(subscription));
-            standings.shrink(&mut subscriptions);
-            before.max(standings.memory_bytes())
         };
-        let crowded = round(&mut standings, 200);
-        (0..300).for_each(|_| _ = round(&mut standings, 20));
-        let steady = round(&mut standings, 20);
-        assert!(steady * 3 < crowded, "{steady} bytes, {crowded} before");
+        begin(&mut standings, &mut subscriptions, 200);
+        let crowded = standings.memory_bytes();
+        standings.rest(&mut subscriptions);
+        assert_eq!(standings.memory_bytes(), crowded, "all of it is in use");
+        subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));
+        standings.rest(&mut subscriptions);
+        let resting = standings.memory_bytes();
+        assert!(resting <= RESTING_PLACES * (size_of::<Standing>() + size_of::<Tick>()), "{resting} bytes");
+        begin(&mut standings, &mut subscriptions, 20);
         let places = standings.standings.as_ptr();
-        (0..300).for_each(|_| _ = round(&mut standings, 20));
-        assert_eq!(standings.standings.as_ptr(), places, "the memory of 20 places is kept");
+        subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));
+        begin(&mut standings, &mut subscriptions, 20);
+        assert_eq!(standings.standings.as_ptr(), places, "a table in use is not moved");
     }
 
     #[test]

@@ -16,7 +16,10 @@ use std::cmp::Reverse;
 
 use throng_wire::Tick;
 
-use super::{BESIDE_BYTES, Channel, ChannelState, Due, ENDED_SLEEPERS, Executor, Hub, Inline, Request, Sleeper, Turns};
+use super::{
+    BESIDE_BYTES, Channel, ChannelState, Due, ENDED_SLEEPERS, Executor, Hub, Inline, Request, SLEEPERS_KEPT, Sleeper,
+    Turns,
+};
 use crate::frame::{Since, Variant};
 use crate::key::ChannelKey;
 use crate::reader::{ConnectionSlot, Reader};
@@ -365,6 +368,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     fn plan_views(&mut self, executor: &impl Executor) {
         let Hub { channels, views, parts, now, .. } = self;
         let scene = Scene { channels, now: *now };
+        views.release();
         for &view in parts.iter().flat_map(|part| &part.taken) {
             views.begin_plan(view, *now);
         }
@@ -391,7 +395,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         number(parts, numbers);
         let asks = &parts[0].asks;
         let to_request = |&Ask { channel, since, variant, .. }: &Ask| {
-            let frame = pool.take(S::new_frame);
+            let frame = pool.take(channels[channel as usize].state.is_large(), S::new_frame);
             Request { channel, since, variant, frame }
         };
         requests.extend(asks.iter().map(to_request));
@@ -418,8 +422,9 @@ fn number(parts: &mut [Part], numbers: &mut Vec<u32>) {
 
 fn note_sleeper<S>((index, slot): (u32, &mut Channel<S>), sleeper: Sleeper, disturbed: &mut Vec<u32>) {
     if slot.sleepers.len() == slot.sleepers.capacity() {
-        // For as many as there may be before those that have ended are cleared away.
-        slot.sleepers.reserve(2 * slot.subscribers as usize + ENDED_SLEEPERS + 1);
+        // For as many as there may be before those that have ended are cleared away, if these are not very many.
+        let all = 2 * slot.subscribers as usize + ENDED_SLEEPERS + 1;
+        slot.sleepers.reserve(all.min(SLEEPERS_KEPT.max(slot.sleepers.len() / 2)));
     }
     slot.sleepers.push(sleeper);
     let many = slot.sleepers.len() > 2 * slot.subscribers as usize + ENDED_SLEEPERS;

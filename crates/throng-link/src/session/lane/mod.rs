@@ -26,7 +26,7 @@ use super::error::{PacketError, SendError};
 use super::flight::Flight;
 use super::options::{LaneKind, SessionOptions};
 use super::wire::ByteReader;
-use buffers::Buffers;
+use buffers::{Buffers, FIRST_MESSAGES};
 use entry::Entry;
 pub(super) use entry::PieceRun;
 use incoming::{ReliableIncoming, UnreliableIncoming};
@@ -78,6 +78,9 @@ impl Inbox {
     fn pop(&mut self) -> Option<(LaneId, Vec<u8>)> {
         let (lane, message) = self.messages.pop_front()?;
         self.bytes -= message.len();
+        if self.messages.is_empty() && self.received <= u64::from(FIRST_MESSAGES) {
+            self.messages = VecDeque::new();
+        }
         Some((lane, message))
     }
 }

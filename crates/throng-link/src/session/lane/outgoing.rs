@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::error::SendError;
 use super::super::options::{LaneKind, LaneOptions};
-use super::buffers::Buffers;
+use super::buffers::{Buffers, FIRST_MESSAGES};
 use super::entry::{Entry, PIECE_BYTES, Part, PieceRun, piece_count};
 use super::{RELIABLE_WINDOW, SendTally};
 
@@ -31,6 +31,8 @@ pub(super) struct Outgoing {
     /// Pieces whose packet was lost. A piece is never here twice, and never here while it is under way.
     resend: VecDeque<PieceRun>,
     queued_bytes: usize,
+    /// Messages so far, at most [`FIRST_MESSAGES`] and one.
+    pushed: u8,
     /// Virtual time of the fair share: what the lane has sent, divided by its weight.
     pub(super) pass: u64,
 }
@@ -43,6 +45,7 @@ impl Outgoing {
             begun_to: 0,
             resend: VecDeque::new(),
             queued_bytes: 0,
+            pushed: 0,
             pass: 0,
         }
     }
@@ -79,6 +82,7 @@ impl Outgoing {
         }
         let number = self.base.wrapping_add(self.messages.len() as u32);
         self.queued_bytes += content.len();
+        self.pushed = self.pushed.saturating_add(1).min(FIRST_MESSAGES + 1);
         self.messages.push_back(Message {
             bytes: buffers.filled(content),
             length: content.len() as u32,
@@ -176,6 +180,9 @@ impl Outgoing {
         while self.messages.front().is_some_and(|message| message.undelivered == 0) {
             self.drop_oldest(buffers);
             self.begun_to -= 1;
+        }
+        if self.messages.is_empty() && self.pushed <= FIRST_MESSAGES {
+            self.messages = VecDeque::new();
         }
     }
 
