@@ -290,7 +290,7 @@ impl Reader for Connection {
         self.is_its_tick = true;
         self.sharing.take_up(tick);
         if !self.rests && tick.since(self.looked_at) >= RESTS_AFTER_TICKS {
-            self.rest();
+            self.rest(tick);
         }
     }
 
@@ -406,7 +406,7 @@ impl Connection {
     }
 
     /// Gives back the memory that a member of a view does not need while its view serves it.
-    fn rest(&mut self) {
+    fn rest(&mut self, now: Tick) {
         self.rests = true;
         if self.due.is_empty() {
             give_back(&mut self.due);
@@ -418,7 +418,7 @@ impl Connection {
             give_back(&mut self.resends);
         }
         self.records.rest();
-        self.standings.rest(&mut self.subscriptions);
+        self.standings.rest(&mut self.subscriptions, now, self.ticks);
         self.sharing.rest();
     }
 

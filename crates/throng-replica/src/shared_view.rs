@@ -538,8 +538,8 @@ impl SharedView {
         let (bytes, count) = needed.fold((0, 0), |(bytes, count), frame| {
             (bytes + frame.bytes.len() + PIECE_HEAD_BYTES * frame.segments.len(), count + frame.segments.len())
         });
-        make_room(&mut pieces.bytes, bytes);
-        make_room(&mut pieces.pieces, count);
+        make_room(&mut pieces.bytes, bytes, ROOM_STEPS.0);
+        make_room(&mut pieces.pieces, count, ROOM_STEPS.1);
         pieces.head.extend(&self.head);
         let mut updates = 0;
         for &(number, request) in &self.due {
@@ -568,15 +568,15 @@ impl SharedView {
 }
 
 /// Room for bytes, and for pieces, is made in steps of so many.
-const ROOM_STEP: usize = 64;
+const ROOM_STEPS: (usize, usize) = (512, 16);
 
 /// The bytes before most pieces: an offset and a length.
 const PIECE_HEAD_BYTES: usize = 3;
 
 /// Makes room for so much and a little more. Doubled, it would be half empty in most views.
-fn make_room<T>(list: &mut Vec<T>, needed: usize) {
+fn make_room<T>(list: &mut Vec<T>, needed: usize, step: usize) {
     if list.capacity() < needed {
-        list.reserve_exact((needed + needed / 4).next_multiple_of(ROOM_STEP));
+        list.reserve_exact((needed + needed / 4).next_multiple_of(step));
     }
 }
 

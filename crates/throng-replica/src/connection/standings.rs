@@ -10,6 +10,7 @@
 
 use throng_wire::Tick;
 
+use crate::send_ticks::SendTicks;
 use crate::subscription::{Stage, Standing, Subscription};
 
 /// When nobody is due.
@@ -142,7 +143,19 @@ impl Standings {
 
     /// Gives back the memory of a table that is nearly empty. A step into the next cell needs some places for a second or two:
     /// ten thousand connections that all kept them would have a hundred times what is in use.
-    pub(super) fn rest(&mut self, subscriptions: &mut [Subscription]) {
+    ///
+    /// The views with these ticks have had all their turns until now.
+    pub(super) fn rest(&mut self, subscriptions: &mut [Subscription], now: Tick, ticks: SendTicks) {
+        for place in 1..self.standings.len() {
+            let standing = self.standings[place];
+            let owner = subscriptions.get_mut(usize::from(standing.subscription));
+            let Some(owner) = owner.filter(|owner| usize::from(owner.standing) == place) else { continue };
+            let turn = ticks.from(standing.since.after(u32::from(owner.interval_ticks)));
+            if owner.stage == Stage::Shared && standing.flight.is_empty() && !turn.is_newer_than(now) {
+                // It was ahead of its view, which has had a turn since.
+                self.end(owner);
+            }
+        }
         let room = RESTING_PLACES.max(2 * self.used());
         if self.standings.capacity() < room + MORE_PLACES {
             return;
@@ -202,7 +215,7 @@ mod tests {
                     expected[number] = None;
                 }
                 if random.u8(..8) == 0 {
-                    standings.rest(&mut subscriptions);
+                    standings.rest(&mut subscriptions, Tick(step), SendTicks::default());
                 }
                 for (subscription, expected) in subscriptions.iter().zip(&expected) {
                     let expected = expected.map_or((0, NEVER), |step: u64| (step, Tick(step % 50)));
@@ -228,10 +241,10 @@ mod tests {
         };
         begin(&mut standings, &mut subscriptions, 200);
         let crowded = standings.memory_bytes();
-        standings.rest(&mut subscriptions);
+        standings.rest(&mut subscriptions, Tick(0), SendTicks::default());
         assert_eq!(standings.memory_bytes(), crowded, "all of it is in use");
         subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));
-        standings.rest(&mut subscriptions);
+        standings.rest(&mut subscriptions, Tick(0), SendTicks::default());
         let resting = standings.memory_bytes();
         assert!(resting <= RESTING_PLACES * (size_of::<Standing>() + size_of::<Tick>()), "{resting} bytes");
         begin(&mut standings, &mut subscriptions, 20);
