@@ -58,7 +58,7 @@ impl Viewer {
         (0..self.held.len()).map(|index| self.held.at(index))
     }
 
-    /// What the viewer holds of `cell`, if anything.
+    /// The held cell with this number, if it is held.
     pub fn find(&self, cell: CellId) -> Option<Held> {
         let (mut first, mut end) = (0, self.held.len());
         while first < end {

@@ -195,7 +195,7 @@ const PIECE_HEAD_BYTES: usize = 2;
 const CLOSES_FIRST: usize = 16;
 
 /// A member of a shared view that has wanted nothing else for so many ticks rests: it gives back the memory of long lists, which
-/// are for a join, a step into the next cell, or a loss. Who runs through many cells needs them again before.
+/// are for a join, a step into the next cell, or a loss. A runner needs them again before.
 const RESTS_AFTER_TICKS: u32 = 12;
 
 /// Subscriptions are fetched from memory together when there are so many.

@@ -345,7 +345,7 @@ impl SharedViews {
         }
     }
 
-    /// Takes the pieces of the last plan away from their views. Whoever has yet to write them holds them by now.
+    /// Takes the pieces of the last plan away from their views. A member that has yet to write them holds them by now.
     pub(crate) fn release(&mut self) {
         let mut planned = std::mem::take(&mut self.planned);
         for number in planned.drain(..) {

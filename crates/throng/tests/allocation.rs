@@ -256,8 +256,8 @@ fn held_by_server(guests: usize) -> usize {
 }
 
 /// All that exists for a connection's sake: session, keys, subscriptions, and its part of views, frames, cells and objects. In so
-/// small a crowd each connection has a larger part of cells and views than among ten thousand. Whoever needs more than the limit
-/// says in docs/benchmarks.md what for.
+/// small a crowd each connection has a larger part of cells and views than among ten thousand. A change that needs more than the
+/// limit says in docs/benchmarks.md what for.
 #[test]
 fn a_connection_in_a_crowd_is_small() {
     const GUESTS: usize = 200;
