@@ -175,7 +175,7 @@ impl Channels {
     /// exist.
     fn follow_own_channel(&mut self, placement: Placement) {
         let Placement::Channel(own @ ChannelKey::Owner(id)) = placement else { return };
-        let interval = self.views.send_interval;
+        let interval = self.views.turns.interval();
         let Some(view) =
             self.seats.change(id).filter(|view| view.is_live && !view.leaves_own && !view.explicit.contains_key(&own))
         else {
