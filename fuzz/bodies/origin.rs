@@ -6,11 +6,12 @@ use std::sync::{Arc, LazyLock};
 use throng::net::{Condition, MemoryNetwork};
 use throng::{
     CloseCause, ConnectionId, GridOptions, Key, ObjectId, Placement, Replicate, Schema, Server, ServerEvent,
-    ServerOptions, Tick, Time, Up,
+    ServerOptions, Time, Up,
 };
+use throng_bus::MemberId;
 use throng_edge::{
-    Balance, BalanceOptions, BorderWatch, Division, Origin, OriginEvent, OriginOptions, PlayerId, STATE_MAX, TOLD_MAX,
-    ToEdge, ToOrigin, edge_user_data,
+    Balance, BalanceOptions, Division, Origin, OriginEvent, OriginOptions, PlayerId, STATE_MAX, ToEdge, ToOrigin,
+    WorldName, edge_user_data,
 };
 
 use super::choices::Choices;
@@ -18,9 +19,7 @@ use super::choices::Choices;
 const PLAYERS_MAX: usize = 3;
 const EVENTS_MAX: usize = 12;
 const EDGES: usize = 2;
-/// The step of a message that another server tells.
-const TOLD: u8 = 9;
-const SERVERS: u16 = 3;
+const NOW: Time = Time(1_000_000);
 
 #[derive(Clone, Default, Replicate)]
 struct Hero {
@@ -49,10 +48,8 @@ struct Game {
     players: BTreeMap<PlayerId, (Stage, Option<ObjectId>)>,
     edges: [Option<ConnectionId>; EDGES],
     generation: u32,
-    /// Of this server and of another one, whose reports come with any bytes changed.
-    balances: [Balance; 2],
-    watch: BorderWatch,
-    tick: u64,
+    /// Of this server, for what edges say of borders.
+    balance: Balance,
 }
 
 /// The game is told of players who come, leave and move by the steps in their order alone, and never of more than it allows.
@@ -74,10 +71,10 @@ impl Game {
         let options =
             OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, keep_ticks, ..OriginOptions::default() };
         let (origin, players) = (Origin::new(options), BTreeMap::new());
-        let division = Division::new(SERVERS, 12, 2).expect("there are steps for all");
-        let balances = [0, 1].map(|number| Balance::new(BalanceOptions::new(division, number), Tick(0)));
-        let watch = BorderWatch::new(division);
-        Game { server, origin, players, edges: [None; EDGES], generation: 0, balances, watch, tick: 0 }
+        let division = Division::new(3, 12, 2).expect("there are steps for all");
+        let world = WorldName::new("any").expect("it is a name");
+        let balance = Balance::new(BalanceOptions::new(world, division, 0), MemberId(1));
+        Game { server, origin, players, edges: [None; EDGES], generation: 0, balance }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
@@ -111,7 +108,7 @@ impl Game {
     }
 
     fn take(&mut self, event: ServerEvent) {
-        assert!(self.origin.take(&mut self.server, event, Time(1_000_000)).is_none(), "it is an edge's");
+        assert!(self.origin.take(&mut self.server, event, NOW).is_none(), "it is an edge's");
     }
 
     /// A message of an edge with any content.
@@ -123,41 +120,11 @@ impl Game {
         let length = [0, 9, 15, 256, 266, 280][choices.below(6)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
-        if step == TOLD {
-            body = self.report(choices);
-        }
         let talk = ToOrigin { step, session, number, lane, body };
         let bytes = self.server.encoded(&talk).expect("it is in the schema");
         let message = self.server.received(if choices.below(16) == 0 { vec![choices.byte(); 5] } else { bytes });
         let lane = u8::from(choices.below(16) == 0);
         self.take(ServerEvent::Message { connection, lane, message });
-    }
-
-    /// A report of another server, with any bytes changed.
-    fn report(&mut self, choices: &mut Choices<'_>) -> Vec<u8> {
-        self.tick += u64::from(choices.byte());
-        let steps = choices.bytes(8).iter().map(|&step| u16::from(step));
-        let mut report = self.balances[1].step(Tick(self.tick), steps).unwrap_or_default();
-        choices.bend(&mut report);
-        self.watch.take(choices.below(4), &report);
-        report
-    }
-
-    /// Each place has a server that there is, whatever others say.
-    fn check_borders(&mut self) {
-        self.tick += 1;
-        let [balance, _] = &mut self.balances;
-        if let Some(report) = balance.step(Tick(self.tick), [3, 4, 500].into_iter()) {
-            self.origin.tell_servers(&report).expect("it is short enough");
-            self.watch.take(0, &report);
-        }
-        for step in 0..12 {
-            let having = (0..SERVERS).filter(|&server| balance.borders().strip(server).contains(&step));
-            assert_eq!(having.collect::<Vec<_>>(), [balance.borders().home(step)]);
-            let mut homes = Vec::new();
-            self.watch.homes(step, step, &mut homes);
-            assert!(homes.contains(&self.watch.borders().home(step).into()) && homes.len() <= SERVERS.into());
-        }
     }
 
     /// The game does something with a player.
@@ -194,12 +161,8 @@ impl Game {
     fn poll(&mut self) {
         let mut droppable = 0;
         while let Some(event) = self.origin.poll_event() {
-            let is_of_borders = self.balances[0].take(&event, Tick(self.tick));
+            let is_of_borders = self.balance.take(&event, NOW);
             match event {
-                OriginEvent::Told { body, .. } => {
-                    droppable += 1;
-                    assert!(is_of_borders && body.len() <= TOLD_MAX);
-                }
                 OriginEvent::Looks { .. } => droppable += usize::from(is_of_borders),
                 OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) => {}
                 OriginEvent::Joined { player, .. } => self.enter(player),
@@ -231,11 +194,10 @@ impl Game {
             }
         }
         assert!(droppable <= EVENTS_MAX);
-        self.check_borders();
         let here = self.players.values().filter(|(stage, _)| *stage != Stage::Away).count();
         assert_eq!(self.origin.players().count(), here);
         self.origin.before_tick(&mut self.server);
-        self.server.tick(Time(1_000_000));
+        self.server.tick(NOW);
     }
 
     fn enter(&mut self, player: PlayerId) {

@@ -156,6 +156,11 @@ impl FencedWrites {
         self.begin(key, Bytes::new(), fence, true)
     }
 
+    /// Forgets a write: it is not tried again, and has no result. It may have happened, or may still happen.
+    pub fn abandon(&mut self, id: WriteId) {
+        self.writes.remove(&id);
+    }
+
     fn begin(&mut self, key: Subject, content: Bytes, fence: Fence, keeps: bool) -> Option<WriteId> {
         if self.writes.len() >= FENCED_WRITES_MAX {
             return None;

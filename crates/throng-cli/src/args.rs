@@ -223,6 +223,9 @@ pub(crate) struct CrowdArguments {
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
+    /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; needs --servers and a build with --features nats (docs/edges.md)
+    #[arg(long, value_name = "URL", hide_short_help = true)]
+    pub(crate) bus: Option<String>,
     /// Kill, drain, pause or cut off a process while the run is measured, as kill:edge-1:4s or cut:server-2:4s:2s; may be repeated (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,

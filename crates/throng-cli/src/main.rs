@@ -121,6 +121,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         wanted: None,
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
+        bus: arguments.bus.clone(),
         live: arguments.live.address()?,
     };
     output.play(options, &stop)

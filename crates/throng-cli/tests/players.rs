@@ -30,6 +30,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         wanted: Some(wanted),
         trace: false,
         metrics: None,
+        bus: None,
         live: None,
     };
     // The first changes come while bots still connect, the others at any time of the run.
@@ -68,6 +69,7 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         wanted: None,
         trace: false,
         metrics: None,
+        bus: None,
         live: None,
     };
     let result = run::run(&options, &AtomicBool::new(false)).unwrap();
@@ -80,6 +82,59 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     let reasons = summary.head.invalid_reasons.join("\n");
     assert!(reasons.contains("all that bots measure is missing") && !reasons.contains("bots sent only"), "{reasons}");
     assert!(result.report.unwrap().is_file());
+}
+
+/// A nats-server of the test's own, with its store in a temporary folder.
+struct NatsServer {
+    program: std::ffi::OsString,
+    folder: tempfile::TempDir,
+    port: u16,
+    child: Option<std::process::Child>,
+}
+
+impl NatsServer {
+    /// Starts one, or says loudly that there is none to start, or that the program cannot use it.
+    fn start() -> Option<NatsServer> {
+        let program = std::env::var_os("THRONG_NATS_SERVER").unwrap_or("nats-server".into());
+        let is_there = Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success());
+        if !is_there || !cfg!(feature = "nats") {
+            eprintln!(
+                "\n!!! NOT over NATS: there is no nats-server, or the tests were built without --features throng-cli/nats.\n!!! \
+                 Install it with go install github.com/nats-io/nats-server/v2@v2.15.2, or name it in THRONG_NATS_SERVER\n"
+            );
+            return None;
+        }
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = socket.local_addr().unwrap().port();
+        drop(socket);
+        let mut server = NatsServer { program, folder: tempfile::tempdir().unwrap(), port, child: None };
+        server.run();
+        Some(server)
+    }
+
+    fn run(&mut self) {
+        let mut command = Command::new(&self.program);
+        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(self.folder.path());
+        self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let until = Instant::now() + Duration::from_secs(20);
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < until, "nats-server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command {
@@ -103,9 +158,22 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command
     command
 }
 
+/// Over NATS, where there is a nats-server and the program can use it: it is killed while the run is measured, and comes back.
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     let runs = tempfile::tempdir().unwrap();
-    let output = crowd_at_edges(runs.path(), "6", "2").output().unwrap();
+    let mut command = crowd_at_edges(runs.path(), "6", "2");
+    let mut nats = NatsServer::start();
+    if let Some(nats) = &nats {
+        command.args(["--bus", &format!("nats://127.0.0.1:{}", nats.port)]);
+    }
+    let run = command.spawn().unwrap();
+    if let Some(nats) = &mut nats {
+        std::thread::sleep(Duration::from_secs(4));
+        nats.kill();
+        std::thread::sleep(Duration::from_secs(1));
+        nats.run();
+    }
+    let output = run.wait_with_output().unwrap();
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");

@@ -7,7 +7,7 @@
 //!          ^^ ^^ cells here may have objects of both: a character is handed over when it is BEYOND_M past the border
 //! ```
 
-use throng_edge::{Balance, BorderWatch, Borders, Division};
+use throng_edge::{BorderWatch, Borders, Division};
 
 use crate::scenario::Scenario;
 
@@ -70,12 +70,12 @@ impl Regions {
         self.first.home(self.step(x))
     }
 
-    /// The server that has to take over from server `number` what is at a place, if there is one and it can.
-    pub fn beyond(&self, balance: &Balance, number: u16, x: f32) -> Option<u16> {
-        let strip = balance.borders().strip(number);
+    /// The step of a place if another server than `number` has to take over what is there.
+    pub fn beyond(&self, borders: &Borders, number: u16, x: f32) -> Option<u16> {
+        let strip = borders.strip(number);
         let (from, to) = (f32::from(strip.start) * self.step_m, f32::from(strip.end) * self.step_m);
         let is_beyond = x < from - BEYOND_M || x > to + BEYOND_M || strip.is_empty();
-        is_beyond.then(|| balance.goes_to(self.step(x))).flatten()
+        Some(self.step(x)).filter(|&step| is_beyond && borders.home(step) != number)
     }
 
     /// Pushes the servers that may have objects in a cell.
@@ -97,16 +97,17 @@ impl Regions {
 mod tests {
     use super::*;
     use crate::scenario::Overrides;
-    use throng::Tick;
-    use throng_edge::BalanceOptions;
+    use throng::Time;
+    use throng_bus::{Event, Revision, WatchId};
+    use throng_edge::WorldName;
 
     fn regions(servers: u32) -> Regions {
         let scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
         Regions::new(&Scenario { servers, area_m: [120.0, 50.0], cell_m: [10.0; 3], ..scenario })
     }
 
-    fn balance(regions: &Regions, number: u16) -> Balance {
-        Balance::new(BalanceOptions::new(regions.division(), number), Tick(0))
+    fn watch(regions: &Regions) -> BorderWatch {
+        BorderWatch::new(WorldName::new("crowd").unwrap(), regions.division())
     }
 
     #[test]
@@ -131,8 +132,8 @@ mod tests {
     #[test]
     fn a_character_is_handed_over_beyond_a_border_and_not_on_it() {
         let four = regions(4);
-        let servers: Vec<Balance> = (0..4).map(|number| balance(&four, number)).collect();
-        let beyond = |number: u16, x: f32| four.beyond(&servers[usize::from(number)], number, x);
+        let borders = Borders::equal(&four.division());
+        let beyond = |number: u16, x: f32| Some(borders.home(four.beyond(&borders, number, x)?));
         assert_eq!([29.0, 30.5, 31.1, 95.0].map(|x| beyond(0, x)), [None, None, Some(1), Some(3)]);
         assert_eq!([29.5, 28.9, 61.1, -3.0].map(|x| beyond(1, x)), [None, Some(0), Some(2), Some(0)]);
         assert_eq!([-30.0, 150.0].map(|x| (beyond(0, x), beyond(3, x))), [(None, Some(0)), (Some(3), None)]);
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn the_cells_of_a_place_are_sent_by_its_server_and_by_those_that_have_not_handed_over_yet() {
         let four = regions(4);
-        let watch = BorderWatch::new(four.division());
+        let watch = watch(&four);
         let of = |regions: &Regions, cell: i32| {
             let mut servers = Vec::new();
             regions.of_cell(&watch, [cell, 7, 0], &mut servers);
@@ -167,10 +168,13 @@ mod tests {
             }
         }
         // Borders have moved away from objects that never move.
-        let mut moved = BorderWatch::new(four.division());
-        let report: Vec<u8> = [0_u64, 1 << 16, 0].into_iter().flat_map(u64::to_le_bytes).collect();
+        let mut moved = self::watch(&four);
         let cuts = [110_u16, 113, 116].into_iter().flat_map(u16::to_le_bytes);
-        (0..4).for_each(|origin| moved.take(origin, &report.iter().copied().chain(cuts.clone()).collect::<Vec<u8>>()));
+        let value: Vec<u8> =
+            [1].into_iter().chain([3_u64, 1, 1].into_iter().flat_map(u64::to_le_bytes)).chain(cuts).collect();
+        let key = WorldName::new("crowd").unwrap().borders_key();
+        let (watch, value) = (WatchId(u32::MAX - 1), Some(value.into()));
+        moved.handle_event(Time(0), &Event::Changed { watch, key, revision: Revision(4), value });
         let mut servers = Vec::new();
         four.of_cell(&moved, [7, 0, 0], &mut servers);
         Regions { has_fixed: true, ..four }.of_cell(&moved, [7, 0, 0], &mut servers);

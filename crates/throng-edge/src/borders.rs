@@ -48,32 +48,10 @@ impl Division {
     }
 }
 
-/// Which borders these are. A newer version counts. Two servers that decide at the same time, because neither hears the other,
-/// never make the same version: it has the number of its server.
+/// Which borders these are. A newer version counts. It is the number of their write in the store of the bus, so nobody can make one up;
+/// 0 for the borders of a world that begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BordersVersion(pub u64);
-
-impl BordersVersion {
-    /// Bits of the number of the server.
-    const SERVER_BITS: u32 = 16;
-
-    /// The first newer version of a server.
-    pub fn next(self, server: u16) -> BordersVersion {
-        // The last count stays: borders would begin anew beyond it, and older ones would count.
-        let count = (self.count() + 1).min(u64::MAX >> BordersVersion::SERVER_BITS);
-        BordersVersion(count << BordersVersion::SERVER_BITS | u64::from(server))
-    }
-
-    /// How many changes there were.
-    pub fn count(self) -> u64 {
-        self.0 >> BordersVersion::SERVER_BITS
-    }
-
-    /// The server that has decided.
-    pub fn server(self) -> u16 {
-        self.0 as u16
-    }
-}
 
 /// The borders of a world: each step has exactly one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +83,11 @@ impl Borders {
     /// Which ones these are.
     pub fn version(&self) -> BordersVersion {
         self.version
+    }
+
+    /// The same borders under another version.
+    pub(crate) fn renamed(self, version: BordersVersion) -> Borders {
+        Borders { version, ..self }
     }
 
     /// The steps at which a server ends and the next one begins, in the order of the servers.
@@ -174,9 +157,9 @@ impl Planner {
         Planner { division, options, is_moving: false }
     }
 
-    /// The next borders, of server `decider`; `None` if they stay as they are. `load` is that of each step, `alive` tells for each
-    /// server whether it is there. Missing ones are 0 and false.
-    pub fn plan(&mut self, borders: &Borders, load: &[u32], alive: &[bool], decider: u16) -> Option<Borders> {
+    /// The next borders; `None` if they stay as they are. They have the version of the present ones, until they are written. `load` is
+    /// that of each step, `alive` tells for each server whether it is there. Missing ones are 0 and false.
+    pub fn plan(&mut self, borders: &Borders, load: &[u32], alive: &[bool]) -> Option<Borders> {
         let load = &load[..load.len().min(self.division.steps.into())];
         let is_alive = |server: u16| alive.get(usize::from(server)).copied().unwrap_or(false);
         let living: Vec<u16> = (0..self.division.servers).filter(|&server| is_alive(server)).collect();
@@ -194,7 +177,7 @@ impl Planner {
         let wanted = self.wanted(&now, load, living.len());
         let between = self.part_of_the_way(&now, &wanted, load);
         let inner = spread_out(&between, &living, &self.division);
-        let next = Borders::new(&self.division, borders.version.next(decider), &inner)?;
+        let next = Borders::new(&self.division, borders.version, &inner)?;
         self.is_moving = next.cuts != borders.cuts;
         self.is_moving.then_some(next)
     }
@@ -325,13 +308,6 @@ mod tests {
     }
 
     #[test]
-    fn a_version_has_the_number_of_its_server_and_is_newer_than_the_one_before() {
-        let (first, second) = (BordersVersion::default().next(3), BordersVersion::default().next(3).next(0));
-        assert_eq!((first.count(), first.server(), second.count(), second.server()), (1, 3, 2, 0));
-        assert!(second > first && first > BordersVersion::default().next(2));
-    }
-
-    #[test]
     fn steps_beyond_the_world_and_servers_without_a_strip_are_no_trouble() {
         let four = division(4, 100, 1);
         let borders = Borders::new(&four, BordersVersion(1), &[0, 40, 40]).unwrap();
@@ -350,7 +326,7 @@ mod tests {
         let mut borders = Borders::equal(&four);
         assert_eq!(largest(&borders, &load, &four), 325);
         let mut plans = 0;
-        while let Some(next) = planner.plan(&borders, &load, &[true; 4], 0) {
+        while let Some(next) = planner.plan(&borders, &load, &[true; 4]) {
             let homes = |borders: &Borders| (0..100).map(|step| borders.home(step)).collect::<Vec<_>>();
             let pairs = homes(&borders).into_iter().zip(homes(&next)).zip(&load);
             let moved: u32 = pairs.filter(|((before, after), _)| before != after).map(|(_, load)| load).sum();
@@ -360,7 +336,6 @@ mod tests {
         }
         assert!((4..=12).contains(&plans), "{plans} plans");
         assert!(largest(&borders, &load, &four) <= 116, "{borders:?}");
-        assert_eq!(borders.version().count(), plans);
     }
 
     #[test]
@@ -368,14 +343,14 @@ mod tests {
         let two = division(2, 10, 1);
         let mut planner = Planner::new(two, PlannerOptions::default());
         let equal = Borders::equal(&two);
-        assert_eq!(planner.plan(&equal, &[8, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[true; 2], 0), None);
-        assert_eq!(planner.plan(&equal, &[], &[true; 2], 0), None);
-        assert_eq!(planner.plan(&equal, &[900; 10], &[], 0), None);
+        assert_eq!(planner.plan(&equal, &[8, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[true; 2]), None);
+        assert_eq!(planner.plan(&equal, &[], &[true; 2]), None);
+        assert_eq!(planner.plan(&equal, &[900; 10], &[]), None);
         // All in one step: a border beside it is as good as it gets, and stays there.
         let one = [0, 0, 0, 500, 0, 0, 0, 0, 0, 0];
-        let borders = planner.plan(&equal, &one, &[true; 2], 0).unwrap_or(equal);
+        let borders = planner.plan(&equal, &one, &[true; 2]).unwrap_or(equal);
         for _ in 0..20 {
-            assert_eq!(planner.plan(&borders, &one, &[true; 2], 0), None);
+            assert_eq!(planner.plan(&borders, &one, &[true; 2]), None);
         }
     }
 
@@ -385,22 +360,22 @@ mod tests {
         let mut planner = Planner::new(four, PlannerOptions::default());
         let load = [4; 100];
         let alive = [true, false, true, true];
-        let mut borders = planner.plan(&Borders::equal(&four), &load, &alive, 0).unwrap();
+        let mut borders = planner.plan(&Borders::equal(&four), &load, &alive).unwrap();
         assert!(borders.strip(1).is_empty(), "at once: {borders:?}");
         assert!((0..100).all(|step| borders.home(step) != 1));
-        while let Some(next) = planner.plan(&borders, &load, &alive, 0) {
+        while let Some(next) = planner.plan(&borders, &load, &alive) {
             borders = next;
         }
         assert!(largest(&borders, &load, &four) <= 148, "{borders:?}");
         for _ in 0..50 {
-            borders = planner.plan(&borders, &load, &[true; 4], 0).unwrap_or(borders);
+            borders = planner.plan(&borders, &load, &[true; 4]).unwrap_or(borders);
         }
         assert!((88..=112).contains(&borders.load_of(1, &load)), "{borders:?}");
         // The first alone is left.
-        let alone = planner.plan(&borders, &load, &[true, false, false, false], 0).unwrap();
+        let alone = planner.plan(&borders, &load, &[true, false, false, false]).unwrap();
         assert_eq!(alone.strip(0), 0..100);
-        let last = planner.plan(&borders, &load, &[false, false, false, true], 3).unwrap();
-        assert_eq!((last.strip(3), last.version().server()), (0..100, 3));
+        let last = planner.plan(&borders, &load, &[false, false, false, true]).unwrap();
+        assert_eq!(last.strip(3), 0..100);
     }
 
     /// Loads that jump, servers that come and go, and then a load that stays.
@@ -423,9 +398,9 @@ mod tests {
                     2 => load.iter_mut().for_each(|load| *load /= 2),
                     _ => alive[rng.usize(0..usize::from(servers))] ^= rng.u8(0..4) == 0,
                 }
-                if let Some(next) = planner.plan(&borders, &load, &alive, 0) {
-                    if next.version() <= borders.version() {
-                        return Err(format!("{next:?} after {borders:?}"));
+                if let Some(next) = planner.plan(&borders, &load, &alive) {
+                    if next == borders {
+                        return Err(format!("{next:?} is no change"));
                     }
                     borders = next;
                 }
@@ -433,7 +408,7 @@ mod tests {
             }
             alive.fill(true);
             let mut plans = 0;
-            while let Some(next) = planner.plan(&borders, &load, &alive, 0) {
+            while let Some(next) = planner.plan(&borders, &load, &alive) {
                 (borders, plans) = (next, plans + 1);
                 check_partition(&borders, &division)?;
                 if plans > 2_000 {
@@ -444,7 +419,7 @@ mod tests {
                 return Err(format!("the strip of {narrow} is too narrow: {borders:?}"));
             }
             // It stays at rest.
-            if let Some(next) = (0..20).find_map(|_| planner.plan(&borders, &load, &alive, 0)) {
+            if let Some(next) = (0..20).find_map(|_| planner.plan(&borders, &load, &alive)) {
                 return Err(format!("{borders:?} move on to {next:?}"));
             }
             // Nobody has much more than its share, but for steps and strips that cannot be divided.

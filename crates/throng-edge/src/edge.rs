@@ -14,8 +14,7 @@ use throng::{
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, TOLD_MAX, ToEdge, ToOrigin, Up, push_input, push_look,
-    read_object,
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_object,
 };
 use moves::{Continuing, Leaving, Stage, leave};
 
@@ -30,9 +29,7 @@ const BATCHES_MAX: usize = 1_024;
 /// New copies that wait to be polled; the oldest beyond are forgotten.
 const COPIES_MAX: usize = 1 << 20;
 /// An origin can tell the others so many messages in one tick; the rest is refused.
-const TELLS_PER_TICK: u32 = 4;
 /// Messages to all that nobody has polled; the oldest beyond are forgotten.
-const TOLD_WAITING_MAX: usize = 256;
 /// Clients of an origin that is gone, which have joined others; the oldest beyond are forgotten.
 const ELSEWHERE_MAX: usize = 65_536;
 /// The longest reason for which an origin ends a client, in bytes.
@@ -169,8 +166,6 @@ struct Link {
     awaited: Vec<(ObjectId, u32)>,
     /// The ids of clients that have joined another origin while this one was gone.
     elsewhere: VecDeque<u64>,
-    /// Messages to all that came from it in this tick.
-    tells: u32,
     /// The version by which it was told that it is looked at.
     looks_by: Option<u64>,
 }
@@ -190,8 +185,6 @@ pub struct Edge {
     copied: VecDeque<Copied>,
     leaving: Leaving,
     continuing: Vec<Continuing>,
-    /// Messages of origins to all, with their numbers.
-    told: VecDeque<(usize, Vec<u8>)>,
     /// The version by which the edge looks, as its program says.
     looks_by: Option<u64>,
     /// Why nobody may stay here.
@@ -220,7 +213,6 @@ impl Edge {
             copied: VecDeque::new(),
             leaving: Leaving::default(),
             continuing: Vec::new(),
-            told: VecDeque::new(),
             looks_by: None,
             drained: None,
             former: (0, 0),
@@ -278,13 +270,7 @@ impl Edge {
         self.copied.pop_front()
     }
 
-    /// The next message of an origin to all ([`Origin::tell_servers`](crate::Origin::tell_servers)), with its number. The other origins
-    /// are told of it anyway.
-    pub fn poll_told(&mut self) -> Option<(usize, Vec<u8>)> {
-        self.told.pop_front()
-    }
-
-    /// [`EdgeOptions::homes`] answers by this version of what was told from now on. The edge tells each origin the version
+    /// [`EdgeOptions::homes`] answers by this version of the borders from now on. The edge tells each origin the version
     /// ([`OriginEvent::Looks`](crate::OriginEvent::Looks)), after all cells that it looks at now.
     pub fn say_looks(&mut self, version: u64) {
         self.looks_by = Some(version);
@@ -327,7 +313,6 @@ impl Edge {
     pub fn receive(&mut self, now: Time) -> Result<(), ReceiveError> {
         let mut received = Ok(());
         for number in 0..self.links.len() {
-            self.links[number].tells = 0;
             received = received.and(self.hear_origin(number, now));
         }
         received = self.server.receive(now).and(received);
@@ -419,7 +404,6 @@ impl Edge {
         match step {
             Some(Down::Continues) => return self.hear_continues(number, &talk.body),
             Some(Down::Leaves) => return self.hear_leaves(number, &talk.body),
-            Some(Down::Tell) => return self.pass_to_all(number, &talk.body),
             _ => {}
         }
         let Some(&connection) = self.by_session.get(&talk.session) else {
@@ -451,29 +435,8 @@ impl Edge {
             }
             Some(Down::Move) => self.begin_move(number, connection, &talk.body),
             Some(Down::State) => self.move_on(number, connection, &talk.body),
-            Some(Down::Continues | Down::Leaves | Down::Has | Down::Tell) | None => false,
+            Some(Down::Continues | Down::Leaves | Down::Has) | None => false,
         }
-    }
-
-    /// An origin tells something to all. False if that is too much.
-    fn pass_to_all(&mut self, from: usize, body: &[u8]) -> bool {
-        self.links[from].tells += 1;
-        if body.len() > TOLD_MAX || self.links[from].tells > TELLS_PER_TICK {
-            return false;
-        }
-        for (_, link) in self.links.iter_mut().enumerate().filter(|(number, link)| *number != from && link.has_room()) {
-            link.say(ToOrigin {
-                step: Up::Told as u8,
-                number: from as u64,
-                body: body.to_vec(),
-                ..ToOrigin::default()
-            });
-        }
-        if self.told.len() >= TOLD_WAITING_MAX {
-            self.told.pop_front();
-        }
-        self.told.push_back((from, body.to_vec()));
-        true
     }
 
     /// Clients that come, go and speak.
@@ -731,7 +694,6 @@ impl Link {
             waiting: VecDeque::new(),
             awaited: Vec::new(),
             elsewhere: VecDeque::new(),
-            tells: 0,
             looks_by: None,
         }
     }

@@ -25,7 +25,8 @@
 //! - A position with `predict` is told to within its error plus one step of its quantiser.
 //! - A player who is handed over from origin to origin has one home at every moment, goes on as the same object for all clients,
 //!   and loses no input and no message ([`Origin::hand_over`]).
-//! - Borders between servers can follow the load without a stop: each place has one server, and nobody is invisible ([`Balance`]).
+//! - Borders between servers can follow the load without a stop: each place has one server, and nobody is invisible ([`Balance`]). Servers
+//!   and edges of one world agree on them over a [bus](throng_bus): an edge is not trusted with anybody's load or borders.
 //! - An edge that dies is the end of its players, told one by one, or they are kept until they come back through another edge
 //!   ([`OriginOptions::keep_ticks`]). An origin that dies leaves an edge that can go on with
 //!   another one ([`Edge::replace_origin`]): its clients stay connected.
@@ -40,11 +41,15 @@ mod borders;
 mod edge;
 mod mirror;
 mod origin;
+mod roster;
 mod talk;
+mod watch;
 
-pub use balance::{Balance, BalanceCounters, BalanceOptions, BorderWatch};
+pub use balance::{Balance, BalanceCounters, BalanceOptions};
 pub use borders::{BORDER_SERVERS_MAX, BORDER_STEPS_MAX, Borders, BordersVersion, Division, Planner, PlannerOptions};
 pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes, IsGone};
 pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
-pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, TOLD_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
+pub use roster::{WorldCounters, WorldName};
+pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
+pub use watch::BorderWatch;

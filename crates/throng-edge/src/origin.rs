@@ -10,7 +10,7 @@ use throng::{
 };
 
 use crate::talk::{
-    Arrival, BODY_MAX, Down, Former, STATE_MAX, TOLD_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
+    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
     object_bytes, read_inputs, read_looks,
 };
 
@@ -94,17 +94,8 @@ pub enum OriginEvent {
         /// The message.
         message: Received,
     },
-    /// Another server has told something to all ([`Origin::tell_servers`]). It comes through each edge that both are connected to.
+    /// An edge looks at this server by a version of the borders ([`Edge::say_looks`](crate::Edge::say_looks)).
     /// [`Balance::take`](crate::Balance::take) takes it.
-    Told {
-        /// The edge.
-        edge: ConnectionId,
-        /// The number of the server at the edges.
-        from: u16,
-        /// The message.
-        body: Vec<u8>,
-    },
-    /// An edge looks at this server by a version of what servers have told ([`Edge::say_looks`](crate::Edge::say_looks)).
     Looks {
         /// The edge.
         edge: ConnectionId,
@@ -493,19 +484,6 @@ impl Origin {
         self.tell(player, (Down::Say, lane), body)
     }
 
-    /// Tells something to all edges ([`Edge::poll_told`](crate::Edge::poll_told)) and, through them, to all other servers
-    /// ([`OriginEvent::Told`]). It leaves with the next tick. An edge that takes no more messages now goes without.
-    ///
-    /// # Errors
-    /// It is longer than [`TOLD_MAX`].
-    pub fn tell_servers(&mut self, body: &[u8]) -> Result<(), OriginError> {
-        if body.len() > TOLD_MAX {
-            return Err(OriginError::TooLong(body.len()));
-        }
-        self.tell_all(Down::Tell, body);
-        Ok(())
-    }
-
     /// Ends a player's connection to its edge; [`OriginEvent::Left`] follows.
     ///
     /// # Errors
@@ -613,13 +591,6 @@ impl Origin {
             Some(Up::Elsewhere) => {
                 self.give_up_away(talk.number);
                 true
-            }
-            Some(Up::Told) => {
-                let from = u16::try_from(talk.number).ok().filter(|_| talk.body.len() <= TOLD_MAX);
-                if let Some(from) = from {
-                    self.push(OriginEvent::Told { edge, from, body: talk.body });
-                }
-                from.is_some()
             }
             Some(Up::Looks) => {
                 self.push(OriginEvent::Looks { edge, version: talk.number });

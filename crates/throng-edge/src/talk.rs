@@ -38,7 +38,7 @@ use throng::{ChannelKey, MAX_INPUT_BYTES, ObjectId, Replicate, USER_DATA_LEN};
 pub const BODY_MAX: usize = 128 << 10;
 
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
-pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x01";
+pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x02";
 
 /// The user data for the token of an edge.
 pub fn edge_user_data() -> [u8; USER_DATA_LEN] {
@@ -52,9 +52,6 @@ pub fn is_edge(user_data: &[u8; USER_DATA_LEN]) -> bool {
     user_data.starts_with(EDGE_MARK)
 }
 
-/// The longest that a server can tell the others at once.
-pub const TOLD_MAX: usize = 8_192;
-
 /// From an edge to its origin.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ToOrigin {
@@ -64,8 +61,8 @@ pub struct ToOrigin {
     /// The player at the edge.
     #[replicate(integer)]
     pub session: u32,
-    /// The id of the client, of a join, an arrival and the like; the number of a batch; of a leave 1 if the client does not come back; the number
-    /// of the server that has told something; the version of what the edge looks by.
+    /// The id of the client, of a join, an arrival and the like; the number of a batch; of a leave 1 if the client does not come back; the
+    /// version of the borders that the edge looks by.
     #[replicate(integer)]
     pub number: u64,
     /// The lane of a message.
@@ -114,9 +111,7 @@ pub(crate) enum Up {
     Arrive,
     /// Does this origin have the player of a client: the client's id.
     Seek,
-    /// Another origin tells something to all: its number, and what.
-    Told,
-    /// The edge looks by a version of what was told: all looks for it were sent.
+    /// The edge looks by a version of the borders: all looks for it were sent.
     Looks,
     /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id.
     Elsewhere,
@@ -143,12 +138,10 @@ pub(crate) enum Down {
     Leaves,
     /// Whether the player that was sought is here: a byte, 0 or 1.
     Has,
-    /// Something for all edges and, through them, for all other origins.
-    Tell,
 }
 
 impl Up {
-    const ALL: [Up; 12] = [
+    const ALL: [Up; 11] = [
         Up::Join,
         Up::Leave,
         Up::Inputs,
@@ -158,7 +151,6 @@ impl Up {
         Up::Stay,
         Up::Arrive,
         Up::Seek,
-        Up::Told,
         Up::Looks,
         Up::Elsewhere,
     ];
@@ -169,7 +161,7 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 10] = [
+    const ALL: [Down; 9] = [
         Down::Given,
         Down::View,
         Down::Say,
@@ -179,7 +171,6 @@ impl Down {
         Down::Continues,
         Down::Leaves,
         Down::Has,
-        Down::Tell,
     ];
 
     pub(crate) fn of(step: u8) -> Option<Down> {

@@ -62,6 +62,7 @@ pub(crate) fn play(runs: &Path) -> anyhow::Result<RunSummary> {
         wanted: None,
         trace: false,
         metrics: None,
+        bus: None,
         live: None,
     };
     Ok(run::run(&options, &AtomicBool::new(false))?.summary)

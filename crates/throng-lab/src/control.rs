@@ -6,13 +6,17 @@
 //! host -> edge, standard input    measure | settle | drain | cut | mend | stop
 //! host -> server, standard input  begin | measure | settle | cut | mend | freeze | last | stop
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
+//! host -> both, standard input    bus {...}, what the bus between servers and edges says
+//! both -> host, standard output   {"bus": {...}}, what they say to it
 //! ```
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::{Deserialize, Serialize};
 use throng_machine::piped;
 use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
+
+use crate::bus::{Down, Up};
 
 /// A command to a process of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +74,33 @@ impl Command {
     }
 }
 
-/// The commands on the standard input; the channel closes with the input.
-pub(crate) fn listen() -> Receiver<Command> {
-    piped::hear(Command::read)
+/// A line from the bus begins so.
+const BUS: &str = "bus ";
+/// Lines from the bus that wait to be read.
+const BUS_LINES: usize = 4_096;
+
+/// A word of the bus to a process, as a line.
+pub(crate) fn bus_line(down: &Down) -> Option<String> {
+    Some(format!("{BUS}{}", serde_json::to_string(down).ok()?))
+}
+
+/// Says something to the bus.
+pub(crate) fn say_to_bus(up: Up) {
+    piped::answer(&PartLine::<(), ()>::Bus(up));
+}
+
+/// The commands on the standard input, and what the bus says; the channels close with the input.
+pub(crate) fn listen() -> (Receiver<Command>, Receiver<Down>) {
+    let (to_bus, from_bus) = sync_channel(BUS_LINES);
+    let commands = piped::hear(move |line| {
+        if let Some(json) = line.strip_prefix(BUS) {
+            // Nobody reads it in a process that has come to its end.
+            let _ = serde_json::from_str(json).map(|down| to_bus.send(down));
+            return None;
+        }
+        Command::read(line)
+    });
+    (commands, from_bus)
 }
 
 /// A line of the bots.
@@ -92,6 +120,8 @@ pub(crate) enum PartLine<P, F> {
     Ready(P),
     /// So many players are there now.
     Players(PlayerCount),
+    /// It says something to the bus.
+    Bus(Up),
     /// It has ended.
     Done(F),
     Failed(String),

@@ -14,13 +14,14 @@ use throng_crowd::kinds;
 use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::world::spawn_point;
-use throng_edge::{BorderWatch, Edge, EdgeOptions, edge_user_data};
+use throng_edge::{BorderWatch, Edge, EdgeOptions, WorldName, edge_user_data};
 use throng_machine::clock;
 use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::control::{Command, PartLine, listen};
+use crate::bus::{self, BusOrder, WorldBus};
+use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
 use crate::pace::Pace;
@@ -46,6 +47,8 @@ pub(crate) struct EdgeOrder {
     pub(crate) scenario: Scenario,
     /// The core that it is pinned to.
     pub(crate) core: Option<usize>,
+    /// `None` if there is one server only.
+    pub(crate) bus: Option<BusOrder>,
 }
 
 /// A line of an edge.
@@ -69,10 +72,14 @@ fn play() -> anyhow::Result<()> {
     pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
     let mut links = Links::new(&order);
-    let shared = SharedBorders::new(&order.scenario);
+    let (commands, lines) = listen();
+    let mut bus = match &order.bus {
+        Some(order) => Some(bus::open(order, Box::new(say_to_bus), lines)?),
+        None => None,
+    };
+    let shared = SharedBorders::new(&order)?;
     let mut edge = open(&order, &links, &shared)?;
     answer(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
-    let commands = listen();
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
     let mut watch: Option<Watch> = None;
     let mut figures = EdgeFigures::default();
@@ -83,7 +90,9 @@ fn play() -> anyhow::Result<()> {
         let here = edge.server().current_tick();
         // A socket that fails now and then is a lossy network.
         let _ = edge.receive(began);
-        shared.follow(&mut edge);
+        if let Some(bus) = &mut bus {
+            shared.follow(&mut **bus, &mut edge, began);
+        }
         let received = clock::now();
         // Before anything is sent: whoever has a packet finds here what its objects are.
         while let Some(copied) = edge.poll_copied() {
@@ -111,8 +120,8 @@ fn play() -> anyhow::Result<()> {
                 edge.drain(clock::now(), "this edge ends: connect to another one");
                 farewells = Some(FAREWELL_TICKS);
             }
-            Ok(Command::Cut) => links.cut.set(true),
-            Ok(Command::Mend) => links.cut.set(false),
+            Ok(Command::Cut) => cut(&links, &mut bus, true),
+            Ok(Command::Mend) => cut(&links, &mut bus, false),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}
         }
@@ -125,6 +134,12 @@ fn play() -> anyhow::Result<()> {
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
     answer(&EdgeLine::Done(figures));
     Ok(())
+}
+
+/// Cuts all networks of the edge, or mends them.
+fn cut(links: &Links, bus: &mut Option<Box<dyn WorldBus>>, is_cut: bool) {
+    links.cut.set(is_cut);
+    bus.iter_mut().for_each(|bus| bus.cut(is_cut));
 }
 
 /// The edge with its server, and a client of each origin.
@@ -177,16 +192,22 @@ impl Links {
         self.came_bytes + open.map(|client| client.replication_bytes()).sum::<u64>()
     }
 
-    /// A server that did not answer for a while may be there again. Each try ends after the timeout of its token.
+    /// A server that did not answer for a while may be there again, where its lease says. Each try ends after the timeout of its token.
     fn reconnect(&mut self, edge: &mut Edge, shared: &SharedBorders, now: Time) -> anyhow::Result<()> {
         for origin in 0..self.servers.len() {
-            if edge.origin_end(origin).is_some() {
+            let is_elsewhere = self.find(origin, shared);
+            if is_elsewhere || edge.origin_end(origin).is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
-                shared.write().lose(origin);
                 edge.replace_origin(origin, self.connect(origin, now)?);
             }
         }
         Ok(())
+    }
+
+    /// Asks the leases where a server is. True if it is a new process somewhere else: nobody waits for the silence of the old one.
+    fn find(&mut self, origin: usize, shared: &SharedBorders) -> bool {
+        let Some(address) = shared.read().address(origin as u16) else { return false };
+        std::mem::replace(&mut self.servers[origin], address) != address
     }
 }
 
@@ -195,8 +216,10 @@ impl Links {
 struct SharedBorders(Arc<RwLock<BorderWatch>>);
 
 impl SharedBorders {
-    fn new(scenario: &Scenario) -> SharedBorders {
-        SharedBorders(Arc::new(RwLock::new(BorderWatch::new(Regions::new(scenario).division()))))
+    fn new(order: &EdgeOrder) -> anyhow::Result<SharedBorders> {
+        let world = WorldName::new(order.bus.as_ref().map_or("alone", |bus| &bus.world))?;
+        let watch = BorderWatch::new(world, Regions::new(&order.scenario).division());
+        Ok(SharedBorders(Arc::new(RwLock::new(watch))))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BorderWatch> {
@@ -207,9 +230,9 @@ impl SharedBorders {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the servers have told, and looks by it.
-    fn follow(&self, edge: &mut Edge) {
-        self.write().follow(edge);
+    /// Takes what the bus says, and looks by it.
+    fn follow(&self, bus: &mut dyn WorldBus, edge: &mut Edge, now: Time) {
+        self.write().follow(bus, edge, now);
     }
 }
 
@@ -225,7 +248,7 @@ fn edge_options(scenario: &Scenario, shared: &SharedBorders) -> EdgeOptions {
             let step = regions.step(scenario.from_corner([x, y, 0.0])[0]);
             shared.read().borders().home(step).into()
         }),
-        // A server that no other one hears has lost its strip.
+        // A server whose lease has ended has lost its strip.
         is_gone: Arc::new(move |origin| strips.read().is_gone(origin)),
         ..EdgeOptions::default()
     }

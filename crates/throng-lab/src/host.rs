@@ -18,9 +18,10 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
-use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId};
+use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName};
 use throng_machine::clock;
 
+use crate::bus::WorldBus;
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
@@ -38,9 +39,6 @@ const SPIN: Duration = Duration::from_micros(300);
 const FAULT_TIMEOUT_S: i32 = 3;
 /// In a run with faults, players are kept for so long, in seconds.
 const KEEP_S: u32 = 30;
-
-/// A server that the others do not hear for so long is gone, in seconds.
-const SILENT_S: u32 = 3;
 
 /// Number of clients that get the server's time, one after the other. They are served first in a tick, so that a pulse
 /// leaves soon after its time was read.
@@ -60,7 +58,8 @@ pub struct Host<R = Channels> {
     /// Which of the servers that share the area this is.
     number: u16,
     regions: Regions,
-    balance: Balance,
+    /// The borders to the other servers, and the bus over which they are agreed on. One server alone has none.
+    world_bus: Option<(Balance, Box<dyn WorldBus>)>,
     /// Characters whom another server is about to take over: they stand still until then.
     ghosts: HashMap<PlayerId, (ObjectId, Character)>,
     handovers: Handovers,
@@ -176,7 +175,7 @@ impl<R: Replication> Host<R> {
         };
         let regions = Regions::new(scenario);
         let mut host = Host {
-            balance: balance(scenario, &regions, number, server.current_tick()),
+            world_bus: None,
             regions,
             server,
             tape,
@@ -305,7 +304,23 @@ impl<R: Replication> Host<R> {
     /// The characters may move, however many there are.
     pub(crate) fn begin(&mut self) {
         self.is_moving = true;
-        self.balance.set_planning(true);
+        self.set_planning(true);
+    }
+
+    /// Shares the world of this name with the servers that are on the bus. Borders stay until all players are there.
+    pub(crate) fn join_world(&mut self, world: &str, bus: Box<dyn WorldBus>) -> anyhow::Result<()> {
+        let options = BalanceOptions::new(WorldName::new(world)?, self.regions.division(), self.number);
+        let address = Some(self.server.local_address());
+        let balance = Balance::new(BalanceOptions { address, ..options }, bus.member());
+        self.world_bus = Some((balance, bus));
+        self.set_planning(false);
+        Ok(())
+    }
+
+    fn set_planning(&mut self, plans: bool) {
+        if let Some((balance, _)) = &mut self.world_bus {
+            balance.set_planning(plans);
+        }
     }
 
     pub(crate) fn handovers(&self) -> Handovers {
@@ -319,7 +334,7 @@ impl<R: Replication> Host<R> {
 
     /// Nothing moves any more, and no character says that it does: clients would see it move.
     pub fn freeze(&mut self) {
-        self.balance.set_planning(false);
+        self.set_planning(false);
         let Host { world, server, scenario, bodies, is_frozen, .. } = self;
         *is_frozen = true;
         world.stop(|character, state| show(server, scenario, bodies, (character, state)));
@@ -328,7 +343,7 @@ impl<R: Replication> Host<R> {
     /// Everything moves again.
     pub(crate) fn thaw(&mut self) {
         self.is_frozen = false;
-        self.balance.set_planning(self.is_moving);
+        self.set_planning(self.is_moving);
     }
 
     /// The characters as the game has them. One whom another server is about to take over has no owner.
@@ -344,9 +359,12 @@ impl<R: Replication> Host<R> {
         characters.chain(ghosts)
     }
 
-    /// The network of a server with one thread.
-    pub(crate) fn cut(&self) -> &Cut {
-        &self.cut
+    /// Cuts the network of a server with one thread, or mends it.
+    pub(crate) fn cut(&mut self, is_cut: bool) {
+        self.cut.set(is_cut);
+        if let Some((_, bus)) = &mut self.world_bus {
+            bus.cut(is_cut);
+        }
     }
 
     /// The characters by number, with their positions from the corner of the area.
@@ -463,9 +481,9 @@ impl<R: Replication> Host<R> {
 
     /// Players who come through edges.
     fn take_players(&mut self) {
-        let tick = self.server.current_tick();
+        let now = clock::now();
         while let Some(event) = self.origin.as_mut().and_then(Origin::poll_event) {
-            if self.balance.take(&event, tick) {
+            if self.world_bus.as_mut().is_some_and(|(balance, _)| balance.take(&event, now)) {
                 continue;
             }
             match event {
@@ -512,10 +530,7 @@ impl<R: Replication> Host<R> {
                     }
                 }
                 OriginEvent::Message { .. } => self.bad_talks += 1,
-                OriginEvent::EdgeJoined(_)
-                | OriginEvent::EdgeLeft(_)
-                | OriginEvent::Told { .. }
-                | OriginEvent::Looks { .. } => {}
+                OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) | OriginEvent::Looks { .. } => {}
             }
         }
     }
@@ -536,26 +551,34 @@ impl<R: Replication> Host<R> {
 
     /// Tells the other servers what it has, and decides on borders if that is its turn.
     fn settle_borders(&mut self) {
-        let Host { origin: Some(origin), world, scenario, regions, balance, ghosts, server, .. } = self else { return };
-        if regions.is_whole() {
+        let Host { origin: Some(origin), world_bus: Some((balance, bus)), world, scenario, regions, ghosts, .. } = self
+        else {
             return;
-        }
+        };
         let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
         let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
-        balance.settle(origin, server.current_tick(), all.map(|position| regions.step(position[0])));
+        balance.settle(&mut **bus, origin, clock::now(), all.map(|position| regions.step(position[0])));
     }
 
     /// Asks the edges for the players who are in the part of another server.
     fn hand_over(&mut self) {
-        let Host { origin: Some(origin), world, scenario, regions, balance, at_edges, number, .. } = self else {
+        let Host {
+            origin: Some(origin),
+            world_bus: Some((balance, _)),
+            world,
+            scenario,
+            regions,
+            at_edges,
+            number,
+            ..
+        } = self
+        else {
             return;
         };
-        if regions.is_whole() {
-            return;
-        }
         for (&player, &character) in at_edges.iter() {
             let Some(state) = world.state(character) else { continue };
-            if let Some(to) = regions.beyond(balance, *number, scenario.from_corner(state.position)[0]) {
+            let step = regions.beyond(balance.borders(), *number, scenario.from_corner(state.position)[0]);
+            if let Some(to) = step.and_then(|step| balance.goes_to(step)) {
                 // It may have been asked for already.
                 let _ = origin.hand_over(player, to);
             }
@@ -714,22 +737,6 @@ pub(crate) fn token_issuer(scenario: &Scenario, key: &Key) -> TokenIssuer {
 fn origin_options(scenario: &Scenario) -> OriginOptions {
     let keep_ticks = if scenario.faults.is_empty() { 0 } else { KEEP_S * scenario.tick_hz };
     OriginOptions { keep_ticks, ..OriginOptions::default() }
-}
-
-/// The borders to the other servers. They stay until all players are there.
-fn balance(scenario: &Scenario, regions: &Regions, number: u16, now: Tick) -> Balance {
-    let in_a_second = |parts: u32| (scenario.tick_hz / parts).max(1);
-    let mut balance = Balance::new(
-        BalanceOptions {
-            report_ticks: in_a_second(3),
-            plan_ticks: in_a_second(2),
-            silent_ticks: SILENT_S * scenario.tick_hz,
-            ..BalanceOptions::new(regions.division(), number)
-        },
-        now,
-    );
-    balance.set_planning(false);
-    balance
 }
 
 /// Waits for the next tick to be due. Meanwhile the server reads its socket now and then, because the packets of ten thousand

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bots;
+mod bus;
 pub mod compare;
 mod control;
 mod cut;

@@ -24,13 +24,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
-use throng_crowd::scenario::{Model, Profile, Scenario};
+use throng_crowd::scenario::{FaultKind, Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::{Moment, clock};
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 use throng_report::{Phases, ProgressLine};
 
 use crate::bots::{BotsReport, EdgePoint};
+use crate::bus::{self, BusOrder, Middle};
 use crate::control::{Command, PlayerCount};
 use crate::edge::EdgeOrder;
 use crate::floor::FloorTime;
@@ -74,6 +75,8 @@ pub struct RunOptions {
     pub trace: bool,
     /// Gets the run's metrics while it plays.
     pub metrics: Option<LiveMetrics>,
+    /// Addresses of NATS, if servers and edges meet there (feature `nats`). Without them they need nothing: the run carries what they say.
+    pub bus: Option<String>,
     /// Where a live page takes figures while the run plays. Without one there, the run plays all the same, and a note says so.
     pub live: Option<SocketAddr>,
 }
@@ -205,8 +208,9 @@ impl<'a, R: Replication> Play<'a, R> {
         let scenario = &options.scenario;
         let key = throng::random_key();
         let address: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let host =
+        let mut host =
             Host::with_model(scenario, 0, (address, None, key.clone()), model).context("cannot start the server")?;
+        let meeting = Meeting::begin(options, &mut host)?;
         let truth =
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -221,10 +225,10 @@ impl<'a, R: Replication> Play<'a, R> {
             }
         };
         let server = host.server().local_address();
-        let servers = start_servers(options, &key, &cores_of)?;
+        let servers = start_servers(options, &meeting, &key, &cores_of)?;
         let points = servers.points();
         let addresses = std::iter::once(server).chain(points.iter().map(|point| point.address)).collect();
-        let edges = start_edges(options, addresses, &key, &cores_of)?;
+        let edges = start_edges(options, &meeting, addresses, (&key, &cores_of))?;
         let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
         let target = Target { server, edges: edges.points(), truths: truths.collect() };
         let bots = child::start(options, target, &key, cores_of.bots)?;
@@ -490,34 +494,88 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 }
 
+/// Where servers and edges of a run meet, if it has several servers.
+#[derive(Default)]
+struct Meeting {
+    order: Option<BusOrder>,
+    /// `None` if they meet at a nats-server.
+    middle: Option<Middle>,
+}
+
+impl Meeting {
+    /// The first server joins.
+    fn begin<R: Replication>(options: &RunOptions, host: &mut Host<R>) -> Result<Meeting> {
+        if options.scenario.servers < 2 {
+            if options.bus.is_some() {
+                bail!("one server has nobody to meet at --bus: add --servers 2 --edges 2, or leave it out");
+            }
+            return Ok(Meeting::default());
+        }
+        let cut = options.scenario.faults.iter().find(|fault| matches!(fault.kind, FaultKind::Cut(_)));
+        if let Some(fault) = cut.filter(|_| options.bus.is_some()) {
+            bail!("the connections to a nats-server cannot be cut: leave out --bus, or the fault {fault}");
+        }
+        // Members of different runs at one nats-server are different, too.
+        let member = fastrand::u64(..) & !0xFFFF;
+        let order = BusOrder { member, world: format!("run-{member:016x}"), nats: options.bus.clone() };
+        let middle = if order.nats.is_none() { Some(Middle::start()?) } else { None };
+        let (to_first, lines) = std::sync::mpsc::channel();
+        let say: Box<dyn FnMut(bus::Up) + Send> = match middle.clone() {
+            Some(middle) => {
+                // The first server is in this process, and ends with it.
+                middle.join(member, Box::new(move |down| drop(to_first.send(down))));
+                Box::new(move |up| middle.hear(member, up))
+            }
+            None => Box::new(|_| ()),
+        };
+        host.join_world(&order.world, bus::open(&order, say, lines)?)?;
+        Ok(Meeting { order: Some(order), middle })
+    }
+
+    fn member(&self, number: u32) -> u64 {
+        self.order.as_ref().map_or(0, |order| order.of(number.into()).member)
+    }
+}
+
 /// The servers after the first.
-fn start_servers(options: &RunOptions, key: &Key, cores: &CoresOf) -> Result<Parts<ServerPoint, ServerFigures>> {
+fn start_servers(
+    options: &RunOptions,
+    meeting: &Meeting,
+    key: &Key,
+    cores: &CoresOf,
+) -> Result<Parts<ServerPoint, ServerFigures>> {
+    let Some(bus) = &meeting.order else { return Ok(Parts::default()) };
     let order = |number: u32| ServerOrder {
+        bus: bus.of(number.into()),
         number: number as u16,
         key: *key.as_bytes(),
         scenario: options.scenario.clone(),
         core: cores.of_part(number - 1),
     };
-    let orders = (1..options.scenario.servers).map(|number| (format!("server {}", number + 1), order(number)));
-    Parts::start(&options.server_command, orders)
+    let orders = (1..options.scenario.servers)
+        .map(|number| (format!("server {}", number + 1), meeting.member(number), order(number)));
+    Parts::start(&options.server_command, meeting.middle.as_ref(), orders)
 }
 
 /// The edges before the servers at these addresses.
 fn start_edges(
     options: &RunOptions,
+    meeting: &Meeting,
     servers: Vec<SocketAddr>,
-    key: &Key,
-    cores: &CoresOf,
+    (key, cores): (&Key, &CoresOf),
 ) -> Result<Parts<EdgePoint, EdgeFigures>> {
+    let first = options.scenario.servers;
     let order = |number: u32| EdgeOrder {
+        bus: meeting.order.as_ref().map(|bus| bus.of(u64::from(first + number))),
         number,
         servers: servers.clone(),
         key: *key.as_bytes(),
         scenario: options.scenario.clone(),
         core: cores.of_part(options.scenario.servers - 1 + number),
     };
-    let orders = (0..options.scenario.edges).map(|number| (format!("edge {}", number + 1), order(number)));
-    Parts::start(&options.edge_command, orders)
+    let orders = (0..options.scenario.edges)
+        .map(|number| (format!("edge {}", number + 1), meeting.member(first + number), order(number)));
+    Parts::start(&options.edge_command, meeting.middle.as_ref(), orders)
 }
 
 /// The cores of a pinned run. The first server has the first one.
@@ -624,6 +682,7 @@ mod tests {
             wanted: None,
             trace: false,
             metrics: None,
+            bus: None,
             live: None,
         };
         assert!(run(&options, &AtomicBool::new(false)).is_err());

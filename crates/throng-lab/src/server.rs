@@ -16,7 +16,8 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::ServerFigures;
 
 use crate::bots::pin;
-use crate::control::{Command, PartLine, PlayerCount, listen};
+use crate::bus::{self, BusOrder};
+use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
 use crate::host::{Handovers, Host};
 
 /// The players are told this often at most.
@@ -32,6 +33,7 @@ pub(crate) struct ServerOrder {
     pub(crate) scenario: Scenario,
     /// The core that it is pinned to.
     pub(crate) core: Option<usize>,
+    pub(crate) bus: BusOrder,
 }
 
 /// Where a server is reached, and the file with its state.
@@ -58,14 +60,15 @@ pub fn play_server() -> anyhow::Result<()> {
 }
 
 fn play() -> anyhow::Result<()> {
-    let ServerOrder { number, key, scenario, core } = read_order()?;
+    let ServerOrder { number, key, scenario, core, bus: order } = read_order()?;
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
     let address = ([127, 0, 0, 1], 0).into();
     let mut host = Host::with_model(&scenario, number, (address, None, Key::new(key)), Channels::new)?;
+    let (commands, lines) = listen();
+    host.join_world(&order.world, bus::open(&order, Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
     answer(&ServerLine::Ready(point));
-    let commands = listen();
     let mut watch: Option<ServerWatch> = None;
     let mut figures = ServerFigures::default();
     let mut told = (PlayerCount::default(), clock::now());
@@ -100,8 +103,8 @@ fn play() -> anyhow::Result<()> {
             Ok(Command::Freeze) => host.freeze(),
             Ok(Command::Last) => is_last = true,
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
-            Ok(Command::Cut) => host.cut().set(true),
-            Ok(Command::Mend) => host.cut().set(false),
+            Ok(Command::Cut) => host.cut(true),
+            Ok(Command::Mend) => host.cut(false),
             Ok(Command::Players(_) | Command::Drain) | Err(TryRecvError::Empty) => {}
         }
     }

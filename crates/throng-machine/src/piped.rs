@@ -10,7 +10,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use crate::subprocess;
 
 /// Lines that wait to be read.
 const LINES: usize = 256;
+/// Lines that wait to be written. A process that stands still takes none.
+const LINES_OUT: usize = 16_384;
 /// A process whose input has ended has so long when this is dropped.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -29,9 +31,13 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub struct Piped {
     child: Child,
-    input: Option<ChildStdin>,
+    /// `None` closes the other process's input.
+    input: SyncSender<Option<String>>,
     lines: Receiver<String>,
 }
+
+/// Gets the lines of a process first. It returns true for those that it takes.
+pub type Ear = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// The signals that a run sends to its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +69,14 @@ impl Piped {
     /// # Errors
     /// The command is empty, or cannot be started; the order cannot be written as JSON.
     pub fn start(command: &[OsString], order: &impl Serialize) -> io::Result<Piped> {
+        Piped::start_heard(command, order, Box::new(|_| false))
+    }
+
+    /// The same with somebody who gets its lines first.
+    ///
+    /// # Errors
+    /// As [`start`](Piped::start).
+    pub fn start_heard(command: &[OsString], order: &impl Serialize, mut ear: Ear) -> io::Result<Piped> {
         let order = serde_json::to_string(order)?;
         let missing = || io::Error::new(io::ErrorKind::InvalidInput, "its command is empty");
         let (program, arguments) = command.split_first().ok_or_else(missing)?;
@@ -70,22 +84,38 @@ impl Piped {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", program.display()));
         let mut child = subprocess::own_group(&mut command).spawn().map_err(named)?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let (sender, lines) = sync_channel(LINES);
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let ((sender, lines), (input, to_write)) = (sync_channel(LINES), sync_channel::<Option<String>>(LINES_OUT));
         let mut piped = Piped { child, input, lines };
-        let output = output.ok_or_else(|| io::Error::other("it has no standard output"))?;
+        let output = stdout.ok_or_else(|| io::Error::other("it has no standard output"))?;
+        let mut to_process = stdin.ok_or_else(|| io::Error::other("it has no standard input"))?;
         // A thread of its own reads it: a process whose pipe is full would stand still.
-        let work = move || send_lines(BufReader::new(output), Some, &sender);
+        let work = move || send_lines(BufReader::new(output), |line| (!ear(&line)).then_some(line), &sender);
+        std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
+        // Another one writes: a process that stands still reads nothing, and holds nobody up.
+        let work = move || {
+            for line in to_write.into_iter().map_while(|line| line) {
+                // A write error means that the process has ended; the end of its output tells that.
+                if to_process.write_all(line.as_bytes()).and_then(|()| to_process.flush()).is_err() {
+                    return;
+                }
+            }
+        };
         std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
         piped.tell(&order);
         Ok(piped)
     }
 
-    /// Tells it a line. A process that is gone hears nothing; [`next_line`](Piped::next_line) tells that.
+    /// Tells it a line. A process that is gone hears nothing, and one that has read nothing for long misses it;
+    /// [`next_line`](Piped::next_line) tells the one from the other.
     pub fn tell(&mut self, line: &str) {
-        if let Some(input) = &mut self.input {
-            let _ = input.write_all(format!("{}\n", line.trim_end()).as_bytes()).and_then(|()| input.flush());
-        }
+        let _ = self.input.try_send(Some(format!("{}\n", line.trim_end())));
+    }
+
+    /// Tells it lines as [`tell`](Piped::tell) does, from any thread.
+    pub fn mouth(&self) -> impl Fn(String) + Send + 'static {
+        let input = self.input.clone();
+        move |line| drop(input.try_send(Some(format!("{}\n", line.trim_end()))))
     }
 
     /// The next line, waited for at most so long.
@@ -125,7 +155,7 @@ impl Piped {
 
     /// Asks for the end, and does not wait.
     pub fn close(&mut self) {
-        self.input = None;
+        let _ = self.input.try_send(None);
     }
 
     /// Asks for the end, and waits for it at most so long.
@@ -153,7 +183,7 @@ impl Drop for Piped {
 }
 
 /// Sends what `read` makes of each line, until the lines end or nobody listens. Lines without a meaning are left out.
-fn send_lines<T>(lines: impl BufRead, read: impl Fn(String) -> Option<T>, to: &SyncSender<T>) {
+fn send_lines<T>(lines: impl BufRead, mut read: impl FnMut(String) -> Option<T>, to: &SyncSender<T>) {
     for line in lines.lines().map_while(Result::ok) {
         if read(line).is_some_and(|value| to.send(value).is_err()) {
             return;

@@ -10,3 +10,4 @@ mod moves;
 mod readers;
 mod returns;
 mod stage;
+mod worlds;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use throng::net::{Condition, MemoryNetwork};
 use throng::prelude::*;
 use throng::{ConnectionId, Decode, EndReason};
+use throng_bus::{Limits, LocalBus, LocalHub, MemberId};
 use throng_edge::{
     Balance, BorderWatch, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin,
     edge_user_data,
@@ -78,8 +79,8 @@ pub(crate) struct World {
     gifts: Vec<ObjectId>,
     /// West of x = 0 is the first world's, east of it the second's.
     pub(crate) has_border: bool,
-    /// Borders that follow the load.
-    pub(crate) balance: Option<Balance>,
+    /// Borders that follow the load, and the bus over which they are agreed on.
+    pub(crate) balance: Option<(Balance, LocalBus)>,
     number: u16,
     pub(crate) edges: Vec<ConnectionId>,
     pub(crate) left: Vec<PlayerId>,
@@ -123,15 +124,14 @@ impl World {
         while let Some(event) = self.server.poll_event() {
             self.origin.take(&mut self.server, event, now);
         }
-        let tick = self.server.current_tick();
         while let Some(event) = self.origin.poll_event() {
-            let is_of_borders = self.balance.as_mut().is_some_and(|balance| balance.take(&event, tick));
+            let is_of_borders = self.balance.as_mut().is_some_and(|(balance, _)| balance.take(&event, now));
             if !is_of_borders {
                 self.take(event);
             }
         }
         self.walk();
-        self.follow_load(tick);
+        self.follow_load(now);
         self.hand_over();
         self.origin.before_tick(&mut self.server);
         self.server.tick(now);
@@ -166,7 +166,7 @@ impl World {
                     self.server.get_mut::<Hero>(hero).unwrap().velocity = [0.0; 3];
                 }
             }
-            OriginEvent::Stays(_) | OriginEvent::Told { .. } | OriginEvent::Looks { .. } => {}
+            OriginEvent::Stays(_) | OriginEvent::Looks { .. } => {}
             OriginEvent::Away(player) => self.away.push(player),
             OriginEvent::Returned { player, former } => {
                 let (hero, client_id) = self.heroes.remove(&former).unwrap();
@@ -224,13 +224,13 @@ impl World {
     }
 
     /// Tells the other worlds where its heroes are, and hands over those that belong to another one.
-    fn follow_load(&mut self, tick: Tick) {
-        let World { server, origin, heroes, balance: Some(balance), .. } = self else { return };
+    fn follow_load(&mut self, now: Time) {
+        let World { server, origin, heroes, balance: Some((balance, bus)), .. } = self else { return };
         let steps: Vec<(PlayerId, u16)> = heroes
             .iter()
             .map(|(player, (hero, _))| (*player, step_of(server.get::<Hero>(*hero).unwrap().position[0])))
             .collect();
-        balance.settle(origin, tick, steps.iter().map(|&(_, step)| step));
+        balance.settle(bus, origin, now, steps.iter().map(|&(_, step)| step));
         for (player, step) in steps {
             if let Some(to) = balance.goes_to(step) {
                 // It may be on its way already.
@@ -318,8 +318,10 @@ pub(crate) struct Stage {
     pub(crate) heard: Vec<(usize, String)>,
     pub(crate) now: Time,
     edge_options: EdgeOptions,
-    /// Borders that follow the load, as each edge knows them.
-    pub(crate) watches: Vec<Arc<RwLock<BorderWatch>>>,
+    /// Borders that follow the load, as each edge knows them, and its member of the bus.
+    pub(crate) watches: Vec<(Arc<RwLock<BorderWatch>>, LocalBus)>,
+    pub(crate) hub: LocalHub,
+    members: u64,
     addresses: u16,
 }
 
@@ -344,6 +346,8 @@ impl Stage {
             now: Time(1_000_000),
             edge_options,
             watches: Vec::new(),
+            hub: LocalHub::new(),
+            members: 0,
             addresses: 0,
         }
     }
@@ -352,6 +356,12 @@ impl Stage {
     pub(crate) fn revive(&mut self, number: u8) {
         let world = World::new(&self.network, number, &self.key, u64::from(number) + 99);
         self.worlds.insert(usize::from(number), world);
+    }
+
+    /// A new member of the bus between worlds and edges.
+    pub(crate) fn join_bus(&mut self) -> LocalBus {
+        self.members += 1;
+        self.hub.join(MemberId(self.members), Limits::default())
     }
 
     fn next_address(&mut self) -> SocketAddr {
@@ -393,7 +403,8 @@ impl Stage {
             is_gone: Arc::new(move |origin| strips.read().unwrap().is_gone(origin)),
             ..EdgeOptions::default()
         };
-        self.watches.push(watch);
+        let bus = self.join_bus();
+        self.watches.push((watch, bus));
         self.add_edge();
     }
 
@@ -424,8 +435,8 @@ impl Stage {
         self.worlds.iter_mut().for_each(|world| world.tick(at(0)));
         for (number, edge) in self.edges.iter_mut().enumerate() {
             edge.receive(at(12)).unwrap();
-            if let Some(watch) = self.watches.get(number) {
-                watch.write().unwrap().follow(edge);
+            if let Some((watch, bus)) = self.watches.get_mut(number) {
+                watch.write().unwrap().follow(bus, edge, at(12));
             }
             edge.tick(at(12));
         }

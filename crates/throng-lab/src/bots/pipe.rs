@@ -10,7 +10,7 @@ use crate::control::{BotsLine, Command, listen};
 
 /// Plays until told to stop.
 pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
-    let commands = listen();
+    let (commands, _) = listen();
     let mut fleet = match Fleet::<D>::new(options) {
         Ok(fleet) => fleet,
         Err(error) => {

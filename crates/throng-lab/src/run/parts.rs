@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use throng_machine::piped::{Gone, Piped, Signal};
+use throng_machine::piped::{Ear, Gone, Piped, Signal};
 
-use crate::control::{Command, PartLine, PlayerCount};
+use crate::bus::Middle;
+use crate::control::{Command, PartLine, PlayerCount, bus_line};
 
 /// A process has so long to open its sockets.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -38,13 +39,20 @@ impl<P, F> Default for Parts<P, F> {
 }
 
 impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
-    /// Starts one for each name and order, and waits until all can be connected to.
+    /// Starts one for each name, member of the bus and order, and waits until all can be connected to. Members are joined to the bus by
+    /// their lines, if the run has one of its own.
     pub(super) fn start<O: Serialize>(
         command: &[OsString],
-        orders: impl Iterator<Item = (String, O)>,
+        middle: Option<&Middle>,
+        orders: impl Iterator<Item = (String, u64, O)>,
     ) -> Result<Parts<P, F>> {
-        let start = |(name, order): (String, O)| {
-            let process = Piped::start(command, &order).with_context(|| format!("cannot start {name}"))?;
+        let start = |(name, member, order): (String, u64, O)| {
+            let ear = middle.cloned().map_or_else(|| -> Ear { Box::new(|_| false) }, |middle| ear(middle, member));
+            let process = Piped::start_heard(command, &order, ear).with_context(|| format!("cannot start {name}"))?;
+            if let Some(middle) = middle {
+                let mouth = process.mouth();
+                middle.join(member, Box::new(move |down| bus_line(&down).into_iter().for_each(&mouth)));
+            }
             Ok(Starting { name, process, reached: PhantomData })
         };
         let starting = orders.map(start).collect::<Result<Vec<Starting<P, F>>>>()?;
@@ -120,6 +128,17 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         });
         (figures.collect(), faults)
     }
+}
+
+/// Takes the lines for the bus, as soon as they come.
+fn ear(middle: Middle, member: u64) -> Ear {
+    Box::new(move |line| match serde_json::from_str(line) {
+        Ok(PartLine::<serde::de::IgnoredAny, serde::de::IgnoredAny>::Bus(up)) => {
+            middle.hear(member, up);
+            true
+        }
+        _ => false,
+    })
 }
 
 /// A process that cannot be connected to yet.
