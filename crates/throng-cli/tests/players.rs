@@ -93,14 +93,13 @@ struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts one, or says loudly that there is none to start, or that the program cannot use it.
+    /// Starts one, or says loudly that there is none to start.
     fn start() -> Option<NatsServer> {
         let program = std::env::var_os("THRONG_NATS_SERVER").unwrap_or("nats-server".into());
         let is_there = Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success());
-        if !is_there || !cfg!(feature = "nats") {
+        if !is_there {
             eprintln!(
-                "\n!!! NOT over NATS: there is no nats-server, or the tests were built without --features throng-cli/nats.\n!!! \
-                 Install it with go install github.com/nats-io/nats-server/v2@v2.15.2, or name it in THRONG_NATS_SERVER\n"
+                "\n!!! NOT over NATS: there is no nats-server.\n!!! Install it with go install github.com/nats-io/nats-server/v2@v2.15.2, or name it in THRONG_NATS_SERVER\n"
             );
             return None;
         }
