@@ -173,9 +173,8 @@ impl Channels {
 
     /// Subscribes a client to its own channel as soon as something lives there. Most clients' channels stay empty, and do not
     /// exist.
-    fn follow_own_channel(&mut self, placement: Placement) {
-        let Placement::Channel(own @ ChannelKey::Owner(id)) = placement else { return };
-        let interval = self.views.turns.interval();
+    fn follow_own_channel(&mut self, id: ConnectionId) {
+        let (own, interval) = (ChannelKey::Owner(id), self.views.turns.interval());
         let Some(view) =
             self.seats.change(id).filter(|view| view.is_live && !view.leaves_own && !view.explicit.contains_key(&own))
         else {
@@ -240,7 +239,6 @@ impl Replication for Channels {
         quantise: impl FnOnce(ValuesMut<'_>),
     ) -> Result<ObjectId, LimitReached> {
         let id = self.replicator.spawn(kind, placement, owner, quantise)?;
-        self.follow_own_channel(placement);
         if let Some(view) = owner.and_then(|owner| self.seats.change(owner)) {
             view.own.add(id);
         }
@@ -289,9 +287,7 @@ impl Replication for Channels {
     }
 
     fn set_placement(&mut self, id: ObjectId, placement: Placement) -> Result<(), LimitReached> {
-        self.replicator.set_placement(id, placement)?;
-        self.follow_own_channel(placement);
-        Ok(())
+        self.replicator.set_placement(id, placement)
     }
 
     fn connect(&mut self, index: usize) -> ConnectionId {
@@ -306,9 +302,8 @@ impl Replication for Channels {
         self.replicator.admit(id);
         view.intervals_changed = true;
         view.send_offset = Some(self.views.turns.take());
-        let own = ChannelKey::Owner(id);
-        if self.replicator.hub_ref().find(own).is_some() {
-            self.follow_own_channel(Placement::Channel(own));
+        if self.replicator.hub_ref().find(ChannelKey::Owner(id)).is_some() {
+            self.follow_own_channel(id);
         }
     }
 
@@ -391,13 +386,19 @@ impl Replication for Channels {
     }
 
     fn look(&mut self, executor: &impl Executor) {
+        let mut inhabited = Vec::new();
         for placed in self.replicator.placed() {
-            let Placed::Entered { object, facet: Facet::Public, .. } = *placed else { continue };
+            let Placed::Entered { object, facet: Facet::Public, channel } = *placed else { continue };
+            if let ChannelKey::Owner(client) = self.replicator.hub_ref().key(channel) {
+                inhabited.push(client);
+            }
             let id = self.replicator.store().id_at(object);
             if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
                 view.own.has_moved = true;
             }
         }
+        // However something has come there: a limit may have kept it elsewhere for a while.
+        inhabited.into_iter().for_each(|client| self.follow_own_channel(client));
         self.views.others.note(&self.replicator);
         self.seats.take_census(&mut self.views.turns);
         self.look_in_rows(executor);

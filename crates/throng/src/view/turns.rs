@@ -10,7 +10,7 @@
 //!
 //! The borders are places. A place is a column, and in it a number that each client has: so a border can also divide clients who
 //! all stand in one column. A *census* counts the clients of all columns, a few clients in each tick. When it is complete, and
-//! the ticks have become uneven, the borders move. Whoever is on the other side then gets other ticks.
+//! the ticks have become uneven, the borders move. A client on the other side then gets other ticks.
 
 use std::collections::BTreeMap;
 
