@@ -1,16 +1,18 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
+use throng_lab::run::WorkersOptions;
 use throng_lab::scenario::{Cipher, Fault, Model, NetPreset, Overrides, Profile, Scratch};
 
 use crate::ai_server::{self, AiServerArguments};
 use crate::bake::{self, BakeArguments};
 use crate::compare::CompareArguments;
 use crate::doctor::{self, DoctorArguments};
+use crate::exit::Failure;
 use crate::gateway::GatewayArguments;
 use crate::gateway_bench::{self, GatewayBenchArguments};
 use crate::gateway_replay::GatewayReplayArguments;
@@ -33,6 +35,8 @@ pub(crate) fn triangles(text: &str) -> Result<usize, String> {
 /// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
 pub(crate) const EDGE_FOR_RUN: &str = "edge-for-run";
+/// The option by which that process has the clock of another machine.
+pub(crate) const CLOCK_AHEAD: &str = "--clock-ahead";
 /// The name of its command for a further server.
 pub(crate) const SERVER_FOR_RUN: &str = "server-for-run";
 
@@ -128,7 +132,11 @@ pub(crate) enum Command {
     },
     /// The second process of `crowd`
     #[command(name = "bots-for-run", hide = true)]
-    BotsForRun,
+    BotsForRun {
+        /// The clock is ahead by so many milliseconds
+        #[arg(long, default_value_t = 0)]
+        clock_ahead: u64,
+    },
     /// An edge of `crowd --edges`
     #[command(name = "edge-for-run", hide = true)]
     EdgeForRun,
@@ -217,6 +225,14 @@ pub(crate) struct CrowdArguments {
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
     #[arg(long, value_name = "M")]
     edges: Option<u32>,
+    /// Have load workers play the bots, at these addresses with commas between them (docs/lab.md#load-workers)
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    workers: Vec<SocketAddr>,
+    /// With --workers: the address of this machine to which their bots connect
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "workers")]
+    address: IpAddr,
+    #[command(flatten)]
+    key: KeyArgument,
     /// Snapshots of the server's state in a second that bots are compared with; with edges one in each tick
     #[arg(long, value_name = "HZ", hide_short_help = true)]
     truth_hz: Option<u32>,
@@ -226,7 +242,8 @@ pub(crate) struct CrowdArguments {
     /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; needs --servers and a build with --features nats (docs/edges.md)
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) bus: Option<String>,
-    /// Kill, drain, pause or cut off a process while the run is measured, as kill:edge-1:4s or cut:server-2:4s:2s; may be repeated (docs/edges.md)
+    /// Kill, drain, pause, cut off or slow down a process while the run is measured, as kill:edge-1:4s, cut:server-2:4s:2s,
+    /// slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s; may be repeated (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Reserve the first core for the server; the bots use the next ones
@@ -260,6 +277,15 @@ pub(crate) struct CrowdArguments {
 }
 
 impl CrowdArguments {
+    /// The load workers, if there are any.
+    pub(crate) fn workers(&self) -> Result<Option<WorkersOptions>, Failure> {
+        if self.workers.is_empty() {
+            return Ok(None);
+        }
+        self.key.check(self.workers.iter().copied())?;
+        Ok(Some(WorkersOptions { addresses: self.workers.clone(), key: self.key.get(), server: self.address }))
+    }
+
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             budget_kbit_per_s: self.budget,
@@ -362,16 +388,30 @@ pub(crate) struct ReportArguments {
 }
 
 #[derive(Debug, Args)]
-struct KeyArgument {
-    /// The key shared by server and bots, 64 hexadecimal digits; the default is a public key, only for your own
-    /// machines
+pub(crate) struct KeyArgument {
+    /// The key shared by server and bots, or with load workers, 64 hexadecimal digits; the default is a public key, only
+    /// for your own machines
     #[arg(long, value_name = "HEX", value_parser = parse_key)]
     key: Option<[u8; 32]>,
 }
 
 impl KeyArgument {
-    fn get(&self) -> Key {
+    pub(crate) fn get(&self) -> Key {
         Key::new(self.key.unwrap_or(LAB_KEY))
+    }
+
+    /// The public key is refused where others could reach one of these addresses of load workers.
+    pub(crate) fn check(&self, addresses: impl IntoIterator<Item = SocketAddr>) -> Result<(), Failure> {
+        let mut far = addresses.into_iter().filter(|address| !address.ip().is_loopback());
+        match far.next() {
+            Some(address) if self.key.is_none_or(|key| key == LAB_KEY) => {
+                let error = anyhow::anyhow!(
+                    "others can reach a load worker at {address}: give it and the run a --key of your own"
+                );
+                Err(Failure::Usage(error))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod metrics;
 mod runs;
 mod schema;
 mod serve;
+mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use metrics::MetricsArguments;
 use runs::{RunsArguments, UploadArguments};
 use schema::SchemaArguments;
 use serve::ServeArguments;
+use worker::WorkerArguments;
 
 pub(crate) const LONG_ABOUT: &str = "\
 How much does this machine hold, and which change made it slower?
@@ -34,6 +36,7 @@ How much does this machine hold, and which change made it slower?
   throng lab compare before/ after/         what became slower, with its interval
   throng lab trend runs                     which revisions changed a part of the frame
   throng lab serve crowd --players 2000     a web page of a load while it runs
+  throng lab worker --listen ADDR --key KEY --own IP     play a part of the bots of a run on another machine
   throng lab runs s3://bucket/prefix        the runs of a store
   throng lab bisect --good v1 --bad main --run COMMAND     which revision made it slower
   throng lab report                         runs/index.html: all runs, with a page for each";
@@ -75,6 +78,9 @@ enum LabCommand {
     /// Show loads in a web page while they run
     #[command(long_about = serve::LONG_ABOUT)]
     Serve(ServeArguments),
+    /// Play a part of the bots of runs on other machines
+    #[command(long_about = worker::LONG_ABOUT)]
+    Worker(WorkerArguments),
     /// Send the folder of a run to a store
     Upload(UploadArguments),
     /// Print the figures of a kind of runs, by which limits name them
@@ -99,6 +105,7 @@ pub(crate) fn run(arguments: &LabArguments, stop: impl FnOnce() -> Result<Arc<At
         LabCommand::Bisect(arguments) => history::bisect(arguments, stop()?.as_ref()),
         LabCommand::Runs(arguments) => runs::runs(arguments, stop()?.as_ref()),
         LabCommand::Serve(arguments) => serve::serve(arguments, stop()?.as_ref()),
+        LabCommand::Worker(arguments) => worker::work(arguments, stop()?.as_ref()),
         LabCommand::Upload(arguments) => runs::upload(arguments, stop()?.as_ref()),
         LabCommand::Metrics(arguments) => metrics::print(arguments),
         LabCommand::Schema(arguments) => schema::print(arguments),

@@ -36,11 +36,12 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
-use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress};
+use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress, Share};
 use throng_lab::report;
 use throng_lab::run::{self, RunOptions, RunResult, ServeOptions};
 use throng_lab::scenario::Scenario;
@@ -89,7 +90,10 @@ fn main() -> ExitCode {
             out!("{}", String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
-        Command::BotsForRun => play_for_host(),
+        Command::BotsForRun { clock_ahead } => {
+            throng_machine::clock::set_ahead(Duration::from_millis(clock_ahead));
+            play_for_host()
+        }
         // The host process gets the error through the pipe and prints it.
         Command::ServerForRun => throng_lab::play_server().map(|()| ExitCode::SUCCESS).map_err(|_| Failure::Silent),
         Command::EdgeForRun => throng_lab::play_edge().map(|()| ExitCode::SUCCESS).map_err(|_| Failure::Silent),
@@ -106,6 +110,10 @@ fn ai_server(arguments: &AiServerArguments) -> Outcome {
 
 fn crowd(arguments: &CrowdArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
+    let workers = arguments.workers()?;
+    if let Some(workers) = &workers {
+        workers.check(&scenario).map_err(Failure::Usage)?;
+    }
     let stop = stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let output = &arguments.output;
@@ -115,6 +123,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         bots_command: vec![program.clone().into(), args::BOTS_FOR_RUN.into()],
         edge_command: vec![program.clone().into(), args::EDGE_FOR_RUN.into()],
         server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
+        workers,
         show_progress: !output.quiet && std::io::stderr().is_terminal(),
         note: if output.quiet { |_| () } else { |line| errln!("{line}") },
         allocations: Some(allocation::of_this_thread),
@@ -194,6 +203,8 @@ fn play(arguments: &BotsArguments) -> Outcome {
         truths: Vec::new(),
         cores: None,
         brains,
+        share: Share::default(),
+        begin_us: None,
     };
     let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
     if arguments.json {

@@ -24,6 +24,7 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
         bots_command: vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()],
         edge_command: Vec::new(),
         server_command: Vec::new(),
+        workers: None,
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -63,6 +64,7 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
         bots_command: killed.to_vec(),
         edge_command: Vec::new(),
         server_command: Vec::new(),
+        workers: None,
         show_progress: false,
         note: |_| (),
         allocations: None,
@@ -227,6 +229,33 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     assert!(summary["edges"][1]["connections"].as_f64() > Some(20.0), "{summary}");
     let reasons = summary["invalid_reasons"].to_string();
     assert!(!reasons.contains("edge ") && !reasons.contains("packets were lost"), "{reasons}");
+}
+
+pub(crate) fn a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again() {
+    let runs = tempfile::tempdir().unwrap();
+    let faults = ["slow-disk:server:0.5s:6s", "slow-consumer:edge-1:1s:3s"].map(|fault| ["--fault", fault]);
+    let output = crowd_at_edges(runs.path(), "8", "2").args(faults.as_flattened()).output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bots = &summary["bots"];
+    assert_eq!(
+        (&bots["disconnects"], &bots["state_mismatches"], &bots["mismatches_in_play"]),
+        (&0.into(), &0.into(), &0.into()),
+        "{bots}"
+    );
+    let [disk, consumer] = [0, 1].map(|index| &summary["faults"][index]);
+    // A line for each second, and once the frames: all of them wait for a second, and the ticks for none of them.
+    assert!(
+        disk["delayed"].as_u64() >= Some(5) && disk["lost"] == 0 && summary["missing"] == Value::from(Vec::<u8>::new()),
+        "{disk}"
+    );
+    assert!(summary["server"]["missed_ticks"].as_u64() < Some(10), "{}", summary["server"]);
+    let folder = std::fs::read_dir(runs.path()).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap().path();
+    let seconds = std::fs::read_to_string(folder.join("seconds.jsonl")).unwrap();
+    assert!(seconds.lines().count() >= 7, "{seconds}");
+    // It reads 4 datagrams of each server in a second. Those of its clients that decode hear late of what they do.
+    let number = |key: &str| consumer[key].as_f64().unwrap_or(-1.0);
+    assert!(number("delayed") > 50.0 && number("bots") >= 1.0 && number("unserved") == 0.0, "{consumer}");
+    assert!(number("longest_gap_ms") > 1_000.0 && number("served_again_ms") < 2_500.0, "{consumer}");
 }
 
 pub(crate) fn an_edge_and_a_server_that_are_killed_are_named() {

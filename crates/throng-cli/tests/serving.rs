@@ -1,4 +1,4 @@
-//! A server and its bots as two commands, as on two machines.
+//! A server and its bots as several commands, as on several machines.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::lines::{SIGINT, lines_of};
+use crate::schema;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -102,4 +103,115 @@ pub(crate) fn a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that
 
     signal(&server.0, SIGINT);
     assert!(server.0.wait().unwrap().success());
+}
+
+/// A load worker, with its address.
+struct Worker {
+    process: Child,
+    address: String,
+}
+
+impl Worker {
+    fn start(arguments: &[&str]) -> Worker {
+        let start = ["lab", "worker", "--listen", "127.0.0.1:0"];
+        let mut process = throng(&[&start[..], arguments].concat()).spawn().unwrap();
+        let said = lines_of(process.stderr.take().unwrap());
+        let line = said.recv_timeout(PATIENCE).unwrap();
+        let address = line.split_whitespace().nth(3).unwrap().trim_end_matches(';').to_owned();
+        Worker { process, address }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn crowd_with_workers(runs: &Path, workers: &[&Worker], seconds: &str) -> Command {
+    let addresses: Vec<&str> = workers.iter().map(|worker| worker.address.as_str()).collect();
+    let mut command = throng(&["crowd", "--players", "40", "--warmup", "1", "--json", "--quiet", "--seconds", seconds]);
+    command.args(["--workers", &addresses.join(","), "--runs"]).arg(runs);
+    command
+}
+
+pub(crate) fn load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_server_have() {
+    let runs = tempfile::tempdir().unwrap();
+    let here = throng(&["crowd", "--players", "40", "--warmup", "1", "--seconds", "4", "--json", "--quiet", "--runs"])
+        .arg(runs.path())
+        .output()
+        .unwrap();
+    let here: Value = serde_json::from_slice(&here.stdout).unwrap();
+    let workers = [Worker::start(&["--clock-ahead", "7000"]), Worker::start(&[])];
+    let output = crowd_with_workers(runs.path(), &workers.each_ref(), "4").output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    let bots = &run["bots"];
+    assert_eq!(
+        (&bots["connected"], &bots["disconnects"], &bots["decoded"]),
+        (&40.into(), &0.into(), &10.into()),
+        "{run:#}"
+    );
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() >= Some(400) && bots["compared_in_play"].as_u64() > Some(200), "{bots}");
+    let of = |run: &Value, band: &str, what: &str| run["neighbours"][band]["age_ms"][what].as_f64().unwrap();
+    for band in ["near", "middle"] {
+        let [here, there] = [&here, &run].map(|run| of(run, band, "p50"));
+        assert!((here - there).abs() < 25.0, "{band}: {here} ms here, {there} ms at load workers");
+        assert!(of(&run, band, "p99") < 1_000.0, "{run:#}");
+    }
+    let told = run["workers"].as_array().unwrap();
+    for (worker, ahead_ms) in told.iter().zip([7_000.0, 0.0]) {
+        let number = |key: &str| worker[key].as_f64().unwrap();
+        assert!((number("clock_offset_ms") - ahead_ms).abs() <= number("clock_error_ms"), "{worker}");
+        assert!(number("clock_error_ms") < 30.0 && number("snapshots") > 10.0, "{worker}");
+        assert_eq!(
+            (number("connected"), &worker["missing"], &worker["ages_usable"]),
+            (20.0, &false.into(), &true.into())
+        );
+    }
+    assert!(run["series"]["seconds"]["near_age_p99_ms"].as_array().unwrap().iter().any(|age| age.as_f64() > Some(1.0)));
+    schema::check("crowd", &run);
+}
+
+pub(crate) fn a_load_worker_that_dies_is_named_and_the_others_have_their_figures() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut workers = [Worker::start(&[]), Worker::start(&[])];
+    let run = crowd_with_workers(runs.path(), &workers.each_ref(), "60").spawn().unwrap();
+    let began =
+        |folder: &PathBuf| fs::read_to_string(folder.join("seconds.jsonl")).is_ok_and(|text| text.lines().count() >= 2);
+    let until = Instant::now() + PATIENCE;
+    while !folders(runs.path()).first().is_some_and(began) {
+        assert!(Instant::now() < until, "the run does not begin");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    workers[1].process.kill().unwrap();
+    let output = run.wait_with_output().unwrap();
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reasons = run["invalid_reasons"].to_string();
+    assert!(reasons.contains(&workers[1].address) && !reasons.contains(&workers[0].address), "{reasons}");
+    assert_eq!(run["missing"], serde_json::json!([format!("load worker {}", workers[1].address)]));
+    assert_eq!((&run["partial"], &run["bots"]["missing"]), (&true.into(), &false.into()), "{run:#}");
+    assert_eq!((&run["workers"][0]["connected"], &run["workers"][1]["missing"]), (&20.into(), &true.into()));
+    assert!(run["neighbours"]["middle"]["samples"].as_u64() > Some(10), "{}", run["neighbours"]);
+}
+
+pub(crate) fn load_workers_play_for_those_who_know_the_key_and_against_ones_own_addresses_alone() {
+    let runs = tempfile::tempdir().unwrap();
+    let key = "0f".repeat(32);
+    let worker = Worker::start(&["--key", &key]);
+    let refused = |arguments: &[&str], words: &str| {
+        let output = crowd_with_workers(runs.path(), &[&worker], "1").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
+    };
+    refused(&[], "with the same --key");
+    // Another address of this machine is loopback, but an address of no machine is nobody's own.
+    refused(&["--key", &key, "--address", "127.0.0.1", "--edges", "1"], "leave out --edges");
+    refused(&["--key", &key, "--players", "0"], "--players");
+    let listen = ["lab", "worker", "--listen", "192.0.2.1:7790"];
+    let output = throng(&listen).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("a --key of your own"), "{output:?}");
+    assert_eq!(output.status.code(), Some(2));
 }

@@ -74,7 +74,8 @@ impl SentInputs {
         self.0.push_back((number, now));
     }
 
-    fn time_of(&self, number: u32) -> Option<Time> {
+    /// When the input with this number was sent; `None` if that was too long ago.
+    pub fn time_of(&self, number: u32) -> Option<Time> {
         self.0.iter().find(|(known, _)| *known == number).map(|(_, time)| *time)
     }
 }
@@ -102,46 +103,23 @@ pub struct Estimate {
     pub error_us: f64,
 }
 
-/// The server's clock and its ticks. All bots of a process share one.
-#[derive(Clone, Debug, Default)]
-pub struct RemoteClock {
+/// How far one clock is ahead of another: two bounds, each from a message that cannot have arrived before it was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClockBounds {
     lower: Option<Bound>,
     upper: Option<Bound>,
-    /// When ticks began on the server's clock, in the order of ticks.
-    ticks: VecDeque<(Tick, u64)>,
 }
 
-impl RemoteClock {
-    /// A pulse has arrived at a bot that has sent these inputs.
-    pub fn take(&mut self, pulse: &Pulse, arrived: Time, sent: &SentInputs) {
-        self.bound_above(Bound { at: arrived, us: difference(arrived.0, pulse.sent_us) });
-        let asked = (pulse.heard_us > 0).then(|| sent.time_of(pulse.heard_input)).flatten();
-        if let Some(asked) = asked {
-            self.bound_below(Bound { at: asked, us: difference(asked.0, pulse.heard_us) });
-        }
-        let tick = Tick(pulse.tick);
-        let place = self.ticks.partition_point(|(known, _)| tick.is_newer_than(*known));
-        if self.ticks.get(place).is_none_or(|(known, _)| *known != tick) {
-            self.ticks.insert(place, (tick, pulse.began_us));
-        }
-        if self.ticks.len() > TICKS {
-            self.ticks.pop_front();
-        }
+impl ClockBounds {
+    /// A question and its answer, by the moments at which the question was sent and the answer came here, and at which the question
+    /// came and the answer was sent there. The [`offset`](Self::offset) is that clock minus this one. The quickest ways count.
+    pub fn take_trip(&mut self, (sent, came): (Time, Time), (there, left): (Time, Time)) {
+        self.bound_above(Bound { at: sent, us: difference(there.0, sent.0) });
+        self.bound_below(Bound { at: came, us: difference(left.0, came.0) });
     }
 
-    /// The age of what the server sent in `tick`, at `now` of the bots' clock. `None` until enough is known.
-    pub fn age(&self, tick: Tick, now: Time) -> Option<Estimate> {
-        let place = self.ticks.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
-        let offset = self.offset(now)?;
-        Some(Estimate { us: difference(now.0, self.ticks[place].1) - offset.us, error_us: offset.error_us })
-    }
-
-    /// Whether [`age`](Self::age) can still become known for this tick.
-    pub fn may_know(&self, tick: Tick) -> bool {
-        self.ticks.len() < TICKS || self.ticks.front().is_none_or(|(oldest, _)| tick.is_newer_than(*oldest))
-    }
-
-    fn offset(&self, now: Time) -> Option<Estimate> {
+    /// The offset as it is known at `now`; `None` before both bounds are.
+    pub fn offset(&self, now: Time) -> Option<Estimate> {
         let (lower, upper) = (self.lower?, self.upper?);
         let (low, high) = (lower.us - lower.slack_us(now), upper.us + upper.slack_us(now));
         Some(Estimate { us: (low + high) / 2.0, error_us: (high - low) / 2.0 + ROUNDING_US })
@@ -160,6 +138,46 @@ impl RemoteClock {
             // Bounds that contradict each other: a clock was set, and only the new one holds.
             self.upper = self.upper.filter(|upper| upper.us + upper.slack_us(new.at) >= new.us - ROUNDING_US);
         }
+    }
+}
+
+/// The server's clock and its ticks. All bots of a process share one.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteClock {
+    /// Of the bots' clock before the server's.
+    bounds: ClockBounds,
+    /// When ticks began on the server's clock, in the order of ticks.
+    ticks: VecDeque<(Tick, u64)>,
+}
+
+impl RemoteClock {
+    /// A pulse has arrived at a bot that has sent these inputs.
+    pub fn take(&mut self, pulse: &Pulse, arrived: Time, sent: &SentInputs) {
+        self.bounds.bound_above(Bound { at: arrived, us: difference(arrived.0, pulse.sent_us) });
+        let asked = (pulse.heard_us > 0).then(|| sent.time_of(pulse.heard_input)).flatten();
+        if let Some(asked) = asked {
+            self.bounds.bound_below(Bound { at: asked, us: difference(asked.0, pulse.heard_us) });
+        }
+        let tick = Tick(pulse.tick);
+        let place = self.ticks.partition_point(|(known, _)| tick.is_newer_than(*known));
+        if self.ticks.get(place).is_none_or(|(known, _)| *known != tick) {
+            self.ticks.insert(place, (tick, pulse.began_us));
+        }
+        if self.ticks.len() > TICKS {
+            self.ticks.pop_front();
+        }
+    }
+
+    /// The age of what the server sent in `tick`, at `now` of the bots' clock. `None` until enough is known.
+    pub fn age(&self, tick: Tick, now: Time) -> Option<Estimate> {
+        let place = self.ticks.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
+        let offset = self.bounds.offset(now)?;
+        Some(Estimate { us: difference(now.0, self.ticks[place].1) - offset.us, error_us: offset.error_us })
+    }
+
+    /// Whether [`age`](Self::age) can still become known for this tick.
+    pub fn may_know(&self, tick: Tick) -> bool {
+        self.ticks.len() < TICKS || self.ticks.front().is_none_or(|(oldest, _)| tick.is_newer_than(*oldest))
     }
 }
 
@@ -269,6 +287,27 @@ mod tests {
     }
 
     #[test]
+    fn the_offset_of_a_clock_is_known_to_half_of_the_quickest_way_there_and_back() {
+        throng_seeds::for_seeds(20, |seed| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let offset_us = rng.i64(-90_000_000..90_000_000);
+            let there = |here_us: u64| Time(here_us.saturating_add_signed(offset_us));
+            let (mut bounds, mut now_us, mut quickest_us) = (ClockBounds::default(), 1_000_000_000, u64::MAX);
+            for _ in 0..20 {
+                let [way, work, back] = [rng.u64(100..5_000), rng.u64(0..20_000), rng.u64(100..30_000)];
+                quickest_us = quickest_us.min(way + back);
+                let came_us = now_us + way + work + back;
+                bounds.take_trip((Time(now_us), Time(came_us)), (there(now_us + way), there(now_us + way + work)));
+                now_us = came_us + 10_000;
+            }
+            let offset = bounds.offset(Time(now_us)).expect("both bounds");
+            assert!((offset.us - offset_us as f64).abs() <= offset.error_us, "{offset:?}, {offset_us} in truth");
+            // The clocks may have drifted for a second.
+            assert!(offset.error_us <= quickest_us as f64 / 2.0 + 150.0, "{offset:?}, {quickest_us}");
+        });
+    }
+
+    #[test]
     fn a_clock_that_was_set_is_learnt_anew() {
         let (mut clock, mut sent) = (RemoteClock::default(), SentInputs::default());
         for (number, offset_us) in [(0, 5_000_000), (1, 5_000_000), (2, 9_000_000), (3, 9_000_000)] {
@@ -278,7 +317,7 @@ mod tests {
                 Pulse { tick: number, began_us, sent_us: began_us, heard_input: number as u32, heard_us: began_us };
             clock.take(&pulse, Time(began_us + 100 + offset_us), &sent);
         }
-        let offset = clock.offset(Time(11_000_000)).expect("both bounds");
+        let offset = clock.bounds.offset(Time(11_000_000)).expect("both bounds");
         assert!((offset.us - 9_000_000.0).abs() <= offset.error_us && offset.error_us < 200.0, "{offset:?}");
     }
 

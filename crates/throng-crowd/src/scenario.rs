@@ -325,6 +325,14 @@ impl Scenario {
         share.max(self.decoded_min).min(self.players)
     }
 
+    /// Whether the lab can play it: for a scenario that another machine has sent.
+    ///
+    /// # Errors
+    /// It cannot, with the reason.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        validate::check(&self.name, self)
+    }
+
     /// How many bots must be connected before the characters begin to move; at least 1.
     pub fn start_at_connected(&self) -> u32 {
         let first = self.profile.first(self.players).max(1);

@@ -235,9 +235,79 @@ impl TruthWriter {
         self.file.as_file().write_all_at(&self.bytes, self.place_at(self.version))
     }
 
+    /// The snapshot that was written last, for a [`TruthMirror`].
+    pub fn written(&self) -> &[u8] {
+        &self.bytes
+    }
+
     fn place_at(&self, version: u64) -> u64 {
         PLACES_AT + version % 2 * self.place_bytes
     }
+}
+
+/// Writes the file again on another machine, from what the writer has written. All times have to be those of the clock there.
+#[derive(Debug)]
+pub struct TruthMirror(TruthWriter);
+
+impl TruthMirror {
+    /// Creates the file, with room for `objects`, in memory if the machine has a place for that.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn create(objects: usize) -> io::Result<TruthMirror> {
+        TruthWriter::create(objects).map(TruthMirror)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Notes when a tick has begun.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn note_tick(&mut self, tick: Tick, time: Time) -> io::Result<()> {
+        self.0.plan = None;
+        self.0.note_tick(tick, time)
+    }
+
+    /// Writes a snapshot. One that has no room, or makes no sense, is refused.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the snapshot is refused.
+    pub fn write(&mut self, snapshot: &[u8]) -> io::Result<()> {
+        let has_room = snapshot.len() as u64 <= self.0.place_bytes;
+        let version = head_of(snapshot).filter(|_| has_room).map(|head| long(&head[..8]));
+        let version = version.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no snapshot"))?;
+        self.0.file.as_file().write_all_at(snapshot, self.0.place_at(version))
+    }
+}
+
+/// The head of a snapshot as it is written; `None` if it is not whole.
+fn head_of(snapshot: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = snapshot.split_at_checked(HEAD_BYTES)?;
+    let (entries, version) = rest.split_at_checked(rest.len().checked_sub(VERSION_BYTES)?)?;
+    let is_whole = word(&head[40..44]) as usize * ENTRY_BYTES == entries.len() && version == &head[..8];
+    is_whole.then_some(head)
+}
+
+/// A snapshot with its times on a clock that is ahead by so many microseconds.
+pub fn shifted(snapshot: &[u8], ahead_us: i64) -> Vec<u8> {
+    let mut snapshot = snapshot.to_vec();
+    // When its tick began, and when the next one is planned, if it is.
+    for at in [16, 24] {
+        if let Some(place) = snapshot.get_mut(at..at + 8).filter(|place| place.iter().any(|&byte| byte != 0)) {
+            let time = long(place).saturating_add_signed(ahead_us);
+            place.copy_from_slice(&time.to_le_bytes());
+        }
+    }
+    snapshot
+}
+
+/// Whether a snapshot is the last one.
+pub fn is_last(snapshot: &[u8]) -> bool {
+    head_of(snapshot).is_some_and(|head| word(&head[44..HEAD_BYTES]) == 1)
 }
 
 /// Writes a snapshot to `bytes`.
@@ -264,11 +334,9 @@ pub fn last_snapshot((tick, time): (Tick, Time), objects: impl Iterator<Item = G
 
 /// Reads a snapshot that another machine has sent; `None` if it is none.
 pub fn read_snapshot(bytes: &[u8]) -> Option<Snapshot> {
-    let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
-    let (entries, version) = rest.split_at_checked(rest.len().checked_sub(VERSION_BYTES)?)?;
-    let is_whole = word(&head[40..44]) as usize * ENTRY_BYTES == entries.len() && version == &head[..8];
+    let head = head_of(bytes)?;
     let mut snapshot = Snapshot::default();
-    is_whole.then(|| snapshot.fill(head, entries))?;
+    snapshot.fill(head, &bytes[HEAD_BYTES..bytes.len() - VERSION_BYTES]);
     Some(snapshot)
 }
 
@@ -401,6 +469,36 @@ mod tests {
     use super::*;
 
     const INTERVAL: Duration = Duration::from_micros(100);
+
+    #[test]
+    fn a_copy_on_a_machine_with_another_clock_tells_the_same_by_that_clock() {
+        for ahead_us in [0, 7_000_000_i64, -3_000_000] {
+            let mut writer = TruthWriter::create(3).unwrap();
+            let mut mirror = TruthMirror::create(3).unwrap();
+            let mut reader = TruthReader::open(mirror.path(), 3).unwrap();
+            let there = |time: u64| Time(time.saturating_add_signed(ahead_us));
+            let plan = Plan { tick: Tick(8), time: Time(9_000_100), interval: INTERVAL };
+            let objects = [object(1), object(2)];
+            writer.write((Tick(7), Time(9_000_000)), Some(plan), true, objects.into_iter()).unwrap();
+            mirror.note_tick(Tick(6), there(8_999_000)).unwrap();
+            mirror.write(&shifted(writer.written(), ahead_us)).unwrap();
+            let snapshot = reader.poll().unwrap().clone();
+            assert_eq!((snapshot.tick, snapshot.time, snapshot.is_final), (Tick(7), there(9_000_000), true));
+            assert_eq!(snapshot.objects, objects.map(GameObject::quantised));
+            assert!(is_last(writer.written()));
+            let mut ticks = Vec::new();
+            reader.poll_ticks(there(9_000_150), |tick, time| ticks.push((tick.0, time)));
+            assert_eq!(ticks, [(6, there(8_999_000)), (7, there(9_000_000)), (8, there(9_000_100))]);
+            // From another machine may come anything.
+            writer.write((Tick(9), Time(1)), None, false, objects.into_iter()).unwrap();
+            let whole = writer.written().to_vec();
+            let large = [&whole[..HEAD_BYTES], &vec![0; 4 * ENTRY_BYTES], &whole[..8]].concat();
+            for bytes in [&[][..], &whole[..whole.len() - 1], &whole[8..], &large] {
+                assert!(mirror.write(bytes).is_err() && !is_last(bytes));
+                assert!(reader.poll().is_none());
+            }
+        }
+    }
 
     fn object(index: u32) -> GameObject {
         let (id, owner) = (ObjectId { index, generation: 1 }, (index == 2).then_some(7));

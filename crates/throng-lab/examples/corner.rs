@@ -56,6 +56,7 @@ pub(crate) fn play(runs: &Path) -> anyhow::Result<RunSummary> {
         bots_command: vec![std::env::current_exe()?.into(), BOTS.into()],
         edge_command: Vec::new(),
         server_command: Vec::new(),
+        workers: None,
         show_progress: false,
         note: |line| eprintln!("{line}"),
         allocations: None,

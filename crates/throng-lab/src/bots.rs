@@ -6,10 +6,12 @@
 mod bot;
 mod brain;
 mod fleet;
+mod gathered;
 mod members;
 mod outage;
 mod pipe;
 mod port;
+mod share;
 mod talk;
 mod witness;
 mod worst;
@@ -31,7 +33,9 @@ use throng_models::RecordDecoder;
 pub use crate::control::{BotsReport, Progress};
 pub use brain::{Brain, Brains, View};
 pub(crate) use fleet::Fleet;
+pub(crate) use gathered::{Gathered, SecondCounts};
 pub(crate) use members::is_witness;
+pub use share::Share;
 use talk::Talking;
 
 /// Options of a group of bots.
@@ -51,6 +55,10 @@ pub struct BotsOptions {
     pub cores: Option<Vec<usize>>,
     /// How they decide.
     pub brains: Brains,
+    /// Which of the scenario's bots they are.
+    pub share: Share,
+    /// When the first of them connects, in microseconds of the machine's clock; `None`: at once.
+    pub begin_us: Option<u64>,
 }
 
 /// An edge, as bots need to know it.
@@ -148,8 +156,8 @@ fn play_with<D: Decoder>(
     while !stop.load(Ordering::Relaxed) {
         fleet.turn()?;
         if let Some(latest) = fleet.take_progress() {
-            progress(&latest);
-            server.tell_second(&mut fleet, &latest);
+            progress(&latest.progress);
+            server.tell_second(&mut fleet, &latest.progress);
         }
         let now = throng_machine::clock::now();
         let elapsed = measured_since.map_or(Duration::ZERO, |since| now.since(since));

@@ -1,9 +1,9 @@
 //! The messages between the processes of a run, one line each.
 //!
 //! ```text
-//! host -> bots, standard input    players N | measure | settle | stop   (the end of the input means stop)
-//! bots -> host, standard output   {"progress": {...}}  every second, {"done": {...}} at the end
-//! host -> edge, standard input    measure | settle | drain | cut | mend | stop
+//! host -> bots, standard input    players N | measure | measure AT | settle | stop   (the end of the input means stop)
+//! bots -> host, standard output   {"second": {...}}  every second, {"done": {...}} at the end
+//! host -> edge, standard input    measure | settle | drain | cut | mend | read-slowly | read-all | stop
 //! host -> server, standard input  begin | measure | settle | cut | mend | freeze | last | stop
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! host -> both, standard input    bus {...}, what the bus between servers and edges says
@@ -13,9 +13,11 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::{Deserialize, Serialize};
+use throng::Time;
 use throng_machine::piped;
 use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
+use crate::bots::{Gathered, SecondCounts};
 use crate::bus::{Down, Up};
 
 /// A command to a process of a run.
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Last,
     /// The warm-up is over: measure from now on.
     Measure,
+    /// The same, from this moment of the machine's clock on.
+    MeasureAt(Time),
     /// The measurement is over: continue to play.
     Settle,
     /// Send all clients away, report, and end.
@@ -39,12 +43,16 @@ pub(crate) enum Command {
     Cut,
     /// Its network is there again.
     Mend,
+    /// It reads only a little of what servers send.
+    ReadSlowly,
+    /// It reads all again.
+    ReadAll,
     /// Compare with the server's final state, disconnect and report.
     Stop,
 }
 
 impl Command {
-    const WORDS: [(Command, &'static str); 9] = [
+    const WORDS: [(Command, &'static str); 11] = [
         (Command::Begin, "begin"),
         (Command::Measure, "measure"),
         (Command::Settle, "settle"),
@@ -53,6 +61,8 @@ impl Command {
         (Command::Last, "last"),
         (Command::Cut, "cut"),
         (Command::Mend, "mend"),
+        (Command::ReadSlowly, "read-slowly"),
+        (Command::ReadAll, "read-all"),
         (Command::Stop, "stop"),
     ];
 
@@ -60,6 +70,7 @@ impl Command {
         let word = Command::WORDS.iter().find(|(command, _)| *command == self).map(|(_, word)| *word);
         match self {
             Command::Players(number) => format!("players {number}\n"),
+            Command::MeasureAt(at) => format!("measure {}\n", at.0),
             _ => format!("{}\n", word.unwrap_or_default()),
         }
     }
@@ -68,6 +79,7 @@ impl Command {
         let mut words = line.split_whitespace();
         match (words.next()?, words.next()) {
             ("players", Some(number)) => number.parse().ok().map(Command::Players),
+            ("measure", Some(at)) => at.parse().ok().map(|at| Command::MeasureAt(Time(at))),
             (word, None) => Command::WORDS.iter().find(|(_, known)| *known == word).map(|(command, _)| *command),
             _ => None,
         }
@@ -107,8 +119,8 @@ pub(crate) fn listen() -> (Receiver<Command>, Receiver<Down>) {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum BotsLine {
-    Progress(Progress),
-    Done(Box<BotsReport>),
+    Second(Box<SecondCounts>),
+    Done(Box<Gathered>),
     Failed(String),
 }
 
@@ -217,11 +229,11 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_they_are_written() {
-        let numbers = [Command::Players(0), Command::Players(300)];
+        let numbers = [Command::Players(0), Command::Players(300), Command::MeasureAt(Time(u64::MAX))];
         for command in Command::WORDS.map(|(command, _)| command).into_iter().chain(numbers) {
             assert_eq!(Command::read(&command.line()), Some(command));
         }
-        for nonsense in ["", "players", "players -1", "players many", "stop now", "leave"] {
+        for nonsense in ["", "players", "players -1", "players many", "measure soon", "stop now", "leave"] {
             assert_eq!(Command::read(nonsense), None, "{nonsense}");
         }
     }

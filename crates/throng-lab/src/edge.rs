@@ -25,6 +25,7 @@ use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
 use crate::pace::Pace;
+use crate::slow_reader::{Read, SlowReader};
 
 /// The largest rate to the server, in bytes per second: the inputs of all clients.
 const UP_BYTES_PER_S: u32 = 12_500_000;
@@ -51,8 +52,15 @@ pub(crate) struct EdgeOrder {
     pub(crate) bus: Option<BusOrder>,
 }
 
+/// The figures of an edge, and what became of datagrams while it was a slow reader.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct EdgeReport {
+    pub(crate) figures: EdgeFigures,
+    pub(crate) read: Read,
+}
+
 /// A line of an edge.
-pub(crate) type EdgeLine = PartLine<EdgePoint, EdgeFigures>;
+pub(crate) type EdgeLine = PartLine<EdgePoint, EdgeReport>;
 
 /// Runs as an edge of a run: it reads its order and commands from standard input, and writes to standard output. It ends
 /// with its input.
@@ -122,6 +130,8 @@ fn play() -> anyhow::Result<()> {
             }
             Ok(Command::Cut) => cut(&links, &mut bus, true),
             Ok(Command::Mend) => cut(&links, &mut bus, false),
+            Ok(Command::ReadSlowly) => links.slow.set(true),
+            Ok(Command::ReadAll) => links.slow.set(false),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}
         }
@@ -132,7 +142,7 @@ fn play() -> anyhow::Result<()> {
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
-    answer(&EdgeLine::Done(figures));
+    answer(&EdgeLine::Done(EdgeReport { figures, read: links.slow.read() }));
     Ok(())
 }
 
@@ -167,13 +177,22 @@ struct Links {
     came_bytes: u64,
     /// Of the network to the servers and to the clients.
     cut: Cut,
+    /// Of what comes from the servers.
+    slow: SlowReader,
 }
 
 impl Links {
     fn new(order: &EdgeOrder) -> Links {
         let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
         let id = FIRST_ID + u64::from(order.number);
-        Links { id, issuer, servers: order.servers.clone(), came_bytes: 0, cut: Cut::default() }
+        Links {
+            id,
+            issuer,
+            servers: order.servers.clone(),
+            came_bytes: 0,
+            cut: Cut::default(),
+            slow: SlowReader::default(),
+        }
     }
 
     fn driver(&self) -> anyhow::Result<Box<dyn Driver>> {
@@ -183,7 +202,8 @@ impl Links {
     fn connect(&self, origin: usize, now: Time) -> anyhow::Result<Client> {
         let token = self.issuer.issue_with(self.id, &[self.servers[origin]], &edge_user_data())?;
         let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-        Ok(Client::new(self.driver()?, token, kinds::schema(), options, now)?)
+        let driver = Box::new(self.slow.driver(self.driver()?));
+        Ok(Client::new(driver, token, kinds::schema(), options, now)?)
     }
 
     /// State that came so far.

@@ -38,6 +38,7 @@ mod pace;
 pub mod report;
 pub mod run;
 mod server;
+mod slow_reader;
 
 pub use edge::play_edge;
 pub use server::play_server;

@@ -1,20 +1,25 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
 mod child;
+mod crew;
+mod disk;
 mod evenness;
 mod faults;
 mod ledger;
 mod live;
 mod parts;
 mod progress;
+mod remote;
 mod samples;
 mod serve;
 mod show;
 mod stages;
 mod tally;
+mod word;
+mod worker;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,22 +38,27 @@ use throng_report::{Phases, ProgressLine};
 use crate::bots::{BotsReport, EdgePoint};
 use crate::bus::{self, BusOrder, Middle};
 use crate::control::{Command, PlayerCount};
-use crate::edge::EdgeOrder;
+use crate::edge::{EdgeOrder, EdgeReport};
 use crate::floor::FloorTime;
 use crate::host::Host;
 use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
+use crate::slow_reader::Read;
+use child::Target;
 pub use child::read_order;
-use child::{Child, Target};
+use crew::Crew;
+pub use crew::WorkersOptions;
+use disk::Disk;
 use evenness::Evenness;
 use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
 use parts::Parts;
-use samples::Samples;
+use samples::{Samples, Written};
 pub use serve::{ServeOptions, serve};
 use show::Show;
-use throng_summary::{EdgeFigures, RunSummary, ServerFigures};
+use throng_summary::{RunSummary, ServerFigures, WorkerFigures};
+pub use worker::{WorkerOptions, work};
 
 /// Options of a run.
 pub struct RunOptions {
@@ -69,6 +79,8 @@ pub struct RunOptions {
     pub note: fn(&str),
     /// Heap allocations of the calling thread so far, if the program counts them.
     pub allocations: Option<fn() -> u64>,
+    /// The load workers that play the bots; `None`: a process on this machine does.
+    pub workers: Option<WorkersOptions>,
     /// Gets how many players are wanted from now on, while the run plays: at most as many as the scenario has.
     pub wanted: Option<Receiver<u32>>,
     /// Whether the last frames are written as a trace too.
@@ -127,9 +139,10 @@ fn run_with<R: Replication>(
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
     let folder = throng_report::new_folder(&options.runs, started_at, &options.scenario.name)?;
-    let played = Samples::create(&folder, options.trace, options.metrics.is_some()).and_then(|samples| {
+    let (disk, files) = (Disk::default(), (options.trace, options.metrics.is_some()));
+    let played = Samples::create(&folder, files, &disk).and_then(|samples| {
         (options.note)(&announcement(&options.scenario));
-        play(Play::begin(options, stop, samples, model)?, started_at)
+        play(Play::begin(options, stop, (samples, disk), model)?, started_at)
     });
     if played.is_err() {
         samples::remove_empty(&folder);
@@ -146,11 +159,7 @@ fn play<R: Replication>(mut play: Play<'_, R>, started_at: SystemTime) -> Result
     play.measure(&display)?;
     play.floor();
     let bots = play.settle(&display)?;
-    let summary = play.summary(&bots, started_at);
-    if let Err(error) = play.samples.finish() {
-        (play.options.note)(&format!("the files of frames and seconds are not whole: {error}"));
-    }
-    Ok(summary)
+    Ok(play.summary(&bots, started_at))
 }
 
 /// The first line of a run.
@@ -172,8 +181,8 @@ struct Play<'a, R> {
     options: &'a RunOptions,
     stop: &'a AtomicBool,
     host: Host<R>,
-    bots: Child,
-    edges: Parts<EdgePoint, EdgeFigures>,
+    bots: Crew,
+    edges: Parts<EdgePoint, EdgeReport>,
     /// The servers after the first.
     servers: Parts<ServerPoint, ServerFigures>,
     /// The work of the first of several servers.
@@ -188,13 +197,16 @@ struct Play<'a, R> {
     truth: TruthWriter,
     truth_interval_ticks: u32,
     ledger: Ledger,
-    samples: Samples,
+    /// `None` once they are written.
+    samples: Option<Samples>,
+    disk: Disk,
     /// So many players are to play.
     wanted: u32,
     /// The newest number that was told from outside.
     told: Option<u32>,
     /// Why the bots' process has ended before the run did.
     bots_fault: Option<String>,
+    workers: Vec<WorkerFigures>,
     floor: Option<FloorTime>,
 }
 
@@ -202,12 +214,13 @@ impl<'a, R: Replication> Play<'a, R> {
     fn begin(
         options: &'a RunOptions,
         stop: &'a AtomicBool,
-        samples: Samples,
+        (samples, disk): (Samples, Disk),
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Play<'a, R>> {
         let scenario = &options.scenario;
         let key = throng::random_key();
-        let address: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let reached = options.workers.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |workers| workers.server);
+        let address = SocketAddr::new(reached, 0);
         let mut host =
             Host::with_model(scenario, 0, (address, None, key.clone()), model).context("cannot start the server")?;
         let meeting = Meeting::begin(options, &mut host)?;
@@ -231,7 +244,10 @@ impl<'a, R: Replication> Play<'a, R> {
         let edges = start_edges(options, &meeting, addresses, (&key, &cores_of))?;
         let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
         let target = Target { server, edges: edges.points(), truths: truths.collect() };
-        let bots = child::start(options, target, &key, cores_of.bots)?;
+        let bots = match &options.workers {
+            None => Crew::Here(Box::new(child::start(options, target, &key, cores_of.bots)?)),
+            Some(workers) => Crew::of_workers(workers, scenario, (server, &key))?,
+        };
         // Before this thread is pinned to one core, so that the whole machine is described.
         let ledger = Ledger::new(scenario, options.allocations.is_some(), is_pinned.then(|| cores[0].id));
         if is_pinned {
@@ -242,7 +258,8 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         Ok(Play {
             ledger,
-            samples,
+            samples: Some(samples),
+            disk,
             show,
             wanted_by_viewers: wanted_by_viewers.flatten(),
             options,
@@ -259,6 +276,7 @@ impl<'a, R: Replication> Play<'a, R> {
             wanted: scenario.profile.first(scenario.players),
             told: None,
             bots_fault: None,
+            workers: Vec::new(),
             truth,
             truth_interval_ticks: match scenario.edges {
                 0 => (scenario.tick_hz / scenario.truth_hz).max(1),
@@ -301,7 +319,10 @@ impl<'a, R: Replication> Play<'a, R> {
     fn measure(&mut self, display: &ProgressLine) -> Result<()> {
         let length = Duration::from_secs(u64::from(self.options.scenario.seconds));
         self.mark("the measured part begins");
-        self.bots.tell(Command::Measure);
+        let begin = self.bots.measure();
+        while clock::now() < begin && !self.stops() {
+            self.tick()?;
+        }
         self.edges.tell(Command::Measure);
         self.servers.tell(Command::Measure);
         self.watch = (!self.servers.is_empty()).then(|| ServerWatch::begin(&self.host));
@@ -312,7 +333,7 @@ impl<'a, R: Replication> Play<'a, R> {
                 let interval = SECOND / play.options.scenario.tick_hz;
                 play.host.record((FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as usize);
             }
-            for happened in play.faults.turn(elapsed, (&mut play.edges, &mut play.servers)) {
+            for happened in play.faults.turn(elapsed, (&mut play.edges, &mut play.servers, &play.disk)) {
                 play.mark(&happened);
             }
             let others = play.servers.players_of_each();
@@ -321,12 +342,12 @@ impl<'a, R: Replication> Play<'a, R> {
             if play.ledger.second_is_over() {
                 let began = clock::now();
                 let second = play.ledger.take_second(host, bots);
-                play.samples.take_second(&second);
+                play.samples.iter_mut().for_each(|samples| samples.take_second(&second));
                 play.ledger.note_measuring(clock::now().since(began));
             }
             progress::measuring(display, elapsed, &play.ledger, bots);
         })?;
-        self.faults.end((&mut self.edges, &mut self.servers));
+        self.faults.end((&mut self.edges, &mut self.servers, &self.disk));
         self.ledger.end(&self.host);
         self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
@@ -376,13 +397,13 @@ impl<'a, R: Replication> Play<'a, R> {
 
     /// Waits until everything has arrived, lets the bots compare it with the server's state, and reads their report.
     fn settle(&mut self, display: &ProgressLine) -> Result<BotsReport> {
-        if self.bots_fault.is_some() {
-            return Ok(BotsReport::default());
+        if self.bots.is_gone() {
+            return Ok(self.take_report());
         }
         self.host.freeze();
         self.servers.tell(Command::Freeze);
         let (began, length) = (clock::now(), settling(&self.options.scenario));
-        while clock::now().since(began) < length && self.bots_fault.is_none() {
+        while clock::now().since(began) < length && !self.bots.is_gone() {
             self.tick()?;
             let elapsed = clock::now().since(began);
             display.show(Phases::SETTLING, elapsed, || "comparing the bots' state with the server's".to_owned());
@@ -390,24 +411,29 @@ impl<'a, R: Replication> Play<'a, R> {
         let (tick, began) = timed(clock::now, || self.host.tick());
         let last = self.truth.write((tick, began), None, true, self.host.true_objects());
         last.context("cannot write the server's state")?;
+        self.bots.note_snapshot(self.truth.written());
         self.servers.tell(Command::Last);
         self.bots.tell(Command::Stop);
         let until = clock::now().after(REPORT_PATIENCE);
         loop {
             self.host.wait();
             self.host.tick();
-            if let Err(error) = self.bots.listen() {
-                self.bots_fault.get_or_insert(error.to_string());
-                return Ok(BotsReport::default());
-            }
-            if let Some(report) = self.bots.take_report() {
-                return Ok(report);
-            }
+            self.bots.listen();
             if clock::now() > until {
-                self.bots_fault = Some(format!("the bots did not report within {} s", REPORT_PATIENCE.as_secs()));
-                return Ok(BotsReport::default());
+                self.bots.give_up(REPORT_PATIENCE);
+            }
+            if self.bots.is_gone() || self.bots.has_reported() {
+                return Ok(self.take_report());
             }
         }
+    }
+
+    /// The report of the bots that are left.
+    fn take_report(&mut self) -> BotsReport {
+        self.bots_fault = self.bots.fault();
+        let (report, workers) = self.bots.report();
+        self.workers = workers;
+        report
     }
 
     fn tick(&mut self) -> Result<()> {
@@ -417,6 +443,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let tick = self.host.server().current_tick();
         let noted = clock::now();
         self.truth.note_tick(tick, noted).context("cannot write the time of a tick")?;
+        self.bots.note_tick(tick, noted);
         let (tick, began) = timed(clock::now, || self.host.tick());
         let ended = clock::now();
         if let Some(watch) = &mut self.watch {
@@ -424,8 +451,8 @@ impl<'a, R: Replication> Play<'a, R> {
         }
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
-        if let Some(measured_for) = self.ledger.place_of(began) {
-            self.samples.take(self.host.server().last_tick(), measured_for, self.host.last_finish());
+        if let (Some(samples), Some(measured_for)) = (&mut self.samples, self.ledger.place_of(began)) {
+            samples.take(self.host.server().last_tick(), measured_for, self.host.last_finish());
         }
         if let Some(metrics) = &self.options.metrics {
             metrics.take(&self.host, self.bots.progress());
@@ -436,8 +463,9 @@ impl<'a, R: Replication> Play<'a, R> {
         if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
             let written = self.truth.write((tick, began), self.host.plan(), false, self.host.true_changing());
             written.context("cannot write the server's state")?;
+            self.bots.note_snapshot(self.truth.written());
         }
-        let heard = self.bots.listen();
+        self.bots.listen();
         self.edges.listen();
         self.servers.listen();
         if !self.has_begun && self.players().connected >= self.options.scenario.start_at_connected() {
@@ -446,10 +474,12 @@ impl<'a, R: Replication> Play<'a, R> {
             self.servers.tell(Command::Begin);
         }
         self.ledger.note_measuring(began.since(noted) + clock::now().since(ended));
-        match heard {
+        if let Some(fault) = self.bots.fault() {
             // The figures until then are worth a report.
-            Err(error) if self.ledger.has_begun() => self.bots_fault = Some(error.to_string()),
-            heard => heard?,
+            if !self.ledger.has_begun() {
+                bail!(fault);
+            }
+            self.bots_fault = Some(fault);
         }
         Ok(())
     }
@@ -463,14 +493,28 @@ impl<'a, R: Replication> Play<'a, R> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds the figures of edges and further servers. One that is gone makes the run not valid.
-    fn end_parts(&mut self, summary: &mut RunSummary) {
+    /// Adds the figures of load workers.
+    fn end_workers(&mut self, summary: &mut RunSummary) {
+        let workers = std::mem::take(&mut self.workers);
+        if !workers.is_empty() {
+            // The processor time of bots on other machines is not of this one.
+            let near = workers.iter().filter(|worker| Crew::is_near(&worker.address));
+            summary.head.others_cpu_cores = self.ledger.others_cpu_cores(near.map(|worker| worker.cpu_cores));
+            crew::note_workers(summary, workers);
+        }
+    }
+
+    /// Adds the figures of edges and further servers. One that is gone makes the run not valid. Returns what became of datagrams at
+    /// each edge that was a slow reader.
+    fn end_parts(&mut self, summary: &mut RunSummary) -> Vec<Read> {
         let copies = self.edges.points().into_iter().map(|point| point.copies);
         let files: Vec<PathBuf> = copies.chain(self.servers.points().into_iter().map(|point| point.truth)).collect();
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
         // A process that was killed has left its file behind.
         files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        let read = edges.iter().map(|edge| edge.read).collect();
+        let edges: Vec<_> = edges.into_iter().map(|edge| edge.figures).collect();
         let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
         let own_cpu_cores: f64 = own.sum();
         summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
@@ -482,12 +526,28 @@ impl<'a, R: Replication> Play<'a, R> {
         summary.servers_even_after_s = self.evenness.even_after_s().filter(|_| summary.servers.len() > 1);
         summary.head.invalid_reasons.extend(edge_faults);
         summary.head.invalid_reasons.extend(server_faults);
+        read
+    }
+
+    /// The rest of the files is written. Says what is missing in them.
+    fn end_files(&mut self, summary: &mut RunSummary) -> Read {
+        let Written { lost, missing } = self.samples.take().map(Samples::finish).unwrap_or_default();
+        missing.iter().for_each(|missing| (self.options.note)(missing));
+        summary.head.missing.extend(missing);
+        Read { delayed: self.disk.delayed(), lost }
     }
 
     fn summary(&mut self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
-        self.end_parts(&mut summary);
-        let fault = self.bots_fault.clone().map(End::Bots);
+        self.end_workers(&mut summary);
+        let read = self.end_parts(&mut summary);
+        let written = self.end_files(&mut summary);
+        summary.faults.clone_from(&bots.faults);
+        faults::note_slow(&mut summary.faults, &read, written);
+        let fault = self.bots_fault.clone().map(|fault| match summary.workers.iter().any(|worker| !worker.missing) {
+            true => End::Workers(fault),
+            false => End::Bots(fault),
+        });
         let end = self.is_interrupted().then_some(End::Interrupted).or(fault);
         conclude(&mut summary, bots, (started_at, end.as_ref()));
         summary
@@ -563,7 +623,7 @@ fn start_edges(
     meeting: &Meeting,
     servers: Vec<SocketAddr>,
     (key, cores): (&Key, &CoresOf),
-) -> Result<Parts<EdgePoint, EdgeFigures>> {
+) -> Result<Parts<EdgePoint, EdgeReport>> {
     let first = options.scenario.servers;
     let order = |number: u32| EdgeOrder {
         bus: meeting.order.as_ref().map(|bus| bus.of(u64::from(first + number))),
@@ -612,6 +672,8 @@ enum End {
     Interrupted,
     /// The bots are gone, or say nothing.
     Bots(String),
+    /// Some load workers are, and the others have reported.
+    Workers(String),
 }
 
 /// Adds moment and verdict to a summary.
@@ -625,9 +687,14 @@ fn conclude(summary: &mut RunSummary, bots: &BotsReport, (started_at, end): (Sys
             summary.head.missing.push("bots".to_owned());
             summary.head.invalid_reasons.push(format!("{fault}: all that bots measure is missing"));
         }
+        Some(End::Workers(fault)) => {
+            summary
+                .head
+                .invalid_reasons
+                .push(format!("{fault}: the figures of bots are those of the other load workers"));
+        }
         None => {}
     }
-    summary.faults.clone_from(&bots.faults);
     for (reason, count) in bots.ends.iter().take(REASONS) {
         summary.head.invalid_reasons.push(format!("{count} bots: {reason}"));
     }
@@ -676,6 +743,7 @@ mod tests {
             bots_command: vec!["false".into()],
             edge_command: Vec::new(),
             server_command: Vec::new(),
+            workers: None,
             show_progress: false,
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
             allocations: None,

@@ -105,7 +105,10 @@ fn play() -> anyhow::Result<()> {
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(Command::Cut) => host.cut(true),
             Ok(Command::Mend) => host.cut(false),
-            Ok(Command::Players(_) | Command::Drain) | Err(TryRecvError::Empty) => {}
+            Ok(
+                Command::Players(_) | Command::MeasureAt(_) | Command::Drain | Command::ReadSlowly | Command::ReadAll,
+            )
+            | Err(TryRecvError::Empty) => {}
         }
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&host));

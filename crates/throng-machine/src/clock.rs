@@ -1,13 +1,22 @@
 //! A clock that two processes of one machine share, and processor time.
 
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use throng_wire::Time;
 
-/// Microseconds of the machine's monotonic clock: the same in every process.
+/// By how much this process's clock is ahead of the machine's, in microseconds.
+static AHEAD_US: AtomicU64 = AtomicU64::new(0);
+
+/// Microseconds of the machine's monotonic clock: the same in every process, unless one [is ahead](set_ahead).
 pub fn now() -> Time {
-    Time(micros(ClockId::Monotonic))
+    Time(micros(ClockId::Monotonic) + AHEAD_US.load(Ordering::Relaxed))
+}
+
+/// For tests of the lab: from now on this process has the clock of another machine, which is ahead by so much.
+pub fn set_ahead(ahead: Duration) {
+    AHEAD_US.store(ahead.as_micros() as u64, Ordering::Relaxed);
 }
 
 /// Processor time of this process so far, in seconds, all threads.

@@ -4,6 +4,7 @@
 //! could not measure are `null`, never made up. All numbers are finite.
 #![forbid(unsafe_code)]
 
+mod counted;
 mod example;
 pub mod frames;
 pub mod neighbours;
@@ -17,9 +18,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
-use throng_crowd::scenario::{Model, NetPreset, Profile, Scenario};
+use throng_crowd::scenario::{Fault, Model, NetPreset, Profile, Scenario};
 use throng_report::{Kind, RunFile, RunFileError, RunHead, SUMMARY_FILE};
 
+pub use counted::Counted;
 pub use published::Published;
 pub use series::{FrameHistogram, FrameSeries, Samples, Second, SecondSeries, Series};
 pub use targets::{Bound, Target};
@@ -62,6 +64,9 @@ pub struct RunSummary {
     /// more than 1.5 times the mean. `null` if they never were, or there is one server.
     #[serde(default)]
     pub servers_even_after_s: Option<f64>,
+    /// The load workers that played its bots, if they were on other machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerFigures>,
     /// The faults that the run had on purpose.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultFigures>,
@@ -114,8 +119,35 @@ pub struct EdgeFigures {
     pub recounts: u64,
 }
 
-/// A fault that the run had on purpose, and the bots that it met: those without service for more than 500 ms. Service is an
-/// acknowledged input for a bot that decodes, and a packet for the others.
+/// A load worker: a process, on another machine perhaps, that played a part of the bots. All is 0 or `null` of one that did not report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerFigures {
+    /// Its address.
+    pub address: String,
+    /// Whether it has left no report.
+    pub missing: bool,
+    /// Bots that connected.
+    pub connected: u32,
+    /// Processor time of its bots by wall time.
+    pub cpu_cores: f64,
+    /// Inputs sent by inputs due.
+    pub inputs_sent_ratio: f64,
+    /// How late an input was sent, 99th percentile, in milliseconds.
+    pub input_delay_p99_ms: Option<f64>,
+    /// Whether it was too slow for valid measurements.
+    pub saturated: bool,
+    /// Its clock minus the clock of the run, in milliseconds, at the end.
+    pub clock_offset_ms: Option<f64>,
+    /// How far the offset was off at most in the measured part, in milliseconds: so far may each age of it be off.
+    pub clock_error_ms: Option<f64>,
+    /// Whether the ages of its bots are part of the figures. They are not if the error of the clock is larger than they are.
+    pub ages_usable: bool,
+    /// Snapshots of the server's state that it was sent.
+    pub snapshots: u64,
+}
+
+/// A fault that the run had on purpose, and the bots that it met: those without service for more than 500 ms. Service is the
+/// acknowledgement of an input of the last 500 ms for a bot that decodes, and a packet for the others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultFigures {
     /// The fault, as it was asked for: `kill:edge-1:4s`.
@@ -128,6 +160,13 @@ pub struct FaultFigures {
     pub served_again_ms: Option<f64>,
     /// Bots that were not served again before the end of the measured part.
     pub unserved: u32,
+    /// Writes that a slow disk delayed, or datagrams that a slow consumer read late; `null` of other faults.
+    #[serde(default)]
+    pub delayed: Option<u64>,
+    /// Frames and seconds that found no room while the disk was slow, or datagrams that found none while the consumer was;
+    /// `null` of other faults.
+    #[serde(default)]
+    pub lost: Option<u64>,
 }
 
 /// One of several servers that share the area. All is 0 or `null` of one that did not report.
@@ -570,6 +609,7 @@ impl RunSummary {
             (of.servers > 1, format!("{} servers", of.servers)),
             (of.edges > 0, format!("{} edges", of.edges)),
             (!of.faults.is_empty(), format!("{} faults", of.faults.len())),
+            (!self.workers.is_empty(), format!("bots of {} load workers", self.workers.len())),
         ];
         settings
             .into_iter()
@@ -721,8 +761,23 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
     if !run.bots.missing {
         against_bots(run, &mut unless);
     }
-    // Packets to a process that is killed or stands still are lost.
-    let is_clean = run.network.preset == "none" && run.faults.is_empty();
+    for worker in run.workers.iter().filter(|worker| !worker.missing) {
+        let WorkerFigures { address, inputs_sent_ratio, saturated, ages_usable, clock_error_ms, .. } = worker;
+        let late_ms = worker.input_delay_p99_ms.unwrap_or(0.0);
+        unless(!saturated, format!("load worker {address} was overloaded: inputs were late by {late_ms:.1} ms (p99)"));
+        unless(
+            *inputs_sent_ratio >= INPUTS_SENT_MIN,
+            format!("load worker {address} sent only {:.1} % of its inputs", inputs_sent_ratio * 100.0),
+        );
+        let error_ms = clock_error_ms.unwrap_or(f64::INFINITY);
+        unless(
+            *ages_usable,
+            format!("the ages of load worker {address} are unusable: its clock is known to {error_ms:.1} ms only"),
+        );
+    }
+    // Packets to a process that is killed or stands still are lost. A slow disk loses none.
+    let loses = |figures: &FaultFigures| figures.fault.parse::<Fault>().is_ok_and(|fault| fault.kind.loses_packets());
+    let is_clean = run.network.preset == "none" && !run.faults.iter().any(loses);
     for FaultFigures { fault, unserved, .. } in &run.faults {
         unless(*unserved == 0, format!("{unserved} bots were not served again after {fault}"));
     }

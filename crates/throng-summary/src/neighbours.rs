@@ -1,8 +1,9 @@
 //! The state of other characters at decoding bots, by distance.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
-use crate::{Band, Neighbours, Spread};
+use crate::{Band, Counted, Neighbours, Spread};
 
 /// Up to this distance a neighbour is near.
 pub const NEAR_M: f64 = 10.0;
@@ -19,6 +20,10 @@ pub struct NeighbourLog {
     bands: [BandLog; 3],
     near_age_us: Histogram<u64>,
 }
+
+/// The looks of a process, by band: ages in microseconds, and errors in millimetres.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looks([[Counted; 2]; 3]);
 
 #[derive(Clone, Debug)]
 struct BandLog {
@@ -69,11 +74,32 @@ impl NeighbourLog {
         &mut self.bands[band]
     }
 
-    /// 99th percentile of the age of near neighbours since the last call; `None` without a look.
-    pub fn take_near_age_p99_ms(&mut self) -> Option<f64> {
-        let p99 = percentile(&self.near_age_us, 0.99, 1e3);
+    /// The ages of near neighbours since the last call.
+    pub fn take_near_ages(&mut self) -> Counted {
+        let ages = Counted::of(&self.near_age_us);
         self.near_age_us.reset();
-        p99
+        ages
+    }
+
+    /// 99th percentile of the age of near neighbours in milliseconds, by what several processes have
+    /// [taken](Self::take_near_ages); `None` without a look.
+    pub fn near_age_p99_ms<'a>(taken: impl Iterator<Item = &'a Counted>) -> Option<f64> {
+        let mut all = histogram(MAX_AGE_US);
+        taken.for_each(|ages| ages.add_to(&mut all));
+        percentile(&all, 0.99, 1e3)
+    }
+
+    /// All looks so far, to be joined with those of other processes.
+    pub fn looks(&self) -> Looks {
+        Looks(self.bands.each_ref().map(|band| [Counted::of(&band.age_us), Counted::of(&band.error_mm)]))
+    }
+
+    /// Adds the looks of another process.
+    pub fn add(&mut self, looks: &Looks) {
+        for (band, [ages, errors]) in self.bands.iter_mut().zip(&looks.0) {
+            ages.add_to(&mut band.age_us);
+            errors.add_to(&mut band.error_mm);
+        }
     }
 
     /// The figures so far.
@@ -143,14 +169,31 @@ mod tests {
     #[test]
     fn the_near_age_starts_anew_with_each_taking() {
         let mut log = NeighbourLog::default();
-        assert_eq!(log.take_near_age_p99_ms(), None);
+        let p99_ms = |log: &mut NeighbourLog| NeighbourLog::near_age_p99_ms([log.take_near_ages()].iter());
+        assert_eq!(p99_ms(&mut log), None);
         log.look(1.0, 40.0, 0.0);
         log.look(20.0, 4_000.0, 0.0);
-        assert!(close(log.take_near_age_p99_ms(), 40.0));
-        assert_eq!(log.take_near_age_p99_ms(), None);
+        assert!(close(p99_ms(&mut log), 40.0));
+        assert_eq!(p99_ms(&mut log), None);
         assert_eq!(log.figures().near.samples, 1);
         log.clear();
         assert_eq!(log.figures(), Neighbours::default());
+    }
+
+    #[test]
+    fn the_looks_of_two_processes_are_those_of_one_and_no_mean_of_percentiles() {
+        let [mut first, mut second] = [NeighbourLog::default(), NeighbourLog::default()];
+        // One process sees young state, and the other a few old states.
+        (0..990).for_each(|_| first.look(3.0, 20.0, 0.5));
+        (0..30).for_each(|_| second.look(3.0, 900.0, 2.0));
+        let mut joined = NeighbourLog::default();
+        [first.looks(), second.looks()].iter().for_each(|looks| joined.add(looks));
+        let near = joined.figures().near;
+        assert_eq!((near.samples, joined.figures().far.samples), (1_020, 0));
+        assert!(close(near.age_ms.p50, 20.0) && close(near.age_ms.p99, 900.0), "{near:?}");
+        assert!(close(near.position_error_m.p99, 2.0), "{near:?}");
+        let taken = [first.take_near_ages(), second.take_near_ages()];
+        assert!(close(NeighbourLog::near_age_p99_ms(taken.iter()), 900.0));
     }
 
     #[test]

@@ -81,6 +81,7 @@ fn the_published_summaries_are_still_read() {
 #[test]
 fn crowds_with_another_network_rate_or_profile_are_another_workload() {
     let mut run = RunSummary::example();
+    let workers = std::mem::take(&mut run.workers);
     let mut workload = |change: &dyn Fn(&mut RunSummary)| {
         change(&mut run);
         run.conclude();
@@ -98,6 +99,7 @@ fn crowds_with_another_network_rate_or_profile_are_another_workload() {
         (of.settings.edges, of.model) = (2, "legacy".to_owned());
     });
     assert_eq!(few, format!("crowd 1000 at 60 Hz, net 4g, profile {profile}, model legacy, 2 edges"));
+    assert!(workload(&|of| of.workers.clone_from(&workers)).ends_with("2 edges, bots of 1 load workers"));
 }
 
 #[test]
@@ -143,6 +145,17 @@ fn whatever_spoils_a_run_is_named() {
         vec![FaultFigures { fault: "kill:edge-1:4s".to_owned(), unserved, ..FaultFigures::default() }]
     }
     assert_eq!(spoilt(|run| (run.network.loss_ratio, run.faults) = (0.01, fault(0))), "");
+    // A slow disk loses no packets.
+    fn slow() -> Vec<FaultFigures> {
+        vec![FaultFigures { fault: "slow-disk:server:1s:1s".to_owned(), ..FaultFigures::default() }]
+    }
+    assert_eq!(spoilt(|run| run.faults = slow()), "");
+    assert!(spoilt(|run| (run.network.loss_ratio, run.faults) = (0.01, slow())).contains("packets were lost"));
+    assert!(spoilt(|run| run.workers[0].saturated = true).contains("load worker 10.0.0.5:7790 was overloaded"));
+    assert!(
+        spoilt(|run| run.workers[0].inputs_sent_ratio = 0.5).contains("load worker 10.0.0.5:7790 sent only 50.0 %")
+    );
+    assert!(spoilt(|run| run.workers[0].ages_usable = false).contains("its clock is known to 0.4 ms only"));
     assert!(spoilt(|run| run.faults = fault(3)).contains("3 bots were not served again after kill:edge-1:4s"));
     fn refused() -> Vec<Count> {
         vec![Count { tag: "replayed".to_owned(), count: 2 }]

@@ -67,5 +67,5 @@ pub use measuring::Measuring;
 pub use recorder::{Frame, FrameTimes, Phase, Recorder, WAITING_FRAMES_MAX};
 pub use scopes::{Scope, Scopes};
 pub use table_reader::{LongFrame, WHOLE_FRAME, read_longest, read_seconds};
-pub use telemetry::{Collecting, StartError, TRACE_BYTES_MAX, Telemetry, TelemetryOptions};
+pub use telemetry::{BeforeWrite, Collecting, StartError, TRACE_BYTES_MAX, Telemetry, TelemetryOptions};
 pub use throng_meter::{Percentiles, Subsystem, SubsystemError, Subsystems};

@@ -27,6 +27,7 @@ use throng_meter::{Budgets, MAX_SUBSYSTEMS, Subsystems};
 use crate::checksum;
 use crate::recorder::{FrameTimes, Phase};
 use crate::scopes::{END, OFFSET_BITS};
+use crate::telemetry::BeforeWrite;
 
 /// The columns, in the order of the file. Nanoseconds are wall time unless the name says otherwise.
 const COLUMNS: &str = "message frames {
@@ -65,6 +66,7 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// A file that grows, and that can be read at any time.
 pub(crate) struct Table {
     file: File,
+    before_write: Option<BeforeWrite>,
     columns: TypePtr,
     properties: Arc<WriterProperties>,
     /// The groups that are full.
@@ -119,7 +121,7 @@ fn as_io(error: ParquetError) -> io::Error {
 }
 
 impl Table {
-    pub(crate) fn create(path: &Path, names: &Subsystems) -> io::Result<Table> {
+    pub(crate) fn create(path: &Path, names: &Subsystems, before_write: Option<BeforeWrite>) -> io::Result<Table> {
         let columns = Arc::new(parse_message_type(COLUMNS).map_err(as_io)?);
         // Places of pages would have to be moved with their group, and a group has few pages.
         let mut properties = WriterProperties::builder()
@@ -148,6 +150,7 @@ impl Table {
         groups_hash.update(MAGIC);
         let mut table = Table {
             file,
+            before_write: None,
             columns,
             properties: Arc::new(properties),
             groups: Vec::new(),
@@ -159,6 +162,7 @@ impl Table {
             phases: Vec::new(),
         };
         table.save()?;
+        table.before_write = before_write;
         Ok(table)
     }
 
@@ -231,6 +235,7 @@ impl Table {
         let end = ParquetMetaData::new(description, std::mem::take(&mut self.groups));
         ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
         self.groups = end.into_builder().take_row_groups();
+        self.before_write.iter().for_each(BeforeWrite::run);
         self.file.seek(SeekFrom::Start(self.groups_end))?;
         self.file.write_all(&bytes)?;
         self.file.set_len(self.groups_end + bytes.len() as u64)?;

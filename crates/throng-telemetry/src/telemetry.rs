@@ -1,5 +1,6 @@
 //! The collector: takes frames from recorders, keeps figures and the last seconds, writes files.
 
+use std::fmt::{self, Debug, Formatter};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,27 @@ pub const TRACE_BYTES_MAX: usize = 256 << 20;
 /// How often [`Telemetry::collect_in_background`] collects.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Runs before each write of the Parquet file, on the thread that writes: a lab makes the disk slow with it.
+#[derive(Clone)]
+pub struct BeforeWrite(Arc<dyn Fn() + Send + Sync>);
+
+impl BeforeWrite {
+    /// `run` may wait. Meanwhile frames wait to be taken, up to [`WAITING_FRAMES_MAX`](crate::WAITING_FRAMES_MAX).
+    pub fn new(run: impl Fn() + Send + Sync + 'static) -> BeforeWrite {
+        BeforeWrite(Arc::new(run))
+    }
+
+    pub(crate) fn run(&self) {
+        (self.0)();
+    }
+}
+
+impl Debug for BeforeWrite {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("BeforeWrite")
+    }
+}
+
 /// The records, and where they go.
 #[derive(Clone, Debug)]
 pub struct TelemetryOptions {
@@ -41,6 +63,8 @@ pub struct TelemetryOptions {
     pub flight: Option<FlightOptions>,
     /// A Parquet file with every frame. A file of this name is replaced.
     pub table: Option<PathBuf>,
+    /// Runs before each write of that file, but the first, which creates it.
+    pub before_write: Option<BeforeWrite>,
     /// Whether frames are added up, for [`Telemetry::snapshot`], [`Telemetry::prometheus`] and the flight recorder: 250 KiB for
     /// each subsystem that runs.
     pub has_figures: bool,
@@ -55,6 +79,7 @@ impl Default for TelemetryOptions {
             keep: Duration::from_secs(5),
             flight: None,
             table: None,
+            before_write: None,
             has_figures: true,
         }
     }
@@ -162,9 +187,11 @@ impl Telemetry {
             let folder = flight.folder.clone();
             Flight::new(flight).map_err(|source| StartError::Folder { folder, source })
         });
-        let table = options
-            .table
-            .map(|path| Table::create(&path, &options.subsystems).map_err(|source| StartError::Table { path, source }));
+        let before_write = options.before_write;
+        let table = options.table.map(|path| {
+            let table = Table::create(&path, &options.subsystems, before_write);
+            table.map_err(|source| StartError::Table { path, source })
+        });
         let collector = Collector {
             budgets: options.budgets,
             price: Price::measure(&clock, options.subsystems.count()),

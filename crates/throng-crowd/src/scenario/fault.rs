@@ -1,4 +1,5 @@
-//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still or is cut off.
+//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still or is cut off, a disk or a
+//! reader that is slow.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -31,6 +32,17 @@ pub enum FaultKind {
     Pause(Duration),
     /// It goes on, but everything that it sends or is sent is lost for so long.
     Cut(Duration),
+    /// Each write of the run's own files takes much longer for so long.
+    SlowDisk(Duration),
+    /// It reads only a little of what servers send to it for so long.
+    SlowConsumer(Duration),
+}
+
+impl FaultKind {
+    /// Whether packets may be lost by it.
+    pub fn loses_packets(self) -> bool {
+        !matches!(self, FaultKind::SlowDisk(_))
+    }
 }
 
 /// A process of a run, by its number in the report, from 1.
@@ -38,12 +50,13 @@ pub enum FaultKind {
 pub enum Part {
     /// An edge.
     Edge(u32),
-    /// A server. The first one is in the process of the run itself.
+    /// A server. The first one is in the process of the run itself, and is written `server`.
     Server(u32),
 }
 
 /// How faults are written.
-pub const FAULT_FORMS: &str = "kill:edge-1:4s, kill:server-2:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s or cut:edge-1:4s:30s";
+pub const FAULT_FORMS: &str = "kill:edge-1:4s, kill:server-2:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s, \
+    cut:edge-1:4s:30s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s";
 /// Faults of a run at most.
 const FAULTS_MAX: usize = 32;
 /// Faults begin, and pauses last, so long at most.
@@ -54,8 +67,16 @@ impl Fault {
     pub fn ends(&self) -> Duration {
         match self.kind {
             FaultKind::Kill | FaultKind::Drain => self.at,
-            FaultKind::Pause(length) | FaultKind::Cut(length) => self.at + length,
+            FaultKind::Pause(length)
+            | FaultKind::Cut(length)
+            | FaultKind::SlowDisk(length)
+            | FaultKind::SlowConsumer(length) => self.at + length,
         }
+    }
+
+    /// Whether it makes a process slow, which a process is once in a run: so the report can say what was lost by it.
+    fn slows(&self) -> bool {
+        matches!(self.kind, FaultKind::SlowDisk(_) | FaultKind::SlowConsumer(_))
     }
 }
 
@@ -70,16 +91,24 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         let overlaps = |other: &Fault| other.part == fault.part && other.at <= fault.ends() && fault.at <= other.ends();
         let is_there = match fault.part {
             Part::Edge(number) => (1..=*edges).contains(&number),
-            Part::Server(number) => (2..=*servers).contains(&number),
+            Part::Server(number) => (1..=*servers).contains(&number),
         };
+        let is_slow_again = |other: &Fault| other.part == fault.part && other.slows() && fault.slows();
         let why = match (fault.part, fault.kind) {
-            (Part::Server(1), _) => "server 1 is in the process of the run itself: name another one",
+            (part, FaultKind::SlowDisk(_)) if part != Part::Server(1) => {
+                "only the process of the run itself writes files: name `server`"
+            }
+            (Part::Server(_), FaultKind::SlowConsumer(_)) => "edges read what servers send: name an edge",
+            (Part::Server(1), kind) if !matches!(kind, FaultKind::SlowDisk(_)) => {
+                "server 1 is in the process of the run itself: name another one"
+            }
             _ if !is_there => "the run has no such process (--edges, --servers)",
             (Part::Server(_), FaultKind::Drain) => "a server is not drained: kill or pause it, or cut its network",
             (_, FaultKind::Cut(_)) if scenario.server_threads > 1 => {
                 "each of several threads has a socket of its own, whose network is not cut: --server-threads 1"
             }
             (part, _) if gone.contains(&part) => "it is gone before",
+            _ if faults[..number].iter().any(is_slow_again) => "a process is slow once in a run",
             _ if faults[..number].iter().any(overlaps) => "another fault of the same process is not over by then",
             _ if fault.ends() >= Duration::from_secs((*seconds).into()) => {
                 "it does not end in the measured part (--seconds)"
@@ -108,6 +137,8 @@ impl FromStr for Fault {
             ["drain", part, at] => (part, at, FaultKind::Drain),
             ["pause", part, at, length] => (part, at, FaultKind::Pause(time(length)?)),
             ["cut", part, at, length] => (part, at, FaultKind::Cut(time(length)?)),
+            ["slow-disk", part, at, length] => (part, at, FaultKind::SlowDisk(time(length)?)),
+            ["slow-consumer", part, at, length] => (part, at, FaultKind::SlowConsumer(time(length)?)),
             _ => return Err(format!("`{text}`: a fault is written as {FAULT_FORMS}")),
         };
         Ok(Fault { part: part.parse()?, at: time(at)?, kind })
@@ -119,12 +150,15 @@ impl FromStr for Part {
 
     fn from_str(text: &str) -> Result<Part, String> {
         let number = |number: &str| number.parse().ok().filter(|number: &u32| *number > 0);
-        let part = text.split_once('-').and_then(|(name, digits)| match name {
-            "edge" => number(digits).map(Part::Edge),
-            "server" => number(digits).map(Part::Server),
-            _ => None,
-        });
-        part.ok_or_else(|| format!("`{text}`: a process is edge-1, edge-2, server-2 and so on"))
+        let numbered = || {
+            text.split_once('-').and_then(|(name, digits)| match name {
+                "edge" => number(digits).map(Part::Edge),
+                "server" => number(digits).map(Part::Server),
+                _ => None,
+            })
+        };
+        let part = if text == "server" { Some(Part::Server(1)) } else { numbered() };
+        part.ok_or_else(|| format!("`{text}`: a process is edge-1, edge-2, server, server-2 and so on"))
     }
 }
 
@@ -140,12 +174,16 @@ fn time(text: &str) -> Result<Duration, String> {
 impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Fault { part, at, kind } = self;
-        match kind {
-            FaultKind::Kill => write!(f, "kill:{part}:{}s", at.as_secs_f64()),
-            FaultKind::Drain => write!(f, "drain:{part}:{}s", at.as_secs_f64()),
-            FaultKind::Pause(length) => write!(f, "pause:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
-            FaultKind::Cut(length) => write!(f, "cut:{part}:{}s:{}s", at.as_secs_f64(), length.as_secs_f64()),
-        }
+        let (word, length) = match kind {
+            FaultKind::Kill => ("kill", None),
+            FaultKind::Drain => ("drain", None),
+            FaultKind::Pause(length) => ("pause", Some(length)),
+            FaultKind::Cut(length) => ("cut", Some(length)),
+            FaultKind::SlowDisk(length) => ("slow-disk", Some(length)),
+            FaultKind::SlowConsumer(length) => ("slow-consumer", Some(length)),
+        };
+        write!(f, "{word}:{part}:{}s", at.as_secs_f64())?;
+        length.map_or(Ok(()), |length| write!(f, ":{}s", length.as_secs_f64()))
     }
 }
 
@@ -153,6 +191,7 @@ impl Display for Part {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Part::Edge(number) => write!(f, "edge-{number}"),
+            Part::Server(1) => f.write_str("server"),
             Part::Server(number) => write!(f, "server-{number}"),
         }
     }
@@ -186,6 +225,8 @@ mod tests {
             "pause:edge-12:0.5s:2s",
             "pause:server-2:4s:1.5s",
             "cut:edge-1:4s:30s",
+            "slow-disk:server:4s:3s",
+            "slow-consumer:edge-2:4s:0.5s",
         ] {
             assert_eq!(text.parse::<Fault>().map(String::from).as_deref(), Ok(text));
         }
@@ -210,6 +251,8 @@ mod tests {
             "kill:edge-1:4s:2s",
             "cut:edge-1:4s",
             "stop:edge-1:4s",
+            "slow-disk:server:4s",
+            "slow-consumer:bots:4s:1s",
         ] {
             let error = text.parse::<Fault>().expect_err(text);
             assert!(error.contains("as ") || error.contains("is edge-1"), "{error}");
@@ -230,6 +273,7 @@ mod tests {
             of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s", "cut:server-2:4s:2s"]),
             Ok(4)
         );
+        assert_eq!(of(&["slow-disk:server:1s:3s", "slow-consumer:edge-1:1s:3s", "slow-consumer:edge-2:2s:3s"]), Ok(3));
         assert_eq!(
             of(&["kill:server-2:4s", "kill:server-3:4s", "kill:edge-1:4s"]),
             Ok(3),
@@ -248,6 +292,13 @@ mod tests {
             (&["cut:server-2:2s:6s", "cut:server-2:3s:1s"], "not over by then"),
             (&["pause:edge-1:2s:2s", "kill:edge-1:3s"], "not over by then"),
             (&["kill:edge-1:4s", "drain:edge-2:5s"], "no edge is left"),
+            (&["slow-disk:server-2:1s:1s"], "name `server`"),
+            (&["slow-disk:edge-1:1s:1s"], "name `server`"),
+            (&["slow-disk:server:9s:1s"], "measured part"),
+            (&["slow-consumer:server-2:1s:1s"], "name an edge"),
+            (&["slow-consumer:edge-3:1s:1s"], "no such process"),
+            (&["slow-disk:server:1s:1s", "slow-disk:server:4s:1s"], "slow once"),
+            (&["slow-consumer:edge-1:1s:3s", "pause:edge-1:3s:1s"], "not over by then"),
             (&["pause:edge-1:1s:1s"; 33], "more than 32"),
         ] {
             let error = of(faults).expect_err(words);

@@ -11,7 +11,7 @@ use throng_crowd::talk::Talk;
 use throng_crowd::world::BotInput;
 
 use super::brain::{Brain, View};
-use super::outage::Service;
+use super::outage::{GAP_MIN, Service};
 use super::port::{Port, SharedSockets};
 
 pub(crate) struct Bot<D> {
@@ -106,9 +106,13 @@ impl<D: Decoder> Bot<D> {
     }
 
     /// A number that changes while it is served: see [`Service`].
-    pub(super) fn served(&self) -> Option<u64> {
-        let of_packets = self.core.is_connected().then_some(self.received.datagrams);
-        if self.is_decoder { self.core.input_acked().map(u64::from) } else { of_packets }
+    pub(super) fn served(&self, now: Time) -> Option<u64> {
+        if !self.is_decoder {
+            return self.core.is_connected().then_some(self.received.datagrams);
+        }
+        // A bot that hears only of its old inputs is not served, however often it hears of them.
+        let is_fresh = |number: &u32| self.inputs.time_of(*number).is_some_and(|sent| now.since(sent) <= GAP_MIN);
+        self.core.input_acked().filter(is_fresh).map(u64::from)
     }
 
     /// See [`ClientCore::fetch`].

@@ -11,7 +11,6 @@ use throng_crowd::kinds;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::{self, Talk};
 use throng_crowd::truth::Snapshot;
-use throng_judge::{mean, quantile};
 use throng_machine::clock;
 
 use super::bot::Bot;
@@ -19,8 +18,9 @@ use super::members::Rates;
 use super::outage::Outages;
 use super::port::{Port, SharedSockets};
 use super::witness::{Eyes, Witness};
-use super::{BotsError, BotsOptions, BotsReport, Brains, Progress, allow_sockets, pin};
-use throng_summary::STALL;
+use super::{BotsError, BotsOptions, Brains, Gathered, Progress, SecondCounts, Share, allow_sockets, pin, share};
+use throng_summary::neighbours::NeighbourLog;
+use throng_summary::{Counted, STALL};
 
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
@@ -49,6 +49,10 @@ pub(crate) struct Fleet<D> {
     pub(super) next_change: Time,
     /// Bots that were opened so far.
     pub(super) opened: u64,
+    /// Client ids are those of this share of the run.
+    pub(super) share: Share,
+    /// The numbers of its bots in the run, in the order in which they come.
+    pub(super) numbers: Vec<u32>,
     pub(super) most_connected: u32,
     /// How often bots connected again.
     pub(super) reconnected: u32,
@@ -142,10 +146,12 @@ impl TurnLog {
         }
     }
 
+    #[cfg(test)]
     fn sent_ratio(&self) -> f64 {
         self.sent as f64 / self.due.max(1) as f64
     }
 
+    #[cfg(test)]
     fn late_p99_ms(&self) -> Option<f64> {
         (!self.late_us.is_empty()).then(|| self.late_us.value_at_quantile(0.99) as f64 / 1e3)
     }
@@ -174,10 +180,12 @@ impl<D: Decoder> Fleet<D> {
         let light = ClientOptions { bytes_per_s: 64_000, decode: Decode::Nothing, ..ClientOptions::default() };
         let replica = replica::ClientOptions { counts_bits: true, ..replica::ClientOptions::default() };
         let decoding = ClientOptions { decode: Decode::Objects, replica, ..light.clone() };
-        let now = clock::now();
+        let (now, numbers) = (clock::now(), share::numbers(options.share, &scenario));
         Ok(Fleet {
             bots: Vec::with_capacity(scenario.players as usize),
-            wanted: scenario.profile.first(scenario.players) as usize,
+            wanted: numbers.partition_point(|number| *number < scenario.profile.first(scenario.players)),
+            share: options.share,
+            numbers,
             leaving: Vec::new(),
             next_change: now,
             opened: 0,
@@ -265,7 +273,7 @@ impl<D: Decoder> Fleet<D> {
     }
 
     /// The figures of the last second, once a second.
-    pub(crate) fn take_progress(&mut self) -> Option<Progress> {
+    pub(crate) fn take_progress(&mut self) -> Option<SecondCounts> {
         let now = clock::now();
         let elapsed_s = now.since(self.second.since).as_secs_f64();
         if elapsed_s < 1.0 {
@@ -275,17 +283,18 @@ impl<D: Decoder> Fleet<D> {
         let cpu_s = clock::process_cpu_s();
         let bytes: u64 = self.bots.iter().map(|bot| bot.received.bytes).sum();
         let per_bot = bytes.saturating_sub(self.second.bytes) as f64 / self.connected().max(1) as f64;
+        let near_ages = self.witness.take_near_ages();
         let progress = Progress {
             connected: self.connected(),
             ended: self.bots.iter().filter(|bot| bot.has_ended()).count() as u32,
             kbit_per_s: per_bot * 8.0 / 1e3 / elapsed_s,
-            near_age_p99_ms: self.witness.take_near_age_p99_ms(),
+            near_age_p99_ms: NeighbourLog::near_age_p99_ms(std::iter::once(&near_ages)),
             cpu_cores: (cpu_s - self.second.cpu_s) / elapsed_s,
             late_p99_ms: self.second.late_us.value_at_quantile(0.99) as f64 / 1e3,
         };
         self.second.late_us.reset();
         (self.second.since, self.second.cpu_s, self.second.bytes) = (now, cpu_s, bytes);
-        Some(progress)
+        Some(SecondCounts { progress, near_ages })
     }
 
     pub(crate) fn connected(&self) -> u32 {
@@ -354,18 +363,17 @@ impl<D: Decoder> Fleet<D> {
         self.witness.tell(truth);
     }
 
-    /// Compares with the server's final state, if there is one, and reports.
-    pub(crate) fn report(&mut self, compare: bool) -> BotsReport {
+    /// Compares with the server's final state, if there is one, and returns all counts.
+    pub(crate) fn gather(&mut self, compare: bool) -> Gathered {
         let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
         self.note_connected();
         if compare {
             self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
         }
-        let kbit_per_s = mean_and_p99(&self.measured.rates.payload);
-        let with_headers = mean_and_p99(&self.measured.rates.with_headers);
         let stalled = self.bots.iter().filter(|bot| bot.has_stalled).count() as u32;
         let measured = &self.measured;
-        BotsReport {
+        let (bits, decoded_s) = measured.rates.bits(&self.schema);
+        Gathered {
             connected: self.most_connected,
             disconnects,
             reconnected: self.reconnected,
@@ -378,17 +386,17 @@ impl<D: Decoder> Fleet<D> {
             compared_in_play: self.witness.in_play().objects,
             cpu_cores: measured.cpu_cores,
             stalled: stalled + measured.stalled,
-            inputs_sent_ratio: measured.turns.sent_ratio(),
-            input_delay_p99_ms: measured.turns.late_p99_ms(),
-            kbit_per_s,
-            kbit_per_s_with_headers_p99: with_headers.1,
-            known: self.witness.known(),
+            inputs_due: measured.turns.due,
+            inputs_sent: measured.turns.sent,
+            late_us: vec![Counted::of(&measured.turns.late_us)],
+            rates: measured.rates.of_bots.clone(),
+            known: vec![self.witness.known()],
             known_within_40_m: self.witness.known_within_40_m(),
-            neighbours: self.witness.figures(),
+            looks: vec![self.witness.looks()],
             age_error_ms: self.witness.age_error_ms(),
-            fields: self.measured.rates.fields(&self.schema),
+            bits,
+            decoded_s,
             worst: self.witness.sights().worst(&measured.rates.by_client),
-            kept_in: None,
         }
     }
 
@@ -427,7 +435,7 @@ impl<D: Decoder> Fleet<D> {
         let sent = bot.send_input(now, &self.scenario);
         bot.transmit(now, &mut self.out, &mut self.shared);
         if !self.outages.is_empty()
-            && let Some(from) = bot.service.look(bot.served(), now)
+            && let Some(from) = bot.service.look(bot.served(now), now)
             && let Some(measuring) = &self.measuring
         {
             self.outages.note((from.since(measuring.since), now.since(measuring.since)), true);
@@ -469,6 +477,10 @@ impl<D: Decoder> Fleet<D> {
     }
 
     fn give_up_if_alone(&self) -> Result<(), BotsError> {
+        // A share of few players may have no bot yet.
+        if self.bots.is_empty() {
+            return Ok(());
+        }
         let waited = clock::now().since(self.started);
         if waited > PATIENCE && self.most_connected == 0 && self.bots.iter().all(|bot| bot.connection.is_none()) {
             return Err(BotsError::NoAnswer { server: self.server, waited_s: waited.as_secs() });
@@ -485,11 +497,7 @@ fn eyes<D: Decoder>(bots: &[Bot<D>]) -> impl Iterator<Item = Eyes<'_, D>> {
     })
 }
 
-fn mean_and_p99(values: &[f64]) -> (f64, f64) {
-    (mean(values).unwrap_or(0.0), quantile(values, 0.99).unwrap_or(0.0))
-}
-
-fn late_histogram() -> Histogram<u64> {
+pub(super) fn late_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000, 2).expect("the bounds are possible")
 }
 

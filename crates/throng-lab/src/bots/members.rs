@@ -7,13 +7,13 @@ use std::time::Duration;
 use throng::replica::KindBits;
 use throng::{ClientCore, Decode, Decoder, Schema, Time};
 use throng_crowd::pulse::SentInputs;
+use throng_crowd::scenario::Scenario;
 
 use super::BotsError;
 use super::bot::{Bot, Link, Received};
 use super::fleet::{Fleet, IP_UDP_BYTES};
 use super::outage::Service;
 use super::port::Port;
-use throng_summary::FieldBytes;
 
 /// Time between two bots that begin to connect, or that leave.
 const CHANGE_INTERVAL: Duration = Duration::from_micros(500);
@@ -32,8 +32,7 @@ const GOLDEN: u32 = 2_654_435_769;
 /// Payload to bots by time, with and without the headers of IP and UDP, in kbit/s.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
-    pub(super) payload: Vec<f64>,
-    pub(super) with_headers: Vec<f64>,
+    pub(super) of_bots: Vec<(f64, f64)>,
     /// The payload by index of the connection at the server.
     pub(super) by_client: Vec<(u32, f64)>,
     /// The state of the decoding bots by kind, and the sum of the times in which it came.
@@ -54,13 +53,12 @@ impl Rates {
         let rate = |bytes: u64| bytes as f64 * 8.0 / 1e3 / measured.as_secs_f64();
         let bytes = bot.received.bytes - bot.measured_from_bytes;
         let datagrams = bot.received.datagrams - bot.measured_from_datagrams;
-        self.payload.push(rate(bytes));
+        self.of_bots.push((rate(bytes), rate(bytes + datagrams * IP_UDP_BYTES)));
         self.by_client.extend(bot.connection.map(|client| (client, rate(bytes))));
         if bot.is_decoder && !bot.bits().is_empty() {
             self.decoded_s += measured.as_secs_f64();
             self.add_bits(bot.bits(), &bot.measured_from_bits);
         }
-        self.with_headers.push(rate(bytes + datagrams * IP_UDP_BYTES));
     }
 
     /// Adds the difference of two states of the counters.
@@ -78,25 +76,14 @@ impl Rates {
         }
     }
 
-    /// Bytes per decoding client and second by kind and field, the largest first.
-    pub(super) fn fields(&self, schema: &Schema) -> Vec<FieldBytes> {
-        let seconds = self.decoded_s.max(1e-9);
-        let bytes_of = |kind: &throng::schema::Kind, field: &str, bits: u64| FieldBytes {
-            kind: kind.name.to_owned(),
-            field: field.to_owned(),
-            bytes_per_s: bits as f64 / 8.0 / seconds,
-        };
+    /// The bits of each kind and field, and the seconds in which decoding bots were sent them.
+    pub(super) fn bits(&self, schema: &Schema) -> (Vec<(String, String, u64)>, f64) {
         let of_kind = |(kind, bits): (&throng::schema::Kind, &KindBits)| {
-            let fields =
-                kind.fields.iter().zip(&bits.field_bits).map(|(field, bits)| bytes_of(kind, field.name, *bits));
-            let mut all: Vec<FieldBytes> = fields.collect();
-            all.push(bytes_of(kind, HEAD, bits.head_bits));
-            all
+            let fields = kind.fields.iter().map(|field| field.name).zip(bits.field_bits.iter().copied());
+            let all = fields.chain(std::iter::once((HEAD, bits.head_bits)));
+            all.map(|(field, bits)| (kind.name.to_owned(), field.to_owned(), bits)).collect::<Vec<_>>()
         };
-        let mut fields: Vec<FieldBytes> = schema.kinds().iter().zip(&self.bits).flat_map(of_kind).collect();
-        fields.retain(|field| field.bytes_per_s > 0.0);
-        fields.sort_by(|a, b| b.bytes_per_s.total_cmp(&a.bytes_per_s));
-        fields
+        (schema.kinds().iter().zip(&self.bits).flat_map(of_kind).collect(), self.decoded_s)
     }
 }
 
@@ -121,15 +108,28 @@ pub(super) fn first_turn(started: Time, now: Time, interval: Duration, offset: D
 /// Whether bot `number` of `players` is one of the `witnesses` that decode what they are sent. They are spread evenly: the
 /// server writes to its connections in the order in which they came, so that the first are served before the last.
 pub(crate) fn is_witness(number: u32, witnesses: u32, players: u32) -> bool {
-    let players = u64::from(players.max(1));
-    let before = |number: u64| number * u64::from(witnesses) / players;
-    before(u64::from(number) + 1) > before(u64::from(number))
+    witnesses_before(number.saturating_add(1), witnesses, players) > witnesses_before(number, witnesses, players)
+}
+
+/// The witnesses among the first `number` bots.
+fn witnesses_before(number: u32, witnesses: u32, players: u32) -> u32 {
+    (u64::from(number) * u64::from(witnesses) / u64::from(players.max(1))) as u32
+}
+
+/// To which of `count` edges, or load workers, bot `number` belongs. Witnesses take them in turn, and so do the others: if all did
+/// together, the witnesses of a thousand bots, each fiftieth, would all be at the second of two edges.
+pub(super) fn turn_of(number: u32, scenario: &Scenario, count: usize) -> usize {
+    let (witnesses, players) = (scenario.decoded_bots(), scenario.players);
+    let before = witnesses_before(number, witnesses, players);
+    let turn = if is_witness(number, witnesses, players) { before } else { number - before };
+    turn as usize % count.max(1)
 }
 
 impl<D: Decoder> Fleet<D> {
     /// So many bots are to play, at most as many as the scenario has: others connect, or the newest leave, one after the other.
     pub(crate) fn want(&mut self, players: u32) {
-        let wanted = players.min(self.scenario.players) as usize;
+        let players = players.min(self.scenario.players);
+        let wanted = self.numbers.partition_point(|number| *number < players);
         if std::mem::replace(&mut self.wanted, wanted) != wanted {
             self.next_change = self.next_change.max(throng_machine::clock::now());
         }
@@ -156,17 +156,19 @@ impl<D: Decoder> Fleet<D> {
     }
 
     fn open(&mut self, now: Time) -> Result<(), BotsError> {
-        let number = self.bots.len() as u32;
+        let place = self.bots.len();
+        let Some(&number) = self.numbers.get(place) else { return Ok(()) };
         let is_decoder = is_witness(number, self.scenario.decoded_bots(), self.scenario.players);
         self.opened += 1;
-        let edge = (!self.edges.is_empty()).then(|| number as usize % self.edges.len());
+        let edge = (!self.edges.is_empty()).then(|| turn_of(number, &self.scenario, self.edges.len()));
         let server = edge.map_or(self.server, |edge| self.edges[edge].address);
-        let token = self.issuer.issue(self.opened, &[server]).expect("one server, in order");
+        let client_id = self.share.client_id(self.opened);
+        let token = self.issuer.issue(client_id, &[server]).expect("one server, in order");
         let brain = self.brains.make(&self.scenario, number);
         let options = Arc::clone(&self.options[usize::from(is_decoder || brain.looks())]);
         let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), Arc::clone(&options), now)
             .expect("default options");
-        let port = self.port(number, options.decode, server)?;
+        let port = self.port(place as u32, options.decode, server)?;
         self.bots.push(Bot {
             core,
             port,
@@ -178,7 +180,7 @@ impl<D: Decoder> Fleet<D> {
             is_decoder,
             has_stalled: false,
             edge,
-            client_id: self.opened as u32,
+            client_id: client_id as u32,
             connection: None,
             end: None,
             service: Service::new(now),
@@ -268,7 +270,7 @@ mod tests {
 
     use super::*;
     use crate::bots::fleet::Gate;
-    use crate::bots::{BotsOptions, Brains};
+    use crate::bots::{BotsOptions, Brains, Share};
 
     /// Each bot is sent what comes for it, and nobody what comes for one that has left.
     fn check_ports(fleet: &Fleet<ReplicaClient>) {
@@ -295,6 +297,8 @@ mod tests {
             truths: Vec::new(),
             cores: None,
             brains: Brains::default(),
+            share: Share::default(),
+            begin_us: None,
         };
         let mut fleet: Fleet<ReplicaClient> = Fleet::new(&options).expect("sockets");
         fleet.edges.extend([server, server].map(|address| Gate { address, lost_at: None }));
@@ -332,6 +336,27 @@ mod tests {
                     *first < longest && players - 1 - last < longest,
                     "{witnesses} of {players}: {first} to {last}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn witnesses_are_at_all_edges_and_so_are_the_others() {
+        for (players, edges) in [(60, 2), (1_000, 2), (1_000, 3), (1_400, 4), (300, 6), (7, 2)] {
+            let scenario = Scenario::resolve("crowd", &Overrides { players: Some(players), ..Overrides::default() });
+            let scenario = scenario.expect("a scenario");
+            let witnesses = scenario.decoded_bots();
+            let mut bots = vec![[0u32; 2]; edges];
+            for number in 0..players {
+                let is_witness = is_witness(number, witnesses, players);
+                bots[turn_of(number, &scenario, edges)][usize::from(is_witness)] += 1;
+            }
+            for kind in [0, 1] {
+                let (least, most) = bots
+                    .iter()
+                    .map(|bots| bots[kind])
+                    .fold((u32::MAX, 0), |(least, most), of| (least.min(of), most.max(of)));
+                assert!(most - least <= 1, "{players} players, {edges} edges: {bots:?}");
             }
         }
     }

@@ -7,12 +7,12 @@ use throng_crowd::scenario::Fault;
 use throng_summary::FaultFigures;
 
 /// A bot without service for longer than this was met by a fault.
-const GAP_MIN: Duration = Duration::from_millis(500);
+pub(super) const GAP_MIN: Duration = Duration::from_millis(500);
 /// A bot was served last so long before a fault at the most, and so long after its end if that was on its way.
 const SLACK: Duration = Duration::from_millis(250);
 
-/// How long a bot has been without service. A number changes with each service: of a bot that decodes, the
-/// newest input that its server has acknowledged, of the others the packets that have come.
+/// How long a bot has been without service. A number changes with each service: of a bot that decodes, the newest input that its
+/// server has acknowledged, if it is not older than [`GAP_MIN`]; of the others the packets that have come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     newest: Option<u64>,
@@ -34,7 +34,7 @@ impl Service {
         self.newest = None;
     }
 
-    /// Looks at its number, `None` while it is not connected. Returns when the time without service began, if it ends now.
+    /// Looks at its number, `None` while it has none. Returns when the time without service began, if it ends now.
     pub(super) fn look(&mut self, newest: Option<u64>, now: Time) -> Option<Time> {
         if newest.is_none() || newest == self.newest {
             return None;
@@ -78,6 +78,21 @@ impl Outages {
 
     pub(super) fn figures(&self) -> Vec<FaultFigures> {
         self.0.iter().map(|(_, figures)| figures.clone()).collect()
+    }
+}
+
+/// Adds what another process says of the same faults.
+pub(super) fn join(faults: &mut Vec<FaultFigures>, others: Vec<FaultFigures>) {
+    for other in others {
+        let Some(figures) = faults.iter_mut().find(|figures| figures.fault == other.fault) else {
+            faults.push(other);
+            continue;
+        };
+        let most = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+        figures.bots += other.bots;
+        figures.unserved += other.unserved;
+        figures.longest_gap_ms = most(figures.longest_gap_ms, other.longest_gap_ms);
+        figures.served_again_ms = most(figures.served_again_ms, other.served_again_ms);
     }
 }
 

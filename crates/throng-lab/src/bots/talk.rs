@@ -49,7 +49,7 @@ impl Talking {
             let rest = crate::run::settling(scenario);
             self.await_truth(fleet, rest, stop)?;
         }
-        let mut report = fleet.report(!self.truth.is_empty());
+        let mut report = fleet.gather(!self.truth.is_empty()).report();
         if self.has_begun && say(fleet, Step::Report, &report) {
             report.kept_in = until(fleet, (SILENCE, PATIENCE), stop, |talk, _| match talk.step() {
                 Some(Step::Kept) => Some(String::from_utf8_lossy(&talk.body).into_owned()),

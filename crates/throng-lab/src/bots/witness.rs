@@ -19,8 +19,8 @@ use self::past::Past;
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
-use throng_summary::neighbours::{NEAR_M, NeighbourLog};
-use throng_summary::{Known, Neighbours};
+use throng_summary::Counted;
+use throng_summary::neighbours::{Looks, NEAR_M, NeighbourLog};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
@@ -132,7 +132,7 @@ impl Witness {
             view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
-            known: Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible"),
+            known: known_histogram(),
             known_nearby: None,
             sights: Sights::default(),
             at_rest: Compared::default(),
@@ -307,17 +307,16 @@ impl Witness {
         self.sights.clear();
     }
 
-    pub(super) fn take_near_age_p99_ms(&mut self) -> Option<f64> {
-        self.neighbours.take_near_age_p99_ms()
+    pub(super) fn take_near_ages(&mut self) -> Counted {
+        self.neighbours.take_near_ages()
     }
 
-    pub(super) fn figures(&self) -> Neighbours {
-        self.neighbours.figures()
+    pub(super) fn looks(&self) -> Looks {
+        self.neighbours.looks()
     }
 
-    pub(super) fn known(&self) -> Known {
-        let at = |share| (!self.known.is_empty()).then(|| self.known.value_at_quantile(share) as f64);
-        Known { p1: at(0.01), p50: at(0.5) }
+    pub(super) fn known(&self) -> Counted {
+        Counted::of(&self.known)
     }
 
     /// The sight of each client.
@@ -456,6 +455,11 @@ impl Witness {
             }
         }
     }
+}
+
+/// Of the number of objects that a client holds.
+pub(super) fn known_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 10_000_000, 3).expect("the bounds are possible")
 }
 
 /// Whether a client has the values of the truth at its `tick`, off at most `hops` times: a position that it reckons, to within the error that its kind

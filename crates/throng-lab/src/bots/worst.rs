@@ -9,6 +9,28 @@ use throng_summary::WorstClient;
 /// So many clients are named for each reason.
 const NAMED: usize = 5;
 
+/// The reasons, in their order.
+const REASONS: [&str; 3] = [MOST_DATA, OLDEST, LEAST_KNOWN];
+const MOST_DATA: &str = "most data";
+const OLDEST: &str = "oldest state";
+const LEAST_KNOWN: &str = "least known";
+
+/// For each reason the five worst of the worst clients of several processes, the worst first.
+pub(super) fn of_all(worst: &[WorstClient]) -> Vec<WorstClient> {
+    let of = |why: &&str| {
+        // A smaller rank is worse.
+        let rank = |client: &WorstClient| match *why {
+            MOST_DATA => client.kbit_per_s.map(|rate| -rate),
+            OLDEST => client.near_age_p99_ms.map(|age| -age),
+            _ => client.known_within_40_m,
+        };
+        let mut all: Vec<&WorstClient> = worst.iter().filter(|client| client.because == *why).collect();
+        all.sort_by(|a, b| rank(a).unwrap_or(f64::INFINITY).total_cmp(&rank(b).unwrap_or(f64::INFINITY)));
+        all.into_iter().take(NAMED).cloned().collect::<Vec<_>>()
+    };
+    REASONS.iter().flat_map(of).collect()
+}
+
 /// The sight of decoding bots, by the index of their connection at the server. Bots that share an index one after the other
 /// count as one client.
 #[derive(Default)]
@@ -43,7 +65,7 @@ impl Sights {
         })
     }
 
-    /// For each reason the five worst, the worst first: by data of all clients, by age and knowledge of those that decode.
+    /// For each reason the five worst: by data of all clients, by age and knowledge of those that decode. In the order of [`of_all`].
     pub(super) fn worst(&self, rates: &[(u32, f64)]) -> Vec<WorstClient> {
         let rate_of = |client: u32| rates.iter().find(|(of, _)| *of == client).map(|(_, rate)| *rate);
         let client = |client: u32| {
@@ -73,7 +95,7 @@ impl Sights {
         decoding.retain(|of| of.known_within_40_m.is_some_and(|share| share < 1.0));
         decoding
             .sort_by(|a, b| a.known_within_40_m.partial_cmp(&b.known_within_40_m).unwrap_or(std::cmp::Ordering::Equal));
-        [because("most data", of_rates), because("oldest state", by_age), because("least known", decoding)].concat()
+        [because(MOST_DATA, of_rates), because(OLDEST, by_age), because(LEAST_KNOWN, decoding)].concat()
     }
 }
 

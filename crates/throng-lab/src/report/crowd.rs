@@ -9,7 +9,7 @@ use throng_report::{
     figure, grouped, optional,
 };
 
-use throng_summary::{Band, Bytes, RunSummary, Spread};
+use throng_summary::{Band, Bytes, RunSummary, Spread, WorkerFigures};
 
 /// The page for a summary.
 ///
@@ -40,6 +40,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.push(replication(run, figures));
     page.sections.extend(servers(run));
     page.sections.extend(edges(run));
+    page.sections.extend(workers(run));
     page.sections.extend(faults(run));
     page.sections.extend(published(run));
     page.sections.push(environment(run));
@@ -300,9 +301,43 @@ fn edges(run: &RunSummary) -> Option<Section> {
     (!run.edges.is_empty()).then(|| Section::new("Edges").note(note).with(table))
 }
 
+/// The load workers of the run; none if its bots were in one process beside the server.
+fn workers(run: &RunSummary) -> Option<Section> {
+    let head = ["load worker", "#bots", "#cores", "#inputs sent", "#inputs late, p99", "#clock ahead", "#known to"];
+    let mut table = Table::new("", &head).wide().brief();
+    for worker in &run.workers {
+        let state = match worker {
+            WorkerFigures { missing: true, .. } => " (no report)",
+            WorkerFigures { saturated: true, .. } => " (overloaded)",
+            WorkerFigures { ages_usable: false, .. } => " (ages unusable)",
+            _ => "",
+        };
+        table.push([
+            Cell::from(format!("{}{state}", worker.address).as_str()),
+            Cell::number(grouped(u64::from(worker.connected))),
+            Cell::number(format!("{:.2}", worker.cpu_cores)),
+            Cell::number(format!("{:.1} %", worker.inputs_sent_ratio * 100.0)),
+            Cell::number(format!("{} ms", optional(worker.input_delay_p99_ms))),
+            Cell::number(format!("{} ms", optional(worker.clock_offset_ms))),
+            Cell::number(format!("± {} ms", optional(worker.clock_error_ms))),
+        ]);
+    }
+    let note = "These processes, on other machines perhaps, played the bots. Their clocks are compared with the clock of the run all the \
+                time: each age of a bot may be off by the error of its clock.";
+    (!run.workers.is_empty()).then(|| Section::new("Load workers").note(note).with(table))
+}
+
 /// The faults of the run; none if it has none.
 fn faults(run: &RunSummary) -> Option<Section> {
-    let head = ["fault", "#bots", "#longest without service", "#all served again after", "#never served again"];
+    let head = [
+        "fault",
+        "#bots",
+        "#longest without service",
+        "#all served again after",
+        "#never served again",
+        "#delayed",
+        "#lost",
+    ];
     let mut table = Table::new("", &head).wide().brief();
     for fault in &run.faults {
         table.push([
@@ -311,11 +346,15 @@ fn faults(run: &RunSummary) -> Option<Section> {
             Cell::number(format!("{} ms", optional(fault.longest_gap_ms))),
             Cell::number(format!("{} ms", optional(fault.served_again_ms))),
             Cell::number(grouped(u64::from(fault.unserved))),
+            Cell::number(fault.delayed.map_or("-".to_owned(), grouped)),
+            Cell::number(fault.lost.map_or("-".to_owned(), grouped)),
         ]);
     }
     let note = format!(
-        "The run had these on purpose. A bot counts if it had no service for more than 500 ms: no acknowledged input if it decodes, else no packet. The time until all \
-         were served again counts from the end of the fault. Bots that had lost an edge connected again {} times.",
+        "The run had these on purpose. A bot counts if it had no service for more than 500 ms: no acknowledgement of \
+         an input of that time if it decodes, else no packet. The time until all were served again counts from the end of the fault. \
+         Delayed and lost are writes of a slow disk (those that found no room are frames and seconds), or datagrams of a slow \
+         consumer. Bots that had lost an edge connected again {} times.",
         run.bots.reconnected
     );
     (!run.faults.is_empty()).then(|| Section::new("Faults").note(&note).with(table))
@@ -607,6 +646,7 @@ mod tests {
         // A run of several servers or with faults has a line more for each.
         run.servers.clear();
         run.faults.clear();
+        run.workers.clear();
         run.edges.clear();
         run.head.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
         let text = page(&run).text();

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use throng_crowd::scenario::{Fault, FaultKind, Part};
 use throng_machine::piped::Signal;
-use throng_summary::{EdgeFigures, ServerFigures};
+use throng_summary::{FaultFigures, ServerFigures};
 
+use super::disk::Disk;
 use super::parts::Parts;
 use crate::bots::EdgePoint;
 use crate::control::Command;
+use crate::edge::EdgeReport;
 use crate::server::ServerPoint;
+use crate::slow_reader::Read;
 
 /// The faults of a run.
 pub(super) struct Faults(Vec<(Fault, Stage)>);
@@ -21,8 +24,9 @@ enum Stage {
     Over,
 }
 
-/// The processes of a run to which something can be done.
-pub(super) type Processes<'a> = (&'a mut Parts<EdgePoint, EdgeFigures>, &'a mut Parts<ServerPoint, ServerFigures>);
+/// All to which something can be done: the processes of a run, and the disk of its own.
+pub(super) type Processes<'a> =
+    (&'a mut Parts<EdgePoint, EdgeReport>, &'a mut Parts<ServerPoint, ServerFigures>, &'a Disk);
 
 impl Faults {
     pub(super) fn new(faults: &[Fault]) -> Faults {
@@ -30,32 +34,40 @@ impl Faults {
     }
 
     /// Begins and ends those that are due at a moment of the measured part. Returns what has happened, in words.
-    pub(super) fn turn(&mut self, elapsed: Duration, (edges, servers): Processes<'_>) -> Vec<String> {
+    pub(super) fn turn(&mut self, elapsed: Duration, (edges, servers, disk): Processes<'_>) -> Vec<String> {
         let mut happened = Vec::new();
         for (fault, stage) in &mut self.0 {
             if *stage == Stage::Planned && elapsed >= fault.at {
                 *stage = match (fault.kind, fault.part) {
                     (FaultKind::Kill, part) => {
-                        send(part, Signal::Kill, (edges, servers));
+                        send(part, Signal::Kill, (edges, servers, disk));
                         Stage::Over
                     }
                     (FaultKind::Pause(_), part) => {
-                        send(part, Signal::Stop, (edges, servers));
+                        send(part, Signal::Stop, (edges, servers, disk));
                         Stage::Begun
                     }
                     (FaultKind::Cut(_), part) => {
-                        tell(part, Command::Cut, (edges, servers));
+                        tell(part, Command::Cut, (edges, servers, disk));
+                        Stage::Begun
+                    }
+                    (FaultKind::SlowConsumer(_), part) => {
+                        tell(part, Command::ReadSlowly, (edges, servers, disk));
+                        Stage::Begun
+                    }
+                    (FaultKind::SlowDisk(_), _) => {
+                        disk.set_slow(true);
                         Stage::Begun
                     }
                     (FaultKind::Drain, part) => {
-                        tell(part, Command::Drain, (edges, servers));
+                        tell(part, Command::Drain, (edges, servers, disk));
                         Stage::Over
                     }
                 };
                 happened.push(fault.to_string());
             }
             if *stage == Stage::Begun && elapsed >= fault.ends() {
-                end(fault, (edges, servers));
+                end(fault, (edges, servers, disk));
                 *stage = Stage::Over;
                 happened.push(format!("{fault} is over"));
             }
@@ -65,9 +77,9 @@ impl Faults {
 
     /// Nothing stands still or is cut off any more.
     pub(super) fn end(&mut self, processes: Processes<'_>) {
-        let (edges, servers) = processes;
+        let (edges, servers, disk) = processes;
         for (fault, stage) in self.0.iter_mut().filter(|(_, stage)| *stage == Stage::Begun) {
-            end(fault, (edges, servers));
+            end(fault, (edges, servers, disk));
             *stage = Stage::Over;
         }
     }
@@ -77,21 +89,38 @@ fn end(fault: &Fault, processes: Processes<'_>) {
     match fault.kind {
         FaultKind::Pause(_) => send(fault.part, Signal::Continue, processes),
         FaultKind::Cut(_) => tell(fault.part, Command::Mend, processes),
+        FaultKind::SlowConsumer(_) => tell(fault.part, Command::ReadAll, processes),
+        FaultKind::SlowDisk(_) => processes.2.set_slow(false),
         FaultKind::Kill | FaultKind::Drain => {}
     }
 }
 
-fn send(part: Part, signal: Signal, (edges, servers): Processes<'_>) {
+fn send(part: Part, signal: Signal, (edges, servers, _): Processes<'_>) {
     match part {
         Part::Edge(number) => edges.signal(place(number, 1), signal),
         Part::Server(number) => servers.signal(place(number, FIRST_SERVER), signal),
     }
 }
 
-fn tell(part: Part, command: Command, (edges, servers): Processes<'_>) {
+fn tell(part: Part, command: Command, (edges, servers, _): Processes<'_>) {
     match part {
         Part::Edge(number) => edges.tell_one(place(number, 1), command),
         Part::Server(number) => servers.tell_one(place(number, FIRST_SERVER), command),
+    }
+}
+
+/// Adds what was slow, and what was lost by that, to the figures of the same faults: by the reports of the edges, and by the writes
+/// of the disk.
+pub(super) fn note_slow(faults: &mut [FaultFigures], edges: &[Read], disk: Read) {
+    for figures in faults {
+        let Ok(fault) = figures.fault.parse::<Fault>() else { continue };
+        let read = match (fault.kind, fault.part) {
+            (FaultKind::SlowDisk(_), _) => Some(disk),
+            // One that did not report has said nothing.
+            (FaultKind::SlowConsumer(_), Part::Edge(number)) => edges.get(place(number, 1)).copied(),
+            _ => None,
+        };
+        (figures.delayed, figures.lost) = (read.map(|read| read.delayed), read.map(|read| read.lost));
     }
 }
 

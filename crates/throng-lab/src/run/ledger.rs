@@ -420,6 +420,7 @@ impl Ledger {
             steps: self.stages.figures(self.seconds_measured()),
             edges: Vec::new(),
             servers: Vec::new(),
+            workers: Vec::new(),
             faults: Vec::new(),
             servers_even_after_s: None,
             client: self.client(connections, bots),
@@ -465,8 +466,7 @@ impl Ledger {
 
     fn bots(&self, bots: &BotsReport) -> Bots {
         let cores_available = if self.scenario.pin { self.cores.saturating_sub(1).max(1) } else { self.cores.max(1) };
-        let turn_ms = 1e3 / f64::from(self.scenario.input_hz.max(1));
-        let late = bots.input_delay_p99_ms.is_some_and(|late_ms| late_ms > turn_ms * LATE_LIMIT_SHARE);
+        let late = is_too_late(&self.scenario, bots.input_delay_p99_ms);
         Bots {
             missing: false,
             connected: bots.connected,
@@ -480,7 +480,7 @@ impl Ledger {
             mismatches_in_play: bots.mismatches_in_play,
             stalled: bots.stalled,
             cpu_cores: bots.cpu_cores,
-            // The bots play in one thread.
+            // The bots of a process play in one thread.
             cores_available: (cores_available as f64).min(1.0),
             inputs_sent_ratio: bots.inputs_sent_ratio,
             input_delay_p99_ms: bots.input_delay_p99_ms,
@@ -534,6 +534,12 @@ impl Ledger {
         };
         f64::from(budget) * (elapsed_s + BURST_S)
     }
+}
+
+/// Whether bots whose inputs are so late are too slow for valid measurements.
+pub(super) fn is_too_late(scenario: &Scenario, input_delay_p99_ms: Option<f64>) -> bool {
+    let turn_ms = 1e3 / f64::from(scenario.input_hz.max(1));
+    input_delay_p99_ms.is_some_and(|late_ms| late_ms > turn_ms * LATE_LIMIT_SHARE)
 }
 
 fn send_errors(counters: &DriverCounters) -> u64 {

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use throng::{Channels, ConnectionId, Key, Time};
 use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::{self, Step, Talk};
 use throng_crowd::truth::last_snapshot;
 use throng_machine::clock;
 
+use super::disk::Disk;
 use super::ledger::Ledger;
-use super::samples::{self, Samples};
+use super::samples::{self, Samples, Written};
 use super::{End, SECOND, conclude, settling, timed};
 use crate::bots::{BotsReport, Progress};
 use crate::host::Host;
@@ -48,6 +49,9 @@ pub struct ServeOptions<'a> {
 /// The server cannot start.
 pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: impl FnMut(u32, f64)) -> Result<()> {
     let ServeOptions { scenario, address, public, key, .. } = options;
+    if let Some(fault) = scenario.faults.first() {
+        bail!("{fault}: a server alone plays no faults: leave them out of the scenario");
+    }
     let mut host = Host::new(scenario, *address, *public, key.clone())?;
     host.tell_time();
     let mut desk = Desk { options, empty: Ledger::new(scenario, false, None), session: None, bad_talks: 0 };
@@ -223,7 +227,7 @@ impl Session {
     ) -> Result<Session> {
         let started_at = SystemTime::now();
         let folder = throng_report::new_folder(options.runs, started_at, &scenario.name)?;
-        let samples = Samples::create(&folder, false, false)?;
+        let samples = Samples::create(&folder, (false, false), &Disk::default())?;
         let mut ledger = Ledger::new(scenario, false, None);
         ledger.grow_from(empty);
         ledger.note_wanted(host.connected());
@@ -278,19 +282,18 @@ impl Session {
     /// Writes everything to the run's folder. The path of the page.
     fn write(self, bots: &BotsReport, end: Option<&End>) -> Result<PathBuf> {
         let Session { is_near, folder, started_at, ledger, samples, .. } = self;
-        let finished = samples.finish();
+        let Written { missing, .. } = samples.finish();
         if !ledger.has_begun() {
             samples::remove_empty(&folder);
         }
         let mut summary = ledger.summary(bots, None);
+        summary.head.missing.extend(missing);
         if !is_near {
             // The bots' processor time is another machine's.
             summary.head.others_cpu_cores = ledger.others_cpu_cores([]);
         }
         conclude(&mut summary, bots, (started_at, end));
-        let page = report::write(&folder, &summary)?;
-        finished.context("the files of frames and seconds are not whole")?;
-        Ok(page)
+        Ok(report::write(&folder, &summary)?)
     }
 }
 

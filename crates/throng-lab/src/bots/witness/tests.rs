@@ -346,7 +346,7 @@ impl World {
 
     /// By seat, the median age of near neighbours in milliseconds.
     fn ages_ms(&self) -> Vec<f64> {
-        let median = |seat: &Seat| seat.witness.figures().near.age_ms.p50.expect("there are neighbours");
+        let median = |seat: &Seat| seat.witness.neighbours.figures().near.age_ms.p50.expect("there are neighbours");
         self.seats.iter().map(median).collect()
     }
 }
@@ -416,7 +416,7 @@ fn ages_on_another_machine_are_told_with_an_error_that_contains_the_truth() {
         let least_us = f64::from(to_server_us + to_client_us) / 2.0;
         assert!((least_us..least_us + 2_500.0).contains(&largest_us), "{skew:?}: an error of {largest_us} µs");
         for (seat, (there, here_ms)) in world.seats.iter().zip(&same_machine).enumerate() {
-            let figures = there.witness.figures().near;
+            let figures = there.witness.neighbours.figures().near;
             let age_ms = figures.age_ms.p50.expect("neighbours move");
             let expected_ms = here_ms + f64::from(to_client_us) / 1e3;
             let error_ms = there.witness.age_error_ms().expect("the clock is estimated");
@@ -436,7 +436,7 @@ fn a_server_that_is_too_slow_has_states_as_old_as_its_ticks_are_long_and_no_fals
     // Three times as long as planned: the world plays at a third of its speed, and snapshots are rare.
     (world.tick_us, world.snapshot_ticks) = (3 * TICK_US, 10);
     for (number, seat) in world.played().seats.iter().enumerate() {
-        let near = seat.witness.figures().near;
+        let near = seat.witness.neighbours.figures().near;
         let age_ms = near.age_ms.p50.expect("there are neighbours");
         // About 30 looks, at any moment of a tick of 100 ms.
         assert!((35.0..65.0).contains(&age_ms), "seat {number}: {age_ms} ms");
@@ -455,7 +455,7 @@ fn characters_that_walk_straight_and_send_nothing_do_not_count_as_old_when_they_
     let world = world.played();
     let mut rare_updates = 0;
     for (number, seat) in world.seats.iter().enumerate() {
-        let near = seat.witness.figures().near;
+        let near = seat.witness.neighbours.figures().near;
         let p99_ms = near.age_ms.p99.expect("there are neighbours");
         assert!(p99_ms < 2.0 * 100.0 + 40.0, "seat {number}: {p99_ms} ms");
         assert!(near.position_error_m.p99.expect("there are neighbours") < 0.1, "seat {number}: {near:?}");
@@ -468,7 +468,7 @@ fn characters_that_walk_straight_and_send_nothing_do_not_count_as_old_when_they_
 
 #[test]
 fn the_same_world_twice_gives_the_same_figures() {
-    let figures = || World::play(&[3]).seats.iter().map(|seat| seat.witness.figures()).collect::<Vec<_>>();
+    let figures = || World::play(&[3]).seats.iter().map(|seat| seat.witness.neighbours.figures()).collect::<Vec<_>>();
     assert_eq!(figures(), figures());
 }
 

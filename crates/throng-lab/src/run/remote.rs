@@ -1,0 +1,327 @@
+//! A load worker, as a run has it: a thread holds the connection, measures the clock, and translates all times.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use throng::{Client, ClientEvent, ClientOptions, Decode, Key, Tick, Time, TokenIssuer};
+use throng_crowd::pulse::{ClockBounds, Estimate};
+use throng_crowd::truth;
+use throng_machine::clock;
+
+use super::word::{self, Assembly, Kind, LANE, QUICK, Word, WorkOrder};
+use crate::control::Command;
+
+/// The thread looks at its connection this often.
+const OFTEN: Duration = Duration::from_millis(1);
+/// The worker's clock is asked for so many times before the run begins, in this interval, and then in the other one.
+const FIRST_ASKS: u64 = 20;
+const FIRST_ASK_INTERVAL: Duration = Duration::from_millis(10);
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+/// The words that wait for the thread, and those that it has heard.
+const WAITING: usize = 256;
+/// A farewell has so long.
+const FAREWELL: Duration = Duration::from_millis(20);
+
+/// For the thread.
+pub(super) enum Say {
+    Order(Box<WorkOrder>, Time),
+    Command(Command),
+    Tick(Tick, Time),
+    Snapshot(Arc<Vec<u8>>),
+}
+
+/// From the thread.
+pub(super) enum Heard {
+    /// The worker is there, and its clock is known.
+    Met,
+    Ready,
+    Refused(String),
+    Line(String),
+    /// It is gone, or its bots are.
+    Ended(String),
+}
+
+/// The clock of a worker, and what it was sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Clock {
+    /// The worker's clock minus ours.
+    pub(super) offset: Option<Estimate>,
+    /// The largest error with which a time was translated since the last [`Remote::forget_errors`].
+    pub(super) largest_error_us: f64,
+}
+
+/// A load worker. Dropping it ends its part of the run.
+pub(super) struct Remote {
+    pub(super) address: SocketAddr,
+    to: Option<SyncSender<Say>>,
+    from: Receiver<Heard>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    clock: Mutex<Clock>,
+    snapshots: AtomicU64,
+}
+
+impl Remote {
+    /// Begins to connect to a worker.
+    pub(super) fn connect(address: SocketAddr, key: &Key) -> Result<Remote> {
+        let issuer = TokenIssuer {
+            timeout_s: word::SILENCE.as_secs() as i32,
+            ..TokenIssuer::new(word::PROTOCOL_ID, key.clone())
+        };
+        let mut id = [0; 8];
+        id.copy_from_slice(&throng::random_key().as_bytes()[..8]);
+        let token = issuer.issue(u64::from_le_bytes(id), &[address])?;
+        let options = ClientOptions {
+            lanes: word::lanes(),
+            bytes_per_s: word::BYTES_PER_S,
+            idle_timeout: word::SILENCE,
+            decode: Decode::Nothing,
+            ..ClientOptions::default()
+        };
+        let client = Client::connect(token, word::schema(), options, clock::now())
+            .with_context(|| format!("cannot connect to load worker {address}"))?;
+        let ((to, said), (heard, from)) = (sync_channel(WAITING), sync_channel(WAITING));
+        let shared = Arc::new(Shared::default());
+        let link = Link {
+            client,
+            said,
+            heard,
+            shared: shared.clone(),
+            bounds: ClockBounds::default(),
+            asks: VecDeque::new(),
+            asked: 0,
+            answered: 0,
+            next_ask: Time(0),
+            words: Assembly::default(),
+            outbox: VecDeque::new(),
+            waits_for_got: false,
+            last: None,
+        };
+        let thread = std::thread::Builder::new().name("load worker".to_owned()).spawn(move || link.run())?;
+        Ok(Remote { address, to: Some(to), from, shared, thread: Some(thread) })
+    }
+
+    /// False if too much waits already, or the worker is gone.
+    pub(super) fn say(&self, say: Say) -> bool {
+        self.to.as_ref().is_some_and(|to| to.try_send(say).is_ok())
+    }
+
+    pub(super) fn hear(&self) -> Option<Heard> {
+        match self.from.try_recv() {
+            Ok(heard) => Some(heard),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Heard::Ended("its connection has ended".to_owned())),
+        }
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        *self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Snapshots of the server's state that were sent.
+    pub(super) fn snapshots(&self) -> u64 {
+        self.shared.snapshots.load(Ordering::Relaxed)
+    }
+
+    /// The errors of the clock count from now on.
+    pub(super) fn forget_errors(&self) {
+        self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner).largest_error_us = 0.0;
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.to = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed; the worker notices the silence.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+struct Link {
+    client: Client,
+    said: Receiver<Say>,
+    heard: SyncSender<Heard>,
+    shared: Arc<Shared>,
+    bounds: ClockBounds,
+    /// Number and moment of the asks that were not answered yet.
+    asks: VecDeque<(u64, Time)>,
+    asked: u64,
+    answered: u64,
+    next_ask: Time,
+    words: Assembly,
+    outbox: VecDeque<Word>,
+    /// A snapshot is on its way: those that come meanwhile are left out.
+    waits_for_got: bool,
+    /// The last one is not.
+    last: Option<Arc<Vec<u8>>>,
+}
+
+/// The link ends.
+struct Ends;
+
+impl Link {
+    fn run(mut self) {
+        while self.turn().is_ok() {
+            std::thread::sleep(OFTEN);
+        }
+        self.client.close(clock::now(), "the run is over");
+        self.client.flush(clock::now());
+        std::thread::sleep(FAREWELL);
+        self.client.flush(clock::now());
+    }
+
+    fn turn(&mut self) -> Result<(), Ends> {
+        // A socket that fails now and then is a lossy network.
+        let _ = self.client.update(clock::now());
+        let came = clock::now();
+        while let Some(event) = self.client.poll_event() {
+            match event {
+                ClientEvent::Message { message, .. } => {
+                    if let Some(word) = message.get::<Word>() {
+                        self.take(word, came)?;
+                    }
+                }
+                ClientEvent::Ended(reason) => {
+                    let _ = self.heard.send(Heard::Ended(reason.to_string()));
+                    return Err(Ends);
+                }
+                _ => {}
+            }
+        }
+        self.listen()?;
+        if self.client.is_connected() {
+            self.ask();
+            while let Some(word) = self.outbox.front() {
+                if self.client.send(LANE, word).is_err() {
+                    break;
+                }
+                self.outbox.pop_front();
+            }
+            self.client.flush(clock::now());
+        }
+        Ok(())
+    }
+
+    /// Asks for the worker's clock, if that is due.
+    fn ask(&mut self) {
+        let now = clock::now();
+        if now < self.next_ask {
+            return;
+        }
+        self.next_ask = now.after(if self.answered < FIRST_ASKS { FIRST_ASK_INTERVAL } else { ASK_INTERVAL });
+        self.asked += 1;
+        self.asks.push_back((self.asked, now));
+        if self.asks.len() > WAITING {
+            self.asks.pop_front();
+        }
+        // One that is not sent is not answered.
+        let _ = self.client.send(QUICK, &Word::numbers(Kind::Ask, [self.asked]));
+    }
+
+    fn take(&mut self, word: Word, came: Time) -> Result<(), Ends> {
+        if word.kind() == Some(Kind::Answer) {
+            if let Some([number, there_us, left_us]) = word.read()
+                && let Some(place) = self.asks.iter().position(|(of, _)| *of == number)
+                && let Some((_, asked)) = self.asks.remove(place)
+            {
+                self.bounds.take_trip((asked, came), (Time(there_us), Time(left_us)));
+                self.answered += 1;
+                if self.answered == FIRST_ASKS {
+                    self.tell(Heard::Met)?;
+                }
+            }
+            return Ok(());
+        }
+        let Some((kind, body)) = self.words.take(word) else { return Ok(()) };
+        let text = || String::from_utf8_lossy(&body).into_owned();
+        match kind {
+            Kind::Ready => self.tell(Heard::Ready),
+            Kind::Refused => self.tell(Heard::Refused(text())),
+            Kind::Line => self.tell(Heard::Line(text())),
+            Kind::Gone => self.tell(Heard::Ended("its bots have ended".to_owned())),
+            Kind::Got => {
+                self.waits_for_got = false;
+                if let Some(last) = self.last.take() {
+                    self.send_snapshot(&last);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&self, heard: Heard) -> Result<(), Ends> {
+        // If the run does not listen, it is over.
+        self.heard.send(heard).map_err(|_| Ends)
+    }
+
+    /// Says what the run has to say.
+    fn listen(&mut self) -> Result<(), Ends> {
+        loop {
+            match self.said.try_recv() {
+                Ok(Say::Order(mut order, begin)) => {
+                    order.begin_us = self.there(begin).map_or(0, |begin| begin.0);
+                    let body = serde_json::to_vec(&order).unwrap_or_default();
+                    self.outbox.extend(Word::parts(Kind::Order, &body).into_iter().flatten());
+                }
+                Ok(Say::Command(command)) => {
+                    let command = match command {
+                        Command::MeasureAt(at) => self.there(at).map_or(Command::Measure, Command::MeasureAt),
+                        other => other,
+                    };
+                    self.outbox.push_back(Word::new(Kind::Command, command.line().into_bytes()));
+                }
+                Ok(Say::Tick(tick, began)) => {
+                    if let Some(began) = self.there(began) {
+                        // Without it, a look at the tick has no age.
+                        let _ = self.client.send(QUICK, &Word::numbers(Kind::Tick, [tick.0, began.0]));
+                    }
+                }
+                Ok(Say::Snapshot(bytes)) => match (self.waits_for_got, truth::is_last(&bytes)) {
+                    (false, _) => self.send_snapshot(&bytes),
+                    (true, true) => self.last = Some(bytes),
+                    (true, false) => {}
+                },
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return Err(Ends),
+            }
+        }
+    }
+
+    fn send_snapshot(&mut self, bytes: &[u8]) {
+        let Some(offset) = self.offset() else { return };
+        if let Some(words) = Word::parts(Kind::Snapshot, &truth::shifted(bytes, offset.us.round() as i64)) {
+            self.outbox.extend(words);
+            self.waits_for_got = true;
+            self.shared.snapshots.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A moment on the worker's clock.
+    fn there(&self, here: Time) -> Option<Time> {
+        let offset = self.offset()?;
+        Some(Time(here.0.saturating_add_signed(offset.us.round() as i64)))
+    }
+
+    /// The worker's clock minus ours, which is about to be used.
+    fn offset(&self) -> Option<Estimate> {
+        let offset = self.bounds.offset(clock::now())?;
+        let mut clock = self.shared.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.offset = Some(offset);
+        clock.largest_error_us = clock.largest_error_us.max(offset.error_us);
+        Some(offset)
+    }
+}
