@@ -446,8 +446,14 @@ impl Connection {
     /// A client whose nearest ring has an interval of two ticks then gets one long batch of packets in every second tick
     /// instead of a short one in each: half the system calls, and half the visits of its memory. With a different
     /// `offset` for each connection, the clients spread over the ticks.
+    ///
+    /// A subscription that was due in the next of the former ticks is due in the last of the new ones before that, so that it does not
+    /// wait for longer than the interval.
     pub fn set_send_interval(&mut self, interval_ticks: u16, offset: u32) {
-        self.ticks = SendTicks::new(interval_ticks, offset);
+        let ticks = SendTicks::new(interval_ticks, offset);
+        if std::mem::replace(&mut self.ticks, ticks) != ticks {
+            self.standings.bring_forward(ticks);
+        }
     }
 
     /// Changes the priority of a subscription: with twice the weight it waits half as long when the budget is short.

@@ -393,6 +393,11 @@ enum Found {
 }
 
 impl SharedView {
+    /// Whether its members have these ticks.
+    pub(crate) fn has_ticks(&self, ticks: SendTicks) -> bool {
+        self.ticks == ticks
+    }
+
     /// Where the view stood in a channel before the plan of `now`, or stands if there was none.
     pub(crate) fn since_before(&self, channel: u32, now: Tick) -> Option<Tick> {
         let found = self.by_channel.binary_search_by_key(&channel, |&number| self.seen(number).channel).ok()?;

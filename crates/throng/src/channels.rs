@@ -34,6 +34,8 @@ pub struct Channels {
     replicator: Replicator,
     pub(crate) views: Views,
     seats: Seats,
+    /// Clients in whose own channel something has begun to live.
+    inhabited: Vec<ConnectionId>,
     /// One for each row of connections.
     lookers: Vec<Looker>,
     changes: Vec<RowChanges>,
@@ -79,6 +81,7 @@ impl Channels {
             replicator,
             views: Views::new(grids, options),
             seats: Seats::default(),
+            inhabited: Vec::new(),
             lookers: Vec::new(),
             changes: Vec::new(),
             ended: VecDeque::new(),
@@ -171,19 +174,28 @@ impl Channels {
         self.changes.iter_mut().for_each(|changes| self.replicator.note_row(changes));
     }
 
-    /// Subscribes a client to its own channel as soon as something lives there. Most clients' channels stay empty, and do not
-    /// exist.
-    fn follow_own_channel(&mut self, id: ConnectionId) {
+    /// Subscribes clients to their own channels as soon as something lives there. Most clients' channels stay empty, and do not
+    /// exist. A client that has no room for another subscription is tried again in the next tick.
+    fn follow_own_channels(&mut self) {
+        let mut inhabited = std::mem::take(&mut self.inhabited);
+        inhabited.sort_unstable();
+        inhabited.dedup();
+        inhabited.retain(|&id| !self.follow_own_channel(id));
+        self.inhabited = inhabited;
+    }
+
+    /// False if there is no room for the subscription.
+    fn follow_own_channel(&mut self, id: ConnectionId) -> bool {
         let (own, interval) = (ChannelKey::Owner(id), self.views.turns.interval());
         let Some(view) =
             self.seats.change(id).filter(|view| view.is_live && !view.leaves_own && !view.explicit.contains_key(&own))
         else {
-            return;
+            return true;
         };
-        if let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) {
-            view.explicit.insert(own, (subscription, interval));
-            (view.explicit_changed, view.intervals_changed) = (true, true);
-        }
+        let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) else { return false };
+        view.explicit.insert(own, (subscription, interval));
+        (view.explicit_changed, view.intervals_changed) = (true, true);
+        true
     }
 
     fn set_interval(&mut self, id: ConnectionId, subscription: SubscriptionId, interval_ticks: u16) {
@@ -303,7 +315,7 @@ impl Replication for Channels {
         view.intervals_changed = true;
         view.send_offset = Some(self.views.turns.take());
         if self.replicator.hub_ref().find(ChannelKey::Owner(id)).is_some() {
-            self.follow_own_channel(id);
+            self.inhabited.push(id);
         }
     }
 
@@ -386,11 +398,10 @@ impl Replication for Channels {
     }
 
     fn look(&mut self, executor: &impl Executor) {
-        let mut inhabited = Vec::new();
         for placed in self.replicator.placed() {
             let Placed::Entered { object, facet: Facet::Public, channel } = *placed else { continue };
             if let ChannelKey::Owner(client) = self.replicator.hub_ref().key(channel) {
-                inhabited.push(client);
+                self.inhabited.push(client);
             }
             let id = self.replicator.store().id_at(object);
             if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
@@ -398,7 +409,7 @@ impl Replication for Channels {
             }
         }
         // However something has come there: a limit may have kept it elsewhere for a while.
-        inhabited.into_iter().for_each(|client| self.follow_own_channel(client));
+        self.follow_own_channels();
         self.views.others.note(&self.replicator);
         self.seats.take_census(&mut self.views.turns);
         self.look_in_rows(executor);

@@ -221,7 +221,8 @@ impl Views {
 
     pub(crate) fn new(grids: Vec<GridView>, options: &ServerOptions) -> Views {
         let bounds_m = options.grids.iter().map(|grid| grid.bounds_m).collect();
-        let column_m = grids.first().map(|grid| grid.interest.grid().cell_m()[0]);
+        let most_often = grids.iter().min_by_key(|grid| grid.interest.rings().interval_ticks(0));
+        let column_m = most_often.map(|grid| grid.interest.grid().cell_m()[0]);
         let turns = SendTurns::new(options.usual_send_interval_ticks(), column_m);
         let far = options.far.map(|far| FarCells::new(far, &options.grids));
         Views {
@@ -308,7 +309,6 @@ impl Looker {
         row: &mut SubscriberRow<'_>,
     ) -> (bool, Option<CalmBox>) {
         let missing = self.missing.len();
-        let waits = self.turn(views, (index, view), row);
         set_send_interval(views, view, row);
         self.weigh(view, row);
         self.update(views, view, row);
@@ -316,18 +316,31 @@ impl Looker {
         if self.missing.len() > missing {
             self.waiting.push((index, std::mem::take(&mut self.unmade)));
         }
-        (view.has_refused || view.lacks_others || waits, views.calm_box(view))
+        let calm = views.calm_box(view);
+        let waits = self.turn(views, (index, view), calm.as_ref(), row);
+        (view.has_refused || view.lacks_others || waits, calm)
     }
 
     /// Gives the client the ticks of its place. True if it has to wait for the first of them.
-    fn turn(&mut self, views: &Views, (index, view): (u32, &mut View), row: &SubscriberRow<'_>) -> bool {
-        let (Some(has), Some([x_m, ..])) = (view.send_offset, view.viewpoint) else { return false };
-        let Some(wanted) = views.turns.offset_at(index, x_m).filter(|wanted| *wanted != has) else { return false };
+    fn turn(
+        &mut self,
+        views: &Views,
+        (index, view): (u32, &mut View),
+        calm: Option<&CalmBox>,
+        row: &mut SubscriberRow<'_>,
+    ) -> bool {
+        let (Some(has), Some(viewpoint)) = (view.send_offset, view.viewpoint) else { return false };
+        let wanted = views.turns.offset_at(index, CalmBox::middle_x(calm, viewpoint));
+        let Some(wanted) = wanted.filter(|wanted| *wanted != has) else { return false };
+        if view.shortest_explicit_interval() < views.turns.interval() {
+            return false;
+        }
         let begins = views.turns.may_begin(wanted, row.tick());
         if begins {
             view.send_offset = Some(wanted);
             view.intervals_changed = true;
             self.turned.push((has, wanted));
+            set_send_interval(views, view, row);
         }
         !begins
     }

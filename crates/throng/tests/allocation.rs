@@ -234,7 +234,8 @@ fn held_by_server(guests: usize) -> usize {
             world.server.spawn_owned(stroller, Placement::Cell(0), owner).expect("room")
         })
         .collect();
-    for tick in 0..120 {
+    // Two rounds of the census of send ticks, and a rest.
+    for tick in 0..260 {
         for (guest, &id) in strollers.iter().enumerate() {
             // To and fro: everybody steps into another cell now and then.
             let along = if (tick / 20 + guest) % 2 == 0 { SPEED_M_PER_S } else { -SPEED_M_PER_S };

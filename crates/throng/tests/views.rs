@@ -428,11 +428,23 @@ fn neighbours_are_sent_to_in_the_same_ticks_and_who_walks_to_others_never_waits_
     let first = parities.iter().filter(|&&parity| parity == parities[0]).count();
     assert!(changes == 1 && first.abs_diff(GUESTS / 2) <= 4, "two halves of about the same size: {parities:?}");
 
+    // A channel that the first alone is subscribed to: no view serves it.
+    let scores = ChannelKey::Custom(7);
+    let first = world.connection(0);
+    world.server.subscribe(first, scores, 2).expect("room");
+    let watched = world.server.spawn(Beacon::default(), Placement::Channel(scores)).expect("room");
+    world.steps(10);
+
     // The first walks to the last, and back, across the border.
-    let walk = |world: &mut World, step: usize| look_from(world, 0, 220.0 * (step as f64 * 0.2).sin().abs());
-    let news = steps_with_news_while(&mut world, &beacons, walk);
-    let gaps: Vec<usize> = news[0].windows(2).map(|steps| steps[1] - steps[0]).collect();
-    assert!(gaps.iter().all(|&gap| gap <= 2) && gaps.contains(&1), "it changes its ticks, and does not wait: {gaps:?}");
+    let mut walk = |world: &mut World, step: usize| look_from(world, 0, 220.0 * (step as f64 * 0.2).sin().abs());
+    for beacon in [beacons[0], watched] {
+        let news = steps_with_news_while(&mut world, &[beacon], &mut walk);
+        let gaps: Vec<usize> = news[0].windows(2).map(|steps| steps[1] - steps[0]).collect();
+        assert!(
+            gaps.iter().all(|&gap| gap <= 2) && gaps.contains(&1),
+            "its ticks change, and it does not wait: {gaps:?}"
+        );
+    }
 }
 
 #[test]

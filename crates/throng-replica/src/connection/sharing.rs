@@ -326,7 +326,9 @@ impl Connection {
         }
         let phase = scene.turns(subscription.channel).phase;
         let sooner = standing.since.after(u32::from(subscription.interval_ticks)).newest(now);
-        let due_at = self.ticks.from(subscription.next_turn(now.before(1), phase).min(sooner));
+        let turn = subscription.next_turn(now.before(1), phase).min(sooner);
+        // In other ticks than those of the view, the next one after its turn may be too late.
+        let due_at = if seen.has_ticks(self.ticks) { self.ticks.from(turn) } else { self.ticks.until(turn) };
         self.standings.set_due_at(subscription, due_at);
     }
 

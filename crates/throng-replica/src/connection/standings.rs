@@ -70,6 +70,13 @@ impl Standings {
         }
     }
 
+    /// Those that are due at a time are due in the last of these ticks until then.
+    pub(super) fn bring_forward(&mut self, ticks: SendTicks) {
+        for due_at in self.due_at.iter_mut().filter(|due_at| **due_at != NEVER) {
+            *due_at = ticks.until(*due_at);
+        }
+    }
+
     /// The subscription has a standing from now on, if it has none yet: never due, and with nothing under way.
     pub(super) fn begin(&mut self, number: u16, subscription: &mut Subscription) -> &mut Standing {
         if subscription.standing == NOBODY {

@@ -31,6 +31,13 @@ impl CalmBox {
         }
     }
 
+    /// Where a client stands along x that looks from this box: in the middle of its cell, wherever in the box it is. Otherwise, or
+    /// if the box has no ends, at its viewpoint.
+    pub(super) fn middle_x(calm: Option<&CalmBox>, viewpoint: [f64; 3]) -> f64 {
+        let middle = calm.map(|calm| (calm.low[0] + calm.high[0]) / 2.0);
+        middle.filter(|middle| middle.is_finite()).unwrap_or(viewpoint[0])
+    }
+
     fn contains(&self, position: [f64; 3]) -> bool {
         (0..3).all(|axis| self.low[axis] <= position[axis] && position[axis] < self.high[axis])
     }
@@ -63,6 +70,9 @@ impl Seat {
 
     fn look(&mut self, index: u32, each: impl FnOnce(u32, &mut View) -> (bool, Option<CalmBox>)) {
         let Some(view) = self.view.as_deref_mut() else { return };
+        if let Some((_, viewpoint)) = self.calm {
+            view.viewpoint = Some(viewpoint);
+        }
         let (looks_again, calm) = each(index, view);
         (self.is_changed, self.offset) = (looks_again, view.send_offset);
         if self.calm.is_none() {
@@ -157,8 +167,12 @@ impl Seats {
     pub(crate) fn take_census(&mut self, turns: &mut SendTurns) {
         for index in turns.begin_census(self.seats.len()) {
             let seat = &mut self.seats[index];
-            let viewpoint = seat.calm.map(|(_, viewpoint)| viewpoint);
-            let Some([x_m, ..]) = viewpoint.or_else(|| seat.view.as_deref()?.viewpoint) else { continue };
+            let calm = seat.calm.as_ref();
+            let Some(viewpoint) = calm.map(|(_, viewpoint)| *viewpoint).or_else(|| seat.view.as_deref()?.viewpoint)
+            else {
+                continue;
+            };
+            let x_m = CalmBox::middle_x(calm.map(|(calm, _)| calm), viewpoint);
             turns.count(x_m);
             let wanted = turns.offset_at(index as u32, x_m);
             if wanted.is_some() && seat.offset.is_some() && wanted != seat.offset {

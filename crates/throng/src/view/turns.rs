@@ -1,7 +1,7 @@
 //! The ticks in which clients are sent to, if these are not all: neighbours have the same ones.
 //!
 //! ```text
-//! columns of cells   | 0 | 1 | 2 | 3 | 4 | 5 |      along x, in the first grid
+//! columns of cells   | 0 | 1 | 2 | 3 | 4 | 5 |      along x, in the grid whose nearest ring is sent most often
 //! clients              9   7   8   8   9   7
 //! sent to in         | even ticks | odd ticks |     half of the clients in each
 //! ```
@@ -10,9 +10,8 @@
 //!
 //! The borders are places. A place is a column, and in it a number that each client has: so a border can also divide clients who
 //! all stand in one column. A *census* counts the clients of all columns, a few clients in each tick. When it is complete, and
-//! the ticks have become uneven, the borders move. A client on the other side then gets other ticks.
-
-use std::collections::BTreeMap;
+//! the ticks have become uneven, the borders move. A client on the other side then gets other ticks. A client that looks from several
+//! places is where its first viewpoint is. One without a viewpoint, or with an interval of its own, keeps the ticks that it has.
 
 use throng_wire::Tick;
 
@@ -23,7 +22,7 @@ const CENSUS_TICKS: usize = 64;
 const UNEVEN_PART: u64 = 8;
 const UNEVEN_CLIENTS: u64 = 4;
 
-/// With fewer clients for each tick there are no borders: their neighbours would save little, and one more or less is much.
+/// With fewer clients for each tick there are no borders yet: neighbours would save little, and one more or less is much.
 const FEW_CLIENTS: u64 = 8;
 
 /// A border lies between two columns if the ticks on either side then have more or fewer clients by at most this part of the mean.
@@ -44,10 +43,10 @@ pub(crate) struct SendTurns {
     column_m: Option<f64>,
     /// Clients by offset: the tick of the interval in which they are sent to.
     clients: Vec<u32>,
-    /// The borders between the offsets, in order. None before the first census, and for few clients.
+    /// The borders between the offsets, in order. None before a census has counted more than a few clients.
     borders: Vec<Place>,
-    /// The clients that this census has counted, by column.
-    census: BTreeMap<i32, u32>,
+    /// The clients that this census has counted, by column, in order.
+    census: Vec<(i32, u32)>,
     /// The first that it has not counted.
     next: usize,
 }
@@ -56,14 +55,7 @@ impl SendTurns {
     pub(crate) fn new(interval: u16, column_m: Option<f64>) -> SendTurns {
         let column_m = column_m.filter(|column_m| column_m.is_finite() && interval > 1);
         let clients = vec![0; interval.max(1).into()];
-        SendTurns {
-            interval: interval.max(1),
-            column_m,
-            clients,
-            borders: Vec::new(),
-            census: BTreeMap::new(),
-            next: 0,
-        }
+        SendTurns { interval: interval.max(1), column_m, clients, borders: Vec::new(), census: Vec::new(), next: 0 }
     }
 
     /// Ticks between two sends to a client.
@@ -131,31 +123,42 @@ impl SendTurns {
     /// Counts a client.
     pub(crate) fn count(&mut self, x_m: f64) {
         if let Some(Place { column, .. }) = self.place(0, x_m) {
-            *self.census.entry(column).or_default() += 1;
+            match self.census.binary_search_by_key(&column, |&(column, _)| column) {
+                Ok(at) => self.census[at].1 += 1,
+                Err(at) => self.census.insert(at, (column, 1)),
+            }
         }
     }
 
     /// Moves the borders if the ticks are uneven.
     fn end_census(&mut self) {
-        let census = std::mem::take(&mut self.census);
+        let mut census = std::mem::take(&mut self.census);
         self.next = 0;
-        let all: u64 = census.values().map(|&count| u64::from(count)).sum();
+        let all: u64 = census.iter().map(|&(_, count)| u64::from(count)).sum();
         let most = self.loads(&census, all).max().unwrap_or(0);
         let mean = all / u64::from(self.interval);
-        if mean < FEW_CLIENTS {
+        let are_due = match self.borders.is_empty() {
+            true => mean >= FEW_CLIENTS,
+            false => most > mean + (mean / UNEVEN_PART).max(UNEVEN_CLIENTS),
+        };
+        if are_due {
+            let interval = self.interval;
             self.borders.clear();
-        } else if self.borders.is_empty() || most > mean + (mean / UNEVEN_PART).max(UNEVEN_CLIENTS) {
-            self.borders =
-                (1..self.interval).map(|border| even_border(&census, all, (border, self.interval))).collect();
+            self.borders.extend((1..interval).map(|border| even_border(&census, all, (border, interval))));
         }
+        // Its memory is used again.
+        census.clear();
+        self.census = census;
     }
 
     /// The clients of each offset by the borders as they are.
-    fn loads(&self, census: &BTreeMap<i32, u32>, all: u64) -> impl Iterator<Item = u64> {
+    fn loads(&self, census: &[(i32, u32)], all: u64) -> impl Iterator<Item = u64> {
         let before = |border: &Place| {
-            let columns: u64 = census.range(..border.column).map(|(_, &count)| u64::from(count)).sum();
-            let there = u64::from(census.get(&border.column).copied().unwrap_or(0));
-            columns + ((there * u64::from(border.number)) >> 32)
+            let counted = census.iter().take_while(|(column, _)| *column <= border.column);
+            counted.fold(0, |sum, &(column, count)| {
+                let is_divided = column == border.column;
+                sum + if is_divided { (u64::from(count) * u64::from(border.number)) >> 32 } else { count.into() }
+            })
         };
         let ends = self.borders.iter().map(before).chain([all]);
         ends.scan(0, |begin, end| Some(end.saturating_sub(std::mem::replace(begin, end))))
@@ -163,10 +166,10 @@ impl SendTurns {
 }
 
 /// The border with `part` of `parts` of all clients before it.
-fn even_border(census: &BTreeMap<i32, u32>, all: u64, (part, parts): (u16, u16)) -> Place {
+fn even_border(census: &[(i32, u32)], all: u64, (part, parts): (u16, u16)) -> Place {
     let (wanted, slack) = (all * u64::from(part) / u64::from(parts), all / (u64::from(parts) * UNDIVIDED_PART));
     let mut before = 0;
-    for (&column, &count) in census {
+    for &(column, count) in census {
         let count = u64::from(count);
         if before + count > wanted {
             let (first, rest) = (wanted - before, before + count - wanted);
@@ -222,7 +225,7 @@ mod tests {
             assert!(loads.iter().all(|&load| load.abs_diff(mean) <= mean / 7), "{loads:?}");
             // At most one column has clients of two offsets at each border.
             let offsets = offsets(&turns, &at_m);
-            let mut columns: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
+            let mut columns: std::collections::BTreeMap<i64, Vec<u32>> = std::collections::BTreeMap::new();
             for (x_m, offset) in at_m.iter().zip(&offsets) {
                 columns.entry((x_m / 10.0).floor() as i64).or_default().push(*offset);
             }
