@@ -78,8 +78,8 @@ pub(crate) struct View {
     has_refused: bool,
     /// An object in view lacks the subscription to its facet for others.
     lacks_others: bool,
-    /// The game's explicit subscriptions, and the client's own channel if something has lived there, with their intervals. If such a cell is also in
-    /// view, it has one subscription for both reasons: two subscriptions of one channel would disagree about its
+    /// The game's explicit subscriptions, and the client's own channel if something has lived there, with their intervals. If such a
+    /// cell is also in view, it has one subscription for both reasons: two subscriptions of one channel would disagree about its
     /// objects.
     pub(crate) explicit: FxHashMap<ChannelKey, (SubscriptionId, u16)>,
     /// `explicit` has changed since others' facets were last followed.

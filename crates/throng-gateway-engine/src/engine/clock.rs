@@ -79,7 +79,7 @@ impl Clock {
 
     /// All ticks begin so much later; earlier, if it is negative.
     pub(super) fn put_off(&mut self, ticks: i64) {
-        self.start = Time(self.start.0.saturating_add_signed(ticks * 1_000));
+        self.start = Time(self.start.0.saturating_add_signed(ticks.saturating_mul(1_000)));
     }
 }
 

@@ -99,8 +99,8 @@ impl Fanout {
         subscriber.wanted(interval_ms.unwrap_or_default())
     }
 
-    /// Turns are counted anew from now on.
-    pub(super) fn begin_at(&mut self, now: Time) {
+    /// Turns were planned up to now.
+    pub(super) fn note_plan(&mut self, now: Time) {
         self.last_plan = now;
     }
 
@@ -136,7 +136,7 @@ impl Fanout {
         self.movers.push(key);
     }
 
-    /// Does something for all of these, as long as they are there.
+    /// The channels whose subscribers move, once.
     pub(super) fn take_movers(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.movers)
     }
@@ -311,7 +311,7 @@ impl Engine {
     }
 
     fn fan_out_at(&mut self, tick: Tick) {
-        self.fanout.begin_at(self.clock.now());
+        self.fanout.note_plan(self.clock.now());
         self.counters.steps += 1;
         self.hold_back_the_slow();
         self.fanout.take_all_fates(&mut self.connections, &mut self.counters);

@@ -99,7 +99,7 @@ impl Engine {
         self.unlinked(now);
         let first = like_tick(home_tick, self.fanout.change_tick(&self.clock).0.saturating_add(slack_ticks.into()));
         self.clock.begin_at(now, Tick(first.saturating_sub(slack_ticks.into())));
-        self.fanout.begin_at(now);
+        self.fanout.note_plan(now);
         let slack = (slack_ticks > 0).then(Slack::default);
         self.home = Some(Box::new(Home { ahead: Some(first - home_tick), slack, ..Home::default() }));
     }
@@ -248,7 +248,7 @@ impl Engine {
         let turn = home_turn.saturating_add(ahead);
         // A turn that was planned already is over, too.
         let reached = if planned < turn { tick } else { tick.max(planned + 1) };
-        let back = slack.note(tick, reached as i64 - turn as i64);
+        let back = slack.note(tick, (reached as i64).saturating_sub(turn as i64));
         self.clock.put_off(back);
     }
 

@@ -33,8 +33,8 @@
 //! | `memory` | the bytes of states, and whose they are |
 //! | `share`, `edges`, `home` | other engines: beside this one, behind it, and in front of it |
 //!
-//! One tick of the hub is a millisecond since the gateway's start. Between two turns nothing is planned, so connections that have nothing to do cost
-//! nothing.
+//! One tick of the hub is a millisecond since the gateway's start. Between two turns nothing is planned, so connections that have
+//! nothing to do cost nothing.
 
 mod absent;
 mod backlog;

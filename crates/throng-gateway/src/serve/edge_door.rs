@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::counters::{ShellCounters, add};
-use super::edge_frames::carry;
+use super::edge_frames::{carry, close};
 use super::edge_path::{PathOutbox, PathQueue, greet_edge, refuse_edge, welcome_edge};
 use super::event::{Event, Events};
 use super::options::EdgeSecret;
@@ -101,7 +101,7 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
             let heard = |frame, room| Event::EdgeSaid { key, frame, _room: room };
             carry(stream, &outbox, (&door.events, &door.counters), heard).await
         }
-        Err(error) => (Err(error), None),
+        Err(error) => (Err(error), close(&outbox, &door.counters)),
     };
     if let Some(fault) = fault {
         warn!(%address, tag = fault.tag(), "the path to an edge was closed: {fault}");

@@ -31,9 +31,13 @@ pub(crate) async fn carry(
         ended = read => ended,
         ended = write_frames(&outbox.0, &mut writer) => ended.map_err(PathError::from),
     };
+    (ended, close(outbox, counters))
+}
+
+/// Throws away the frames that wait, and takes no more. Returns the fault for which the path was closed before, if there was one.
+pub(crate) fn close(outbox: &PathOutbox, counters: &ShellCounters) -> Option<EdgeFault> {
     let fault = outbox.0.fault();
     add(&counters.edge_faults, usize::from(fault.is_some()));
-    // Frames that wait are thrown away, and no more are taken.
     outbox.close(EdgeFault::Slow);
-    (ended, fault)
+    fault
 }
