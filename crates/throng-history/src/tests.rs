@@ -354,7 +354,9 @@ fn a_run_is_a_line_of_an_index_and_a_damaged_line_is_no_run() {
 #[test]
 fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let head = throng_report::to_json(&RunHead::default());
+    let mut head = serde_json::to_value(RunHead::default()).unwrap();
+    head["server"] = json!({ "us_per_connection": { "send": 2.0 } });
+    let head = head.to_string();
     for index in 0..RUNS_MAX + 3 {
         let run = folder.path().join(format!("{index:05}"));
         fs::create_dir(&run).unwrap();
