@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use throng::Time;
-use throng::net::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit, UdpDriver};
+use throng::net::{Driver, ReceiveError, SendError, Transmit, UdpDriver, Wrapper};
 
 /// Cuts the network of its drivers, and mends it.
 #[derive(Clone, Debug, Default)]
@@ -32,48 +32,34 @@ pub(crate) struct CutDriver {
     cut: Cut,
 }
 
-impl Driver for CutDriver {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+impl Wrapper for CutDriver {
+    type Inner = UdpDriver;
+
+    fn inner(&self) -> &UdpDriver {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut UdpDriver {
+        &mut self.inner
+    }
+
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         match self.cut.is_cut() {
             true => transmit.check().map(|()| transmit.datagrams()),
             false => self.inner.send(now, transmit),
         }
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn wrap_receive(
+        &mut self,
+        now: Time,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
         match self.cut.is_cut() {
             // Datagrams that have come by then are lost, and do not wait for the end of the cut.
             true => self.inner.receive(now, &mut |_, _, _| {}).map(|_| 0),
             false => self.inner.receive(now, sink),
         }
-    }
-
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        self.inner.flush(now)
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        self.inner.next_due()
-    }
-
-    fn kernel_dropped(&self) -> Option<u64> {
-        self.inner.kernel_dropped()
-    }
-
-    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        self.inner.buffer_shortfall()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.inner.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.inner.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.inner.counters()
     }
 }
 

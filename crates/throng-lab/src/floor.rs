@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use std::collections::HashMap;
 use throng::Time;
-use throng::net::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
+use throng::net::{Driver, SendError, Transmit, Wrapper};
 use throng_link::netcode::{Key, Sealer, Suite, TAG_LEN};
 
 use throng_machine::clock;
@@ -140,8 +140,18 @@ impl<D: Driver> Recorder<D> {
     }
 }
 
-impl<D: Driver> Driver for Recorder<D> {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+impl<D: Driver> Wrapper for Recorder<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         if self.tape.is_on() {
             self.tape.note(transmit);
         }
@@ -155,38 +165,6 @@ impl<D: Driver> Driver for Recorder<D> {
             std::hint::spin_loop();
         }
         sent
-    }
-
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.inner.receive(now, sink)
-    }
-
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        self.inner.flush(now)
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        self.inner.next_due()
-    }
-
-    fn kernel_dropped(&self) -> Option<u64> {
-        self.inner.kernel_dropped()
-    }
-
-    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        self.inner.buffer_shortfall()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.inner.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.inner.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.inner.counters()
     }
 }
 
@@ -273,6 +251,8 @@ fn send_group(
 
 #[cfg(test)]
 mod tests {
+    use throng::net::{DriverCounters, ReceiveError};
+
     use super::*;
 
     /// A driver that only records its calls.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use throng::Time;
-use throng::net::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
+use throng::net::{Driver, ReceiveError, Wrapper};
 
 /// A slow reader takes a datagram in this time.
 const READ_INTERVAL: Duration = Duration::from_millis(250);
@@ -99,12 +99,22 @@ impl SlowDriver {
     }
 }
 
-impl Driver for SlowDriver {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
-        self.inner.send(now, transmit)
+impl Wrapper for SlowDriver {
+    type Inner = Box<dyn Driver>;
+
+    fn inner(&self) -> &Box<dyn Driver> {
+        &self.inner
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn inner_mut(&mut self) -> &mut Box<dyn Driver> {
+        &mut self.inner
+    }
+
+    fn wrap_receive(
+        &mut self,
+        now: Time,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
         if !self.slow.is_slow() {
             let waited = self.read(usize::MAX, sink);
             return self.inner.receive(now, sink).map(|received| waited + received);
@@ -116,39 +126,11 @@ impl Driver for SlowDriver {
         self.next_read = now.after(READ_INTERVAL);
         Ok(self.read(1, sink))
     }
-
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        self.inner.flush(now)
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        self.inner.next_due()
-    }
-
-    fn kernel_dropped(&self) -> Option<u64> {
-        self.inner.kernel_dropped()
-    }
-
-    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        self.inner.buffer_shortfall()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.inner.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.inner.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.inner.counters()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use throng::net::{UdpDriver, UdpOptions};
+    use throng::net::{Transmit, UdpDriver, UdpOptions};
 
     use super::*;
 

@@ -79,41 +79,131 @@ pub trait Driver: Send {
     fn counters(&self) -> &DriverCounters;
 }
 
-impl<D: Driver + ?Sized> Driver for Box<D> {
+/// A driver around another one. It overrides what it does otherwise: `wrap_send` is its [`Driver::send`], and so on. All the rest, and what
+/// drivers learn to do later, the one within does.
+///
+/// ```
+/// use throng_net::{Driver, MemoryDriver, SendError, Transmit, Wrapper};
+/// use throng_wire::Time;
+///
+/// /// Counts the calls of `send`.
+/// struct Counted(MemoryDriver, usize);
+///
+/// impl Wrapper for Counted {
+///     type Inner = MemoryDriver;
+///
+///     fn inner(&self) -> &MemoryDriver {
+///         &self.0
+///     }
+///
+///     fn inner_mut(&mut self) -> &mut MemoryDriver {
+///         &mut self.0
+///     }
+///
+///     fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+///         self.1 += 1;
+///         self.0.send(now, transmit)
+///     }
+/// }
+///
+/// fn usable(counted: Counted) -> Box<dyn Driver> {
+///     Box::new(counted)
+/// }
+/// ```
+pub trait Wrapper: Send {
+    /// The driver within.
+    type Inner: Driver + ?Sized;
+
+    /// The driver within.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The same, to use it.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// See [`Driver::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::send`].
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+        self.inner_mut().send(now, transmit)
+    }
+
+    /// See [`Driver::receive`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::receive`].
+    fn wrap_receive(
+        &mut self,
+        now: Time,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
+        self.inner_mut().receive(now, sink)
+    }
+
+    /// See [`Driver::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Driver::flush`].
+    fn wrap_flush(&mut self, now: Time) -> Result<usize, SendError> {
+        self.inner_mut().flush(now)
+    }
+
+    /// See [`Driver::next_due`].
+    fn wrap_next_due(&self) -> Option<Time> {
+        self.inner().next_due()
+    }
+}
+
+impl<W: Wrapper> Driver for W {
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
-        (**self).send(now, transmit)
+        self.wrap_send(now, transmit)
     }
 
     fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        (**self).receive(now, sink)
+        self.wrap_receive(now, sink)
     }
 
     fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        (**self).flush(now)
+        self.wrap_flush(now)
     }
 
     fn next_due(&self) -> Option<Time> {
-        (**self).next_due()
+        self.wrap_next_due()
     }
 
     fn kernel_dropped(&self) -> Option<u64> {
-        (**self).kernel_dropped()
+        self.inner().kernel_dropped()
     }
 
     fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        (**self).buffer_shortfall()
+        self.inner().buffer_shortfall()
     }
 
     fn local_address(&self) -> SocketAddr {
-        (**self).local_address()
+        self.inner().local_address()
     }
 
     fn max_segments(&self) -> usize {
-        (**self).max_segments()
+        self.inner().max_segments()
     }
 
     fn counters(&self) -> &DriverCounters {
-        (**self).counters()
+        self.inner().counters()
+    }
+}
+
+impl<D: Driver + ?Sized> Wrapper for Box<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        self
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        self
     }
 }
 

@@ -66,7 +66,7 @@ pub use condition::{
     InFlight, InFlightLimit, LossCause, PathModel, Policer, Preset, RateLimit, Reordering, Scope, UnknownPreset,
 };
 pub use counters::{ConditionCounters, DriverCounters};
-pub use driver::{Driver, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit};
+pub use driver::{Driver, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit, Wrapper};
 pub use memory::{MemoryDriver, MemoryNetwork};
 pub use routed::{Routed, RoutingToken, RoutingTokenError};
 pub use udp::{

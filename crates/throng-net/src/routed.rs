@@ -1,8 +1,6 @@
-use std::net::SocketAddr;
-
 use throng_wire::Time;
 
-use crate::{Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
+use crate::{Driver, SendError, Transmit, Wrapper};
 
 /// A client's driver behind a proxy that chooses the server by a token in each datagram, as Quilkin does.
 ///
@@ -49,9 +47,19 @@ impl<D: Driver> Routed<D> {
     }
 }
 
-impl<D: Driver> Driver for Routed<D> {
+impl<D: Driver> Wrapper for Routed<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        &self.driver
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
     /// Sends all datagrams, each with the token behind it. A transmit that fails [`Transmit::check`] is refused before anything is sent.
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         transmit.check()?;
         self.bytes.clear();
         for datagram in transmit.iter() {
@@ -61,38 +69,6 @@ impl<D: Driver> Driver for Routed<D> {
         // All but the last had one length, and still have.
         let segment_bytes = transmit.segment_bytes.min(transmit.bytes.len()) + self.token.as_bytes().len();
         self.driver.send(now, &Transmit { to: transmit.to, bytes: &self.bytes, segment_bytes })
-    }
-
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
-        self.driver.receive(now, sink)
-    }
-
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
-        self.driver.flush(now)
-    }
-
-    fn next_due(&self) -> Option<Time> {
-        self.driver.next_due()
-    }
-
-    fn kernel_dropped(&self) -> Option<u64> {
-        self.driver.kernel_dropped()
-    }
-
-    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        self.driver.buffer_shortfall()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.driver.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.driver.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
     }
 }
 

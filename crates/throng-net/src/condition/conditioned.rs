@@ -5,7 +5,7 @@ use throng_wire::Time;
 
 use super::{Condition, ConditionError, InFlight, InFlightLimit, PathModel};
 use crate::seed::seed_for;
-use crate::{ConditionCounters, Driver, DriverCounters, ReceiveError, SendError, SocketBuffers, Transmit};
+use crate::{ConditionCounters, Driver, ReceiveError, SendError, Transmit, Wrapper};
 
 /// Peers with a path of their own under [`Scope::PerPeer`]. Those beyond share one.
 const MAX_PATHS: usize = 65_536;
@@ -91,9 +91,19 @@ impl<D: Driver> Conditioned<D> {
     }
 }
 
-impl<D: Driver> Driver for Conditioned<D> {
+impl<D: Driver> Wrapper for Conditioned<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        &self.driver
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
     /// Queues the datagrams, and sends those that are due. Accepts all of them.
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         if self.outgoing.is_idle_and_perfect() {
             return self.driver.send(now, transmit);
         }
@@ -107,7 +117,11 @@ impl<D: Driver> Driver for Conditioned<D> {
         Ok(transmit.datagrams())
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn wrap_receive(
+        &mut self,
+        now: Time,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
         // A failed send is counted by the driver within, and is no failure to receive.
         let _ = self.flush(now);
         if self.incoming.is_idle_and_perfect() {
@@ -124,7 +138,7 @@ impl<D: Driver> Driver for Conditioned<D> {
         received.map(|_| delivered)
     }
 
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
+    fn wrap_flush(&mut self, now: Time) -> Result<usize, SendError> {
         let max_segments = self.driver.max_segments();
         let mut result = Ok(0);
         while let Some(arrival) = self.outgoing.flight.pop(now) {
@@ -139,31 +153,11 @@ impl<D: Driver> Driver for Conditioned<D> {
         result
     }
 
-    fn next_due(&self) -> Option<Time> {
+    fn wrap_next_due(&self) -> Option<Time> {
         [self.outgoing.flight.next_at(), self.incoming.flight.next_at(), self.driver.next_due()]
             .into_iter()
             .flatten()
             .min()
-    }
-
-    fn kernel_dropped(&self) -> Option<u64> {
-        self.driver.kernel_dropped()
-    }
-
-    fn buffer_shortfall(&self) -> Option<SocketBuffers> {
-        self.driver.buffer_shortfall()
-    }
-
-    fn local_address(&self) -> SocketAddr {
-        self.driver.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.driver.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.driver.counters()
     }
 }
 

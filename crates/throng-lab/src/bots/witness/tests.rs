@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use throng::net::{
-    Condition, Conditioned, ConditionedOptions, Driver, DriverCounters, MemoryNetwork, ReceiveError, SendError,
-    Transmit,
+    Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork, ReceiveError, SendError, Transmit, Wrapper,
 };
 use throng::{
     Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
@@ -67,30 +66,36 @@ struct Skewed<D> {
     skew: Skew,
 }
 
-impl<D: Driver> Driver for Skewed<D> {
-    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+impl<D: Driver> Wrapper for Skewed<D> {
+    type Inner = D;
+
+    fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    fn wrap_send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         self.inner.send(self.skew.server_time(now), transmit)
     }
 
-    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+    fn wrap_receive(
+        &mut self,
+        now: Time,
+        sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8]),
+    ) -> Result<usize, ReceiveError> {
         let skew = self.skew;
         self.inner.receive(skew.server_time(now), &mut |at, from, datagram| sink(skew.bots_time(at), from, datagram))
     }
 
-    fn flush(&mut self, now: Time) -> Result<usize, SendError> {
+    fn wrap_flush(&mut self, now: Time) -> Result<usize, SendError> {
         self.inner.flush(self.skew.server_time(now))
     }
 
-    fn local_address(&self) -> SocketAddr {
-        self.inner.local_address()
-    }
-
-    fn max_segments(&self) -> usize {
-        self.inner.max_segments()
-    }
-
-    fn counters(&self) -> &DriverCounters {
-        self.inner.counters()
+    fn wrap_next_due(&self) -> Option<Time> {
+        self.inner.next_due().map(|due| self.skew.bots_time(due))
     }
 }
 
