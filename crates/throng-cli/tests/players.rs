@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::lines::children;
 use throng_lab::run::{self, RunOptions};
 use throng_lab::scenario::{Overrides, Scenario};
+use throng_testkit::NatsServer;
 
 /// The name of the bots' process of a run.
 const BOTS: &str = "bots-for-run";
@@ -86,58 +87,6 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     assert!(result.report.unwrap().is_file());
 }
 
-/// A nats-server of the test's own, with its store in a temporary folder.
-struct NatsServer {
-    program: std::ffi::OsString,
-    folder: tempfile::TempDir,
-    port: u16,
-    child: Option<std::process::Child>,
-}
-
-impl NatsServer {
-    /// Starts one, or says loudly that there is none to start.
-    fn start() -> Option<NatsServer> {
-        let program = std::env::var_os("THRONG_NATS_SERVER").unwrap_or("nats-server".into());
-        let is_there = Command::new(&program).arg("--version").output().is_ok_and(|output| output.status.success());
-        if !is_there {
-            eprintln!(
-                "\n!!! NOT over NATS: there is no nats-server.\n!!! Install it with go install github.com/nats-io/nats-server/v2@v2.15.2, or name it in THRONG_NATS_SERVER\n"
-            );
-            return None;
-        }
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        drop(socket);
-        let mut server = NatsServer { program, folder: tempfile::tempdir().unwrap(), port, child: None };
-        server.run();
-        Some(server)
-    }
-
-    fn run(&mut self) {
-        let mut command = Command::new(&self.program);
-        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(self.folder.path());
-        self.child = Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let until = Instant::now() + Duration::from_secs(20);
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < until, "nats-server does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            drop(child.kill());
-            drop(child.wait());
-        }
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
     command.args([
@@ -163,9 +112,9 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     let runs = tempfile::tempdir().unwrap();
     let mut command = crowd_at_edges(runs.path(), "6", "2");
-    let mut nats = NatsServer::start();
+    let mut nats = NatsServer::start(&[]);
     if let Some(nats) = &nats {
-        command.args(["--bus", &format!("nats://127.0.0.1:{}", nats.port)]);
+        command.args(["--bus", &nats.address()]);
     }
     let run = command.spawn().unwrap();
     if let Some(nats) = &mut nats {

@@ -6,9 +6,9 @@ use throng_bus::{
     Bus, Command, CommandError, Event, Expect, Gap, Limits, Missing, RequestError, SubscriptionId, Ticket, WatchId,
 };
 
-use crate::server::NatsServer;
 use crate::stores::{put, written};
 use crate::{Clock, join, pattern, subject, until};
+use throng_testkit::NatsServer;
 
 #[test]
 fn after_the_death_of_the_server_everything_goes_on_and_every_loss_is_told() {

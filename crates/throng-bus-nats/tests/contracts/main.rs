@@ -2,7 +2,6 @@
 
 mod faults;
 mod messages;
-mod server;
 mod settings;
 mod stores;
 
@@ -12,7 +11,7 @@ use throng_bus::{Bus, Cluster, Event, Limits, MemberId, Pattern, Subject};
 use throng_bus_nats::{NatsBus, NatsOptions};
 use throng_wire::Time;
 
-use server::NatsServer;
+use throng_testkit::NatsServer;
 
 /// The time that anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use throng_bus::envelope::{Envelope, Kind};
 use throng_bus::{Bus, Command, Event, Limits, MemberId, Missing, RequestError, SubscriptionId, Ticket};
 
-use crate::server::NatsServer;
 use crate::{Clock, join, pattern, subject, until};
+use throng_testkit::NatsServer;
 
 fn ask(ticket: u64, name: &str, patience: Duration) -> Command {
     Command::Request { ticket: Ticket(ticket), subject: subject(name), payload: "you?".into(), patience }

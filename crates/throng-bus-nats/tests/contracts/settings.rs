@@ -7,7 +7,7 @@ use throng_bus::{Cluster, MemberId};
 use throng_bus_nats::{NatsBus, NatsOptions, Secret};
 
 use crate::options;
-use crate::server::NatsServer;
+use throng_testkit::NatsServer;
 
 fn refusal(options: NatsOptions) -> (&'static str, String) {
     let error = NatsBus::start(options).expect_err("the settings are wrong");

@@ -8,8 +8,8 @@ use throng_bus::{
 };
 use throng_bus_nats::NatsBus;
 
-use crate::server::NatsServer;
 use crate::{Clock, join, pattern, subject, until};
+use throng_testkit::NatsServer;
 
 pub(crate) fn put(ticket: u64, key: &str, expect: Expect, seconds: Option<u64>) -> Command {
     let lives_for = seconds.map(Duration::from_secs);

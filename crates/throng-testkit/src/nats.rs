@@ -1,16 +1,20 @@
-//! A nats-server of the test's own.
+//! A nats-server of a test's own.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// It listens within this time.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The variable that names the program.
 const VARIABLE: &str = "THRONG_NATS_SERVER";
 
 /// A running nats-server with JetStream in a temporary folder. It ends when this is dropped, also by a failing test.
-pub(crate) struct NatsServer {
+pub struct NatsServer {
     program: PathBuf,
     folder: TempDir,
     port: u16,
@@ -19,11 +23,14 @@ pub(crate) struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts one, or says loudly that there is none to start.
-    pub(crate) fn start(arguments: &[&str]) -> Option<NatsServer> {
+    /// Starts one with more arguments, or says loudly that there is none to start: then the test cannot play this part.
+    ///
+    /// # Panics
+    /// It cannot be started, or does not listen.
+    pub fn start(arguments: &[&str]) -> Option<NatsServer> {
         let Some(program) = find() else {
             eprintln!(
-                "\n!!! SKIPPED: there is no nats-server. Install it with\n!!! \
+                "\n!!! NOT TESTED over NATS: there is no nats-server. Install it with\n!!! \
                  go install github.com/nats-io/nats-server/v2@v2.15.2, or name the program in {VARIABLE}\n"
             );
             return None;
@@ -36,12 +43,16 @@ impl NatsServer {
         Some(server)
     }
 
-    pub(crate) fn address(&self) -> String {
+    /// Its address, as clients name it.
+    pub fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
     /// Starts it, again with the same store. Members wait for it themselves.
-    pub(crate) fn run(&mut self) {
+    ///
+    /// # Panics
+    /// It cannot be started, or does not listen.
+    pub fn run(&mut self) {
         let child = Command::new(&self.program)
             .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
             .arg(self.folder.path())
@@ -51,15 +62,15 @@ impl NatsServer {
             .spawn()
             .expect("nats-server can be started");
         self.child = Some(child);
-        let end = std::time::Instant::now() + crate::PATIENCE;
+        let end = Instant::now() + PATIENCE;
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(std::time::Instant::now() < end, "nats-server does not listen");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(Instant::now() < end, "nats-server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// As `kill -9` does.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             drop(child.kill());
             drop(child.wait());
