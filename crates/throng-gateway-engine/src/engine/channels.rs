@@ -2,7 +2,6 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 use throng_channeld::GLOBAL_CHANNEL;
@@ -27,22 +26,17 @@ pub(super) struct Channels {
     ids: ChannelIds,
     /// Channels of entities that all clients see.
     well_known: Vec<ChannelIndex>,
-    /// In place of one that is missing, and how often that was needed.
-    nothing: Box<Channel>,
-    absences: AtomicU64,
 }
 
 impl Channels {
     pub(super) fn new(settings: &EngineSettings) -> Channels {
         Channels {
-            table: Table::default(),
+            table: Table::new(absent::channel(settings)),
             by_id: FxHashMap::default(),
             by_type: BTreeMap::new(),
             births: 0,
             ids: ChannelIds::default(),
             well_known: Vec::new(),
-            nothing: absent::channel(settings),
-            absences: AtomicU64::new(0),
         }
     }
 
@@ -56,25 +50,16 @@ impl Channels {
 
     /// One that is there. If it is not, that is [counted](Self::take_absences).
     pub(super) fn at(&self, at: ChannelIndex) -> &Channel {
-        self.table.get(at).unwrap_or_else(|| {
-            self.absences.fetch_add(1, Ordering::Relaxed);
-            &self.nothing
-        })
+        self.table.at(at)
     }
 
     pub(super) fn at_mut(&mut self, at: ChannelIndex) -> &mut Channel {
-        match self.table.get_mut(at) {
-            Some(channel) => channel,
-            None => {
-                *self.absences.get_mut() += 1;
-                &mut self.nothing
-            }
-        }
+        self.table.at_mut(at)
     }
 
     /// How many were missing since the last time.
     pub(super) fn take_absences(&mut self) -> u64 {
-        std::mem::take(self.absences.get_mut())
+        self.table.take_absences()
     }
 
     /// The index of the channel with this id.

@@ -2,7 +2,6 @@
 //! of the step.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::Header;
@@ -32,16 +31,13 @@ pub(super) struct Connections {
     /// Connections that are to be ended at the end of the step.
     ending: Vec<(Key, EndCause)>,
     notices: VecDeque<Notice>,
-    /// In place of one that is missing, and how often that was needed.
-    nobody: Box<Connection>,
-    absences: AtomicU64,
 }
 
 impl Connections {
     /// None so far. `seed` decides their numbers.
     pub(super) fn new(settings: &EngineSettings, seed: u64) -> Connections {
         Connections {
-            table: Table::default(),
+            table: Table::new(absent::connection(settings)),
             by_id: FxHashMap::default(),
             next_id: 1,
             next_writer: 0,
@@ -49,8 +45,6 @@ impl Connections {
             dirty: FxHashSet::default(),
             ending: Vec::new(),
             notices: VecDeque::new(),
-            nobody: absent::connection(settings),
-            absences: AtomicU64::new(0),
         }
     }
 
@@ -64,25 +58,16 @@ impl Connections {
 
     /// One that is there. If it is not, that is [counted](Self::take_absences).
     pub(super) fn at(&self, at: Place) -> &Connection {
-        self.table.get(at).unwrap_or_else(|| {
-            self.absences.fetch_add(1, Ordering::Relaxed);
-            &self.nobody
-        })
+        self.table.at(at)
     }
 
     pub(super) fn at_mut(&mut self, at: Place) -> &mut Connection {
-        match self.table.get_mut(at) {
-            Some(connection) => connection,
-            None => {
-                *self.absences.get_mut() += 1;
-                &mut self.nobody
-            }
-        }
+        self.table.at_mut(at)
     }
 
     /// How many were missing since the last time.
     pub(super) fn take_absences(&mut self) -> u64 {
-        std::mem::take(self.absences.get_mut())
+        self.table.take_absences()
     }
 
     /// The one with this key, unless it has ended.

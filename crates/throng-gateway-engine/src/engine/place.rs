@@ -5,6 +5,7 @@
 //! another, and a table takes only the type of its own index.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use throng_replica::ChannelIndex;
 
@@ -42,16 +43,42 @@ impl Number for ChannelIndex {
 /// A table of things by index. Some slots are empty. No call panics.
 pub(super) struct Table<N, T> {
     slots: Vec<Option<Box<T>>>,
+    /// In place of one that is missing, and how often that was needed.
+    substitute: Box<T>,
+    absences: AtomicU64,
     numbers: PhantomData<N>,
 }
 
-impl<N, T> Default for Table<N, T> {
-    fn default() -> Table<N, T> {
-        Table { slots: Vec::new(), numbers: PhantomData }
-    }
-}
-
 impl<N: Number, T> Table<N, T> {
+    /// An empty one. See `absent.rs` for the substitute.
+    pub(super) fn new(substitute: Box<T>) -> Table<N, T> {
+        Table { slots: Vec::new(), substitute, absences: AtomicU64::new(0), numbers: PhantomData }
+    }
+
+    /// One that is there. If it is not, that is [counted](Self::take_absences).
+    pub(super) fn at(&self, at: N) -> &T {
+        self.get(at).unwrap_or_else(|| {
+            self.absences.fetch_add(1, Ordering::Relaxed);
+            &self.substitute
+        })
+    }
+
+    /// The same, to change it.
+    pub(super) fn at_mut(&mut self, at: N) -> &mut T {
+        match self.slots.get_mut(at.number()).and_then(Option::as_deref_mut) {
+            Some(thing) => thing,
+            None => {
+                *self.absences.get_mut() += 1;
+                &mut self.substitute
+            }
+        }
+    }
+
+    /// How many were missing since the last time.
+    pub(super) fn take_absences(&mut self) -> u64 {
+        std::mem::take(self.absences.get_mut())
+    }
+
     pub(super) fn get(&self, at: N) -> Option<&T> {
         self.nth(at.number())
     }
@@ -117,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_empty_place_or_one_that_never_was_holds_nothing() {
-        let mut table = Table::<Place, u8>::default();
+        let mut table = Table::<Place, u8>::new(Box::new(0));
         table.put(Place(3), 7);
         assert_eq!((table.get(Place(3)), table.get(Place(2)), table.get(Place(u32::MAX))), (Some(&7), None, None));
         assert_eq!((table.slot_count(), table.iter().count()), (4, 1));
@@ -127,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_walk_gives_each_thing_once_and_in_order() {
-        let mut table = Table::<Place, u8>::default();
+        let mut table = Table::<Place, u8>::new(Box::new(0));
         [(1, 10), (2, 20), (5, 50)].into_iter().for_each(|(place, thing)| table.put(Place(place), thing));
         let mut walk = table.walk_mut();
         let (one, none, five) = (walk.at(1), walk.at(3), walk.at(5));
