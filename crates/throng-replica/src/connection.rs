@@ -49,12 +49,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use throng_wire::{BitWriter, Roomy, Tick};
+use throng_wire::{BitWriter, Tick};
 
 use crate::frame::{Frame, Segment};
 use crate::hub::{ChannelState, Outgoing, Planner, Registry, Turns};
 use crate::own::OwnRecords;
-use crate::piece::{PacketRecords, Piece, PieceWriter, RESTING_ROOM, make_room};
+use crate::piece::{PacketRecords, Piece, PieceWriter, give_back, make_room};
 use crate::reader::{Reader, Regular};
 use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
@@ -277,7 +277,7 @@ impl Reader for Connection {
 
     fn plan<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> Regular {
         self.is_its_tick = self.ticks.contains(planner.now);
-        self.take_untaken(planner);
+        self.take_shared(planner.views);
         match self.is_its_tick {
             true => self.plan_tick(planner),
             false => self.leave_for_other_ticks(planner),
@@ -408,15 +408,9 @@ impl Connection {
     /// Gives back the memory that a member of a view does not need while its view serves it.
     fn rest(&mut self, now: Tick) {
         self.rests = true;
-        if self.due.is_empty() {
-            give_back(&mut self.due);
-        }
-        if self.sending.is_empty() {
-            give_back(&mut self.sending);
-        }
-        if self.resends.is_empty() {
-            give_back(&mut self.resends);
-        }
+        give_back(&mut self.due);
+        give_back(&mut self.sending);
+        give_back(&mut self.resends);
         self.records.rest();
         self.standings.rest(&mut self.subscriptions, now, self.ticks);
         self.sharing.rest();
@@ -617,7 +611,7 @@ impl Connection {
         if !self.begin_tick(outgoing.now) {
             return;
         }
-        self.take_shared(outgoing);
+        self.take_shared(outgoing.views);
         if self.due.len() < 2 {
             return;
         }
@@ -944,13 +938,6 @@ impl Resend {
         let segment =
             self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
         segment.map_or(0, Segment::len_bytes)
-    }
-}
-
-/// Gives back the memory of an empty list that is longer than what a resting connection keeps.
-fn give_back(list: &mut (impl Roomy + Default)) {
-    if list.room() > RESTING_ROOM {
-        *list = Default::default();
     }
 }
 

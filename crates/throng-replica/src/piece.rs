@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use throng_wire::{Room, ShortTick, Tick};
+use throng_wire::{Room, Roomy, ShortTick, Tick};
 
 use crate::encode::ENTRY_MAX_BYTES;
 use crate::frame::Frame;
@@ -37,7 +37,14 @@ impl Piece {
 }
 
 /// A list of a connection that rests keeps the memory of so many entries, and none if it has room for more.
-pub(crate) const RESTING_ROOM: usize = 8;
+const RESTING_ROOM: usize = 8;
+
+/// Gives back the memory of an empty list that has more room than a resting connection keeps.
+pub(crate) fn give_back(list: &mut (impl Roomy + Default)) {
+    if list.length() == 0 && list.room() > RESTING_ROOM {
+        *list = Default::default();
+    }
+}
 
 /// Makes room for more in a list that is full: for what a resting connection keeps, then for a step into the next cell, then step
 /// by step for a join. Ten thousand that join at once leave holes in the heap as large as their longest lists.
@@ -219,9 +226,7 @@ impl PacketRecords {
 
     /// Gives memory back if no pieces are under way that were written for this connection alone.
     pub(crate) fn rest(&mut self) {
-        if self.pieces.is_empty() && self.pieces.capacity() > RESTING_ROOM {
-            self.pieces = VecDeque::new();
-        }
+        give_back(&mut self.pieces);
     }
 
     /// The index of a packet that is neither acknowledged nor lost so far.

@@ -541,10 +541,10 @@ impl SharedView {
         let frame_of = |request: u32| &requests[numbers[request as usize] as usize].frame;
         let needed = self.due.iter().map(|&(_, request)| frame_of(request));
         let (bytes, count) = needed.fold((0, 0), |(bytes, count), frame| {
-            (bytes + frame.bytes.len() + PIECE_HEAD_BYTES * frame.segments.len(), count + frame.segments.len())
+            (bytes + frame.bytes.len() + SHARED_HEAD_BYTES * frame.segments.len(), count + frame.segments.len())
         });
-        make_room(&mut pieces.bytes, bytes, ROOM_STEPS.0);
-        make_room(&mut pieces.pieces, count, ROOM_STEPS.1);
+        make_room_for(&mut pieces.bytes, bytes, ROOM_STEPS.0);
+        make_room_for(&mut pieces.pieces, count, ROOM_STEPS.1);
         pieces.head.extend(&self.head);
         let mut updates = 0;
         for &(number, request) in &self.due {
@@ -576,10 +576,10 @@ impl SharedView {
 const ROOM_STEPS: (usize, usize) = (512, 16);
 
 /// The bytes before most pieces: an offset and a length.
-const PIECE_HEAD_BYTES: usize = 3;
+const SHARED_HEAD_BYTES: usize = 3;
 
 /// Makes room for so much and a little more. Doubled, it would be half empty in most views.
-fn make_room<T>(list: &mut Vec<T>, needed: usize, step: usize) {
+fn make_room_for<T>(list: &mut Vec<T>, needed: usize, step: usize) {
     if list.capacity() < needed {
         list.reserve_exact((needed + needed / 4).next_multiple_of(step));
     }

@@ -26,7 +26,7 @@ use throng_wire::Tick;
 use super::standings::NEVER;
 use super::{Connection, Resend};
 use crate::frame::Frame;
-use crate::hub::{BESIDE_BYTES, ChannelState, Outgoing, Planner, Registry, Scene};
+use crate::hub::{BESIDE_BYTES, ChannelState, Planner, Registry, Scene};
 use crate::piece::{Piece, SharedRange};
 use crate::reader::Regular;
 use crate::shared_view::{SharedPieces, SharedView, SharedViews, ViewKey, number_of};
@@ -236,18 +236,11 @@ impl Connection {
         }
     }
 
-    /// Takes the view's pieces of this tick.
-    pub(super) fn take_shared<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>) {
+    /// Takes the view's pieces that were planned for it, if it has not taken them: in the tick of the plan, and before the next plan
+    /// takes them away from the view.
+    pub(super) fn take_shared(&mut self, views: &SharedViews) {
         if let (Some(view), Some(tick)) = (self.sharing.view, self.sharing.planned.take()) {
-            self.sharing.pieces = outgoing.views.view(view).pieces_of(tick).cloned();
-            self.sharing.next_piece = 0;
-        }
-    }
-
-    /// Takes the pieces that were planned for it and not written: this plan takes them away from the view.
-    pub(super) fn take_untaken<S: ChannelState>(&mut self, planner: &Planner<'_, S>) {
-        if let (Some(view), Some(tick)) = (self.sharing.view, self.sharing.planned.take()) {
-            self.sharing.pieces = planner.views.view(view).pieces_of(tick).cloned();
+            self.sharing.pieces = views.view(view).pieces_of(tick).cloned();
             self.sharing.next_piece = 0;
         }
     }
