@@ -262,10 +262,10 @@ impl Balance {
     /// The server to which something at a step belongs, if that is another one and it can be handed over there now.
     pub fn goes_to(&self, step: u16) -> Option<u16> {
         let to = self.borders().home(step);
-        let is_ready = |seat: &SeatOf| seat.report.as_ref().is_some_and(|it| it.ready >= self.borders().version());
+        let version = self.borders().version();
         let goes = to != self.options.number
             && self.fence(self.now).is_some()
-            && self.roster.seat(to).is_some_and(|seat| seat.holder.is_some() && is_ready(seat));
+            && self.roster.seat(to).is_some_and(|seat| seat.holder.is_some() && seat.is_ready(version));
         goes.then_some(to)
     }
 
@@ -478,14 +478,12 @@ impl Balance {
         let renewed_ago = |until: Time| self.usable().saturating_sub(until.since(self.now));
         let is_fresh =
             self.decider.until().is_some_and(|until| renewed_ago(until) <= self.options.lease.renew_every * 3);
-        let is_ready = |number: u16| {
-            let report = self.roster.seat(number).and_then(|seat| seat.report.as_ref());
-            report.is_some_and(|report| report.ready >= self.borders().version())
-        };
+        let known = self.borders().version();
+        let is_ready = |number: u16| self.roster.seat(number).is_some_and(|seat| seat.is_ready(known));
         self.plans
             && self.roster.is_current()
             && is_fresh
-            && self.borders().version() >= version
+            && known >= version
             && (0..self.options.division.servers()).all(|number| !self.counts(number) || is_ready(number))
     }
 

@@ -192,6 +192,18 @@ pub(crate) struct SeatOf {
     pub(crate) edgeless_since: Option<Time>,
 }
 
+impl SeatOf {
+    /// The fencing number of its lease.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.holder.as_ref().map(|holder| holder.fence)
+    }
+
+    /// Its holder has reported that all its edges look at it by this version, or a newer one.
+    pub(crate) fn is_ready(&self, version: BordersVersion) -> bool {
+        self.report.as_ref().is_some_and(|report| report.ready >= version)
+    }
+}
+
 /// See the head of the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Roster {
@@ -328,8 +340,7 @@ impl Roster {
             Some(rest) => {
                 let Some(number) = number_of(rest, "server.") else { return false };
                 let Some(seat) = self.seats.get_mut(usize::from(number)) else { return false };
-                let fence_of = |holder: &Option<Holder>| holder.as_ref().map(|holder| holder.fence);
-                if fence_of(&seat.holder) != fence_of(&holder) {
+                if seat.fence() != holder.as_ref().map(|holder| holder.fence) {
                     (seat.report, seat.edgeless_since) = (None, None);
                     if holder.is_none() {
                         seat.empty_since = now;

@@ -472,3 +472,31 @@ fn endpoint_of_its_own(options: &WorldOptions) -> Box<dyn throng::net::Driver> {
         throng::net::MemoryNetwork::new(throng::net::Condition::NONE, options.seed).expect("a good condition");
     Box::new(network.endpoint(crate::harness::server_address()).expect("a free address"))
 }
+
+#[test]
+fn what_lives_in_a_clients_own_channel_reaches_it_alone_as_soon_as_it_has_room_for_the_subscription() {
+    let mut options = WorldOptions::new(9);
+    options.server.grids.clear();
+    options.server.replicator.limits.subscriptions_per_connection = 64;
+    let mut world = World::with_guests(options, 2);
+    let [first, second] = [0, 1].map(|guest| world.connection(guest));
+    let known =
+        |world: &World, id: ObjectId| [0, 1].map(|guest| world.guests[guest].client.get::<Beacon>(id).is_some());
+    let spawn = |world: &mut World, key: ChannelKey| {
+        world.server.spawn(Beacon::default(), Placement::Channel(key)).expect("room")
+    };
+    let secret = spawn(&mut world, ChannelKey::Owner(first));
+    world.steps(10);
+    assert_eq!(known(&world, secret), [true, false]);
+
+    // The other client has used up its subscriptions when something comes into its channel.
+    let has_room = |&number: &u32| world.server.subscribe(second, ChannelKey::Custom(number), 1).is_ok();
+    assert_eq!((1..100).take_while(has_room).count(), 64);
+    let moved = spawn(&mut world, ChannelKey::Custom(900));
+    world.server.set_placement(moved, Placement::Channel(ChannelKey::Owner(second))).expect("room");
+    world.steps(10);
+    assert_eq!(known(&world, moved), [false, false]);
+    world.server.unsubscribe(second, ChannelKey::Custom(1));
+    world.steps(20);
+    assert_eq!(known(&world, moved), [false, true]);
+}

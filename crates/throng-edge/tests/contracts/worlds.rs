@@ -574,3 +574,32 @@ fn a_version_is_the_number_of_its_write() {
     let newest = log.iter().rfind(|write| write.key == world().borders_key()).unwrap().revision;
     assert_eq!(Revision(stage.edges[0].watch.borders().version().0), newest);
 }
+
+/// A character that goes to such a server would be seen by nobody at the edge.
+#[test]
+fn nobody_is_handed_over_to_a_server_while_one_of_its_edges_looks_by_older_borders() {
+    let mut stage = Stage::new(9, calm());
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    let edge = stage.edges[0].bus.member();
+    stage.net.cut(edge, true);
+    let version = |stage: &Stage| stage.servers.iter().flatten().map(|it| it.balance.borders().version()).min();
+    let before = version(&stage);
+    stage.players.iter_mut().for_each(|player| player.step = 60);
+    let goes = |stage: &Stage| {
+        let servers = stage.servers.iter().flatten();
+        servers.flat_map(|it| (0..STEPS).filter_map(|step| it.balance.goes_to(step))).count()
+    };
+    let mut ticks_with_news = 0;
+    // An edge that does not follow is waited for for 3 s.
+    stage
+        .pass_for(Duration::from_millis(2_500), |stage| {
+            let is_new = version(stage) > before;
+            ticks_with_news += u32::from(is_new);
+            if is_new && goes(stage) > 0 { Err("somebody is to be handed over".to_owned()) } else { Ok(()) }
+        })
+        .unwrap();
+    assert!(ticks_with_news > 20, "all servers have new borders for more than a second");
+    stage.heal();
+    stage.pass_for(Duration::from_secs(6), |_| Ok(())).unwrap();
+    stage.check_end().unwrap();
+}
