@@ -103,7 +103,7 @@ pub(crate) fn compare(arguments: &CompareArguments) -> Outcome {
     let options = arguments.options()?;
     let stop = crate::stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
-    let note: fn(&str) = if arguments.output.quiet { |_| () } else { |line| errln!("{line}") };
+    let note = arguments.output.note();
     arguments.output.play(Models { options, program, note }, &stop)
 }
 

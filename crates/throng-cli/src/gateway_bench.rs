@@ -186,7 +186,7 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),
         runs: output.runs.clone(),
         show_progress: !output.quiet && std::io::stderr().is_terminal(),
-        note: if output.quiet { |_| () } else { |line| errln!("{line}") },
+        note: output.note(),
     };
     options.check().map_err(Failure::Usage)?;
     output.play(options, &stop)

@@ -125,7 +125,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
         workers,
         show_progress: !output.quiet && std::io::stderr().is_terminal(),
-        note: if output.quiet { |_| () } else { |line| errln!("{line}") },
+        note: output.note(),
         allocations: Some(allocation::of_this_thread),
         wanted: None,
         trace: arguments.trace,

@@ -91,6 +91,11 @@ pub(crate) struct OutputArguments {
 }
 
 impl OutputArguments {
+    /// Gets the lines of a load that tell how far it is.
+    pub(crate) fn note(&self) -> fn(&str) {
+        if self.quiet { |_| () } else { |line| errln!("{line}") }
+    }
+
     /// Plays a load, and does everything with its figures that the arguments say.
     pub(crate) fn play<L: Load>(&self, mut load: L, stop: &Arc<AtomicBool>) -> Outcome {
         let store = self.store.open(stop)?;

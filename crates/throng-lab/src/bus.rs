@@ -285,7 +285,7 @@ impl Middle {
         Ok(Middle(sender))
     }
 
-    /// A member that is told by `tell`.
+    /// Adds a member. `tell` carries the middle's words to it.
     pub(crate) fn join(&self, member: u64, tell: Tell) {
         // The thread is there as long as this is.
         let _ = self.0.send(Note::Join(MemberId(member), tell));
@@ -525,7 +525,7 @@ mod tests {
         first.publish(clock::now(), &subject, "three bears".into()).unwrap();
         let is_word = |event: &Event| matches!(event, Event::Message(message) if message.payload == "three bears");
         until(&mut second, is_word);
-        // Cut off, it misses what is said; afterwards it is told that it did, and how everything is.
+        // While it is cut off, it misses messages. Afterwards it learns of the gap, and gets the listing again.
         second.cut(true);
         first.publish(clock::now(), &subject, "nobody hears this".into()).unwrap();
         let (ticket, value) = (Ticket(77), "x".into());

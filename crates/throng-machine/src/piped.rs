@@ -1,4 +1,4 @@
-//! A process that is told in lines and answers in lines; and this program as such a process.
+//! Another process, which reads lines and writes lines; and this program as such a process.
 //!
 //! ```text
 //!  this program                                        the other process

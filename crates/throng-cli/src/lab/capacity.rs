@@ -210,7 +210,7 @@ impl LoadArguments {
             method,
             runs: output.runs.clone(),
             program: std::env::current_exe().context("the path of this program is unknown")?,
-            note: if output.quiet { |_| () } else { |line| errln!("{line}") },
+            note: output.note(),
             shows_progress: !output.quiet,
             live: self.live.address()?,
         };

@@ -74,6 +74,11 @@ impl Fault {
         }
     }
 
+    /// Whether it has an end. A process that is killed or drained does not come back.
+    pub fn lasts(&self) -> bool {
+        !matches!(self.kind, FaultKind::Kill | FaultKind::Drain)
+    }
+
     /// Whether it makes a process slow, which a process is once in a run: so the report can say what was lost by it.
     fn slows(&self) -> bool {
         matches!(self.kind, FaultKind::SlowDisk(_) | FaultKind::SlowConsumer(_))

@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use throng::{Key, Tick, Time};
 use throng_crowd::scenario::Scenario;
-use throng_crowd::truth;
 use throng_machine::clock;
 use throng_summary::{RunSummary, WorkerFigures};
 
@@ -42,13 +41,12 @@ impl WorkersOptions {
     /// # Errors
     /// It cannot, with the reason.
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
-        let (count, objects) = (self.addresses.len(), truth::room(scenario));
+        let count = self.addresses.len();
         ensure!((1..=Share::MAX as usize).contains(&count), "a run has 1 to {} load workers, not {count}", Share::MAX);
         ensure!(self.addresses.iter().collect::<BTreeSet<_>>().len() == count, "a load worker is named twice");
         ensure!(scenario.edges == 0, "load workers play against one server: leave out --edges");
         ensure!(count <= scenario.players as usize, "{count} load workers are more than the players");
-        ensure!(objects <= word::OBJECTS_MAX, "a world of {objects} objects is too large for load workers");
-        Ok(())
+        word::check_world(scenario)
     }
 }
 
@@ -288,34 +286,28 @@ impl Worker {
         let error_ms = clock.offset.map(|_| clock.largest_error_us / 1e3);
         let (address, snapshots) = (self.remote.address.to_string(), self.remote.snapshots());
         let clock_offset_ms = clock.offset.map(|offset| offset.us / 1e3);
-        let Some(gathered) = &mut self.report else {
-            let (missing, clock_error_ms) = (true, error_ms);
-            return WorkerFigures {
-                address,
-                missing,
-                clock_offset_ms,
-                clock_error_ms,
-                snapshots,
-                ..Default::default()
-            };
+        let missing = self.report.is_none();
+        let figures = WorkerFigures {
+            address,
+            missing,
+            clock_offset_ms,
+            clock_error_ms: error_ms,
+            snapshots,
+            ..Default::default()
         };
+        let Some(gathered) = &mut self.report else { return figures };
         let report = gathered.report();
         let ages_usable = has_usable_ages(&report, error_ms);
         if !ages_usable {
             gathered.forget_ages();
         }
         WorkerFigures {
-            address,
-            missing: false,
             connected: report.connected,
             cpu_cores: report.cpu_cores,
             inputs_sent_ratio: report.inputs_sent_ratio,
             input_delay_p99_ms: report.input_delay_p99_ms,
-            saturated: false,
-            clock_offset_ms,
-            clock_error_ms: error_ms,
             ages_usable,
-            snapshots,
+            ..figures
         }
     }
 }
@@ -343,8 +335,7 @@ fn await_all(workers: &mut [Worker], is_it: impl Fn(&Heard) -> bool) -> Result<(
                         )
                     });
                 }
-                Some(_) => {}
-                None => {}
+                Some(_) | None => {}
             }
             ensure!(clock::now() < until, "{name} did not begin within {} s", PATIENCE.as_secs());
             std::thread::sleep(OFTEN);

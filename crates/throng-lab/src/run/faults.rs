@@ -38,32 +38,8 @@ impl Faults {
         let mut happened = Vec::new();
         for (fault, stage) in &mut self.0 {
             if *stage == Stage::Planned && elapsed >= fault.at {
-                *stage = match (fault.kind, fault.part) {
-                    (FaultKind::Kill, part) => {
-                        send(part, Signal::Kill, (edges, servers, disk));
-                        Stage::Over
-                    }
-                    (FaultKind::Pause(_), part) => {
-                        send(part, Signal::Stop, (edges, servers, disk));
-                        Stage::Begun
-                    }
-                    (FaultKind::Cut(_), part) => {
-                        tell(part, Command::Cut, (edges, servers, disk));
-                        Stage::Begun
-                    }
-                    (FaultKind::SlowConsumer(_), part) => {
-                        tell(part, Command::ReadSlowly, (edges, servers, disk));
-                        Stage::Begun
-                    }
-                    (FaultKind::SlowDisk(_), _) => {
-                        disk.set_slow(true);
-                        Stage::Begun
-                    }
-                    (FaultKind::Drain, part) => {
-                        tell(part, Command::Drain, (edges, servers, disk));
-                        Stage::Over
-                    }
-                };
+                begin(fault, (edges, servers, disk));
+                *stage = if fault.lasts() { Stage::Begun } else { Stage::Over };
                 happened.push(fault.to_string());
             }
             if *stage == Stage::Begun && elapsed >= fault.ends() {
@@ -82,6 +58,17 @@ impl Faults {
             end(fault, (edges, servers, disk));
             *stage = Stage::Over;
         }
+    }
+}
+
+fn begin(fault: &Fault, processes: Processes<'_>) {
+    match fault.kind {
+        FaultKind::Kill => send(fault.part, Signal::Kill, processes),
+        FaultKind::Pause(_) => send(fault.part, Signal::Stop, processes),
+        FaultKind::Cut(_) => tell(fault.part, Command::Cut, processes),
+        FaultKind::SlowConsumer(_) => tell(fault.part, Command::ReadSlowly, processes),
+        FaultKind::SlowDisk(_) => processes.2.set_slow(true),
+        FaultKind::Drain => tell(fault.part, Command::Drain, processes),
     }
 }
 

@@ -21,9 +21,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use throng::{LaneKind, LaneOptions, Replicate, Schema};
 use throng_crowd::scenario::Scenario;
+use throng_crowd::truth;
 
 use crate::bots::Share;
 
@@ -38,7 +40,14 @@ pub(super) const SILENCE: Duration = Duration::from_secs(3);
 /// The most that either side sends in a second.
 pub(super) const BYTES_PER_S: u32 = 25_000_000;
 /// Objects of a world that load workers can compare with.
-pub(super) const OBJECTS_MAX: usize = 100_000;
+const OBJECTS_MAX: usize = 100_000;
+/// Whether load workers can compare with the world of a scenario.
+pub(super) fn check_world(scenario: &Scenario) -> Result<()> {
+    let objects = truth::room(scenario);
+    ensure!(objects <= OBJECTS_MAX, "a world of {objects} objects is too large for load workers");
+    Ok(())
+}
+
 /// The longest body of a message in parts: a snapshot of that world, and the counts of a worker's bots.
 const BODY_MAX: usize = 8 << 20;
 const PART_MAX: usize = 128 << 10;

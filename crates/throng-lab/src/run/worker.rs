@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 use throng::{ConnectionId, Key, Server, ServerEvent, ServerOptions, Tick, Time};
 use throng_crowd::truth::{self, TruthMirror};
 use throng_machine::clock;
+use throng_machine::piped::{Gone, Piped};
 
 use super::child::Order;
 use super::word::{self, Assembly, Kind, LANE, QUICK, Word, WorkOrder};
 use crate::control::Command;
-use throng_machine::piped::{Gone, Piped};
 
 /// The worker looks at its connection and its bots this often.
 const OFTEN: Duration = Duration::from_micros(500);
@@ -45,7 +45,7 @@ pub struct WorkerOptions {
 pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
     let server = ServerOptions {
         tick_interval: Duration::from_millis(1),
-        // One run at a time: another one is told that it is busy.
+        // One run at a time. The worker refuses another one because it is full.
         max_clients: 1,
         client_bytes_per_s: word::BYTES_PER_S,
         client_packets_per_s: PACKETS_PER_S,
@@ -179,9 +179,9 @@ impl Session {
         );
         scenario.check()?;
         anyhow::ensure!(share.is_possible() && scenario.edges == 0, "such a share of the bots is not possible");
-        let objects = truth::room(scenario);
-        anyhow::ensure!(objects <= word::OBJECTS_MAX, "a world of {objects} objects is too large for load workers");
-        let mirror = TruthMirror::create(objects).context("cannot create the file with the server's state")?;
+        word::check_world(scenario)?;
+        let mirror =
+            TruthMirror::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let path = mirror.path().to_owned();
         self.mirror = Some(mirror);
         Ok(path)
