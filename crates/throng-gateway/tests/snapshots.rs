@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{
     Any, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType, CreateChannelMessage,
-    CreateChannelResultMessage, SubscribedToChannelMessage, TransformState, Vector3f,
+    CreateChannelResultMessage, ListChannelResultMessage, SubscribedToChannelMessage, TransformState, Vector3f,
 };
 use throng_channeld::{Header, message_type};
 use throng_gateway::serve::Gateway;
@@ -89,14 +89,21 @@ fn found(gateway: &Gateway, room: u32) -> f32 {
     state.position.expect("a position").x
 }
 
-/// Everything that was said in time is in it.
+/// Sends the state of a room, and waits until the gateway has it.
 fn write(server: &mut Client, room: u32, x: f32) {
     let update = ChannelDataUpdateMessage { data: Some(at(x)), context_conn_id: 0 };
     server.send(Header::new(room, message_type::CHANNEL_DATA_UPDATE), &update).expect("connected");
-    // Its answer shows that the update has been done.
+    // Each engine answers this with its own channels. The answer of the room's engine comes after the update is done.
+    // The other engines may answer earlier.
     let list = throng_channeld::proto::ListChannelMessage::default();
-    server.send(Header::new(0, message_type::LIST_CHANNEL), &list).expect("connected");
-    server.wait_for(message_type::LIST_CHANNEL, soon()).expect("a list");
+    server.send(Header::new(0, message_type::LIST_CHANNEL).with_stub(room), &list).expect("connected");
+    loop {
+        let answer = server.wait_for(message_type::LIST_CHANNEL, soon()).expect("a list");
+        let list: ListChannelResultMessage = answer.decode().expect("a list");
+        if answer.stub_id == room && list.channels.iter().any(|channel| channel.channel_id == room) {
+            return;
+        }
+    }
 }
 
 #[test]
