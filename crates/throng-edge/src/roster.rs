@@ -5,6 +5,7 @@
 //!           world.NAME.decider    the lease of the server that decides on borders
 //!           world.NAME.borders    the borders, written by the decider with its fencing number
 //! subjects  world.NAME.load.3     reports of server 3
+//!           world.NAME.link.M     datagrams for member M, if they go over the bus (network.rs)
 //! ```
 //!
 //! The content of `borders`, little endian: `[cuts between the servers: u16 each]`. The number of the write in the store is the version,
@@ -25,7 +26,8 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use throng::Time;
 use throng_bus::{
-    Command, Event, Fence, Fenced, Holder, Message, NameError, Pattern, Revision, Subject, SubscriptionId, WatchId,
+    Command, Event, Fence, Fenced, Holder, MemberId, Message, NameError, Pattern, Revision, Subject, SubscriptionId,
+    WatchId,
 };
 
 use crate::borders::{Borders, BordersVersion, Division};
@@ -48,8 +50,8 @@ impl WorldName {
         if name.contains('.') {
             return Err(NameError::Token { index: 0 });
         }
-        // The longest key of the world.
-        Subject::new(&format!("world.{name}.server.65535"))?;
+        // The longest subject of the world.
+        Subject::new(&format!("world.{name}.link.{}", MemberId(0)))?;
         Ok(WorldName(name.to_owned()))
     }
 
@@ -71,6 +73,11 @@ impl WorldName {
     /// The subject of the reports of a server.
     pub fn load_subject(&self, number: u16) -> Subject {
         self.subject(&format!("load.{number}"))
+    }
+
+    /// The subject of the datagrams for a member.
+    pub(crate) fn link_subject(&self, member: MemberId) -> Subject {
+        self.subject(&format!("link.{member}"))
     }
 
     fn subject(&self, rest: &str) -> Subject {

@@ -7,6 +7,7 @@ mod ends;
 mod hostile;
 mod inputs;
 mod moves;
+mod over_bus;
 mod readers;
 mod returns;
 mod stage;

@@ -28,7 +28,7 @@ pub(crate) fn two_worlds(condition: &str, seed: u64) -> Stage {
 }
 
 /// Everybody walks up and down across the border.
-fn pace(stage: &mut Stage, tick: u32) {
+pub(crate) fn pace(stage: &mut Stage, tick: u32) {
     let speed = if tick % 240 < 120 { 6.0 } else { -6.0 };
     for world in &mut stage.worlds {
         world.is_frozen = false;
@@ -40,7 +40,7 @@ fn pace(stage: &mut Stage, tick: u32) {
 }
 
 /// The worlds that simulate a client's hero.
-fn homes(stage: &Stage, client_id: u64) -> usize {
+pub(crate) fn homes(stage: &Stage, client_id: u64) -> usize {
     let of = |world: &World| {
         let heroes = world.heroes.iter().filter(|(player, _)| !world.ghosts.contains(player));
         heroes.filter(|(_, (_, id))| *id == client_id).count()

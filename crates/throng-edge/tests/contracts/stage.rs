@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use throng::net::{Condition, MemoryNetwork};
+use throng::net::{Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork};
 use throng::prelude::*;
 use throng::{ConnectionId, Decode, EndReason};
 use throng_bus::{Limits, LocalBus, LocalHub, MemberId};
 use throng_edge::{
-    Balance, BorderWatch, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin,
-    edge_user_data,
+    Balance, BorderWatch, BusNetwork, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge,
+    ToOrigin, WorldName, edge_user_data,
 };
 
 pub(crate) const PROTOCOL: u64 = 0x6564_6765;
@@ -95,8 +95,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    fn new(network: &MemoryNetwork, number: u8, key: &throng::Key, seed: u64) -> World {
-        let driver = Box::new(network.endpoint(origin_address(number)).unwrap());
+    fn new(driver: Box<dyn Driver>, number: u8, key: &throng::Key, seed: u64) -> World {
         World {
             server: Server::new(driver, schema(), server_options(key)).unwrap(),
             origin: Origin::new(OriginOptions::default()),
@@ -321,6 +320,8 @@ pub(crate) struct Stage {
     /// Borders that follow the load, as each edge knows them, and its member of the bus.
     pub(crate) watches: Vec<(Arc<RwLock<BorderWatch>>, LocalBus)>,
     pub(crate) hub: LocalHub,
+    /// The condition of the way between edges and origins, if it is the bus.
+    bus_condition: Option<Condition>,
     members: u64,
     addresses: u16,
 }
@@ -333,12 +334,16 @@ impl Stage {
     pub(crate) fn with_origins(condition: &str, seed: u64, origins: u8, edge_options: EdgeOptions) -> Stage {
         let network = MemoryNetwork::new(condition.parse::<Condition>().unwrap(), seed).unwrap();
         let key = random_key();
-        let world = |number: u8| World::new(&network, number, &key, seed + u64::from(number));
+        let world = |number: u8| {
+            let driver = Box::new(network.endpoint(origin_address(number)).unwrap());
+            World::new(driver, number, &key, seed + u64::from(number))
+        };
         let worlds = (0..origins).map(world).collect();
         Stage {
             network,
             key,
             worlds,
+            bus_condition: None,
             edges: Vec::new(),
             clients: Vec::new(),
             ends: HashMap::new(),
@@ -352,9 +357,28 @@ impl Stage {
         }
     }
 
+    /// From now on edges and origins meet on the bus, which is in this condition.
+    pub(crate) fn link_over_bus(&mut self, condition: &str, seed: u64) {
+        self.bus_condition = Some(condition.parse().unwrap());
+        for number in 0..self.worlds.len() {
+            let driver = self.bus_driver("none".parse().unwrap());
+            let World { has_border, is_frozen, .. } = self.worlds[number];
+            self.worlds[number] = World::new(driver, number as u8, &self.key, seed + number as u64);
+            (self.worlds[number].has_border, self.worlds[number].is_frozen) = (has_border, is_frozen);
+        }
+    }
+
+    /// An endpoint of a new member of the bus.
+    fn bus_driver(&mut self, condition: Condition) -> Box<dyn Driver> {
+        let network = BusNetwork::new(self.join_bus(), &WorldName::new("stage").unwrap());
+        let options = ConditionedOptions::both_ways(condition, self.members);
+        Box::new(Conditioned::new(network.endpoint().unwrap(), &options).unwrap())
+    }
+
     /// A new process with an empty world at the address of one that is gone.
     pub(crate) fn revive(&mut self, number: u8) {
-        let world = World::new(&self.network, number, &self.key, u64::from(number) + 99);
+        let driver = Box::new(self.network.endpoint(origin_address(number)).unwrap());
+        let world = World::new(driver, number, &self.key, u64::from(number) + 99);
         self.worlds.insert(usize::from(number), world);
     }
 
@@ -372,10 +396,13 @@ impl Stage {
     /// A connection of an edge to an origin.
     pub(crate) fn connection_to_origin(&mut self, number: u8, user_data: &[u8; 256]) -> Client {
         let address = self.next_address();
-        let driver = Box::new(self.network.endpoint(address).unwrap());
+        let (driver, origin) = match self.bus_condition.clone() {
+            Some(condition) => (self.bus_driver(condition), self.worlds[usize::from(number)].server.local_address()),
+            None => (Box::new(self.network.endpoint(address).unwrap()) as Box<dyn Driver>, origin_address(number)),
+        };
         let issuer = server_options(&self.key).token_issuer();
         let id = 1_000_000 + u64::from(self.addresses);
-        let token = issuer.issue_with(id, &[origin_address(number)], user_data).unwrap();
+        let token = issuer.issue_with(id, &[origin], user_data).unwrap();
         let options = ClientOptions { bytes_per_s: 1_000_000, decode: Decode::Objects, ..ClientOptions::default() };
         Client::new(driver, token, schema(), options, self.now).unwrap()
     }

@@ -1,0 +1,337 @@
+//! A network of datagrams over the bus: servers and edges that cannot reach each other by UDP meet at the bus.
+//!
+//! ```text
+//!  origin: Server -- BusDriver, port 1 --.                                          .-- BusDriver, port 1 -- Client --.
+//!                                         >-- BusNetwork -- the bus -- BusNetwork --<                                  >-- edge
+//!                                        '                                          '-- BusDriver, port 2 -- Client --'
+//! ```
+//!
+//! A message has the datagrams of one transmit. Its subject is `world.NAME.link.` and the receiving member as 16 hexadecimal digits. Its
+//! sender is the publisher that the bus names. The content, little endian:
+//!
+//! ```text
+//! [port of the sender: u16][port of the receiver: u16][length: u16][datagrams, each of this length; the last may be shorter]
+//! ```
+//!
+//! Such a network is no more trusted than any other one: whoever may publish on the bus can send anything to anybody. The link above it
+//! has its keys, its handshake and its resends, as over UDP.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use throng::Time;
+use throng::net::{Driver, DriverCounters, InFlight, InFlightLimit, ReceiveError, SendError, Transmit};
+use throng_bus::{Bus, Event, MemberId, Message, Pattern, SubscriptionId};
+
+use crate::roster::WorldName;
+
+/// The upper half of the addresses of members: from the range that everybody may use without asking (RFC 4193).
+const PREFIX: [u16; 4] = [0xFD74, 0x6872, 0x6F6E, 0x6700];
+/// The two ports and the length.
+const HEAD_BYTES: usize = 6;
+/// Endpoints of one member at most.
+const ENDPOINTS_MAX: usize = 4_096;
+/// What one call takes from the bus at most: others must have their turn.
+const EVENTS_PER_RECEIVE: usize = 4_096;
+/// A call hands over no more datagrams than this.
+const RECEIVE_LIMIT_DATAGRAMS: usize = 65_536;
+/// Datagrams that one transmit carries at best.
+const MAX_SEGMENTS: usize = 64;
+/// The only subscription of the member.
+const OWN: SubscriptionId = SubscriptionId(1);
+
+/// The member's part of a network over the bus. A handle; clones share it.
+///
+/// The bus is for this network alone: nobody else takes its events. A process that also has a [`Balance`](crate::Balance) or a
+/// [`BorderWatch`](crate::BorderWatch) joins the bus twice, with two numbers.
+///
+/// ```
+/// use throng::Time;
+/// use throng::net::{Driver, Transmit};
+/// use throng_bus::{Limits, LocalHub, MemberId};
+/// use throng_edge::{BusNetwork, WorldName};
+///
+/// let (hub, world, now) = (LocalHub::new(), WorldName::new("harbour")?, Time(0));
+/// let here = BusNetwork::new(hub.join(MemberId(1), Limits::default()), &world);
+/// let there = BusNetwork::new(hub.join(MemberId(2), Limits::default()), &world);
+/// let (mut server, mut client) = (here.endpoint()?, there.endpoint()?);
+/// // A member hears what was sent after its first look at the bus.
+/// server.receive(now, &mut |_, _, _| {})?;
+///
+/// client.send(now, &Transmit::single(server.local_address(), b"hello"))?;
+/// let mut arrived = Vec::new();
+/// server.receive(now, &mut |_, from, bytes| arrived.push((from, bytes.to_vec())))?;
+/// assert_eq!(arrived, [(client.local_address(), b"hello".to_vec())]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BusNetwork<B> {
+    shared: Arc<Mutex<Ports<B>>>,
+}
+
+/// One endpoint of a [`BusNetwork`]. Dropping it closes its port.
+pub struct BusDriver<B> {
+    network: BusNetwork<B>,
+    local: SocketAddr,
+    /// The datagram being delivered.
+    scratch: Vec<u8>,
+    counters: DriverCounters,
+}
+
+/// The counts of a network over the bus since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BusNetworkCounters {
+    /// Messages that make no sense, or come from no member.
+    pub refused: u64,
+    /// Datagrams for a port that nobody has.
+    pub no_port: u64,
+    /// Datagrams for an endpoint that takes too little: 4,096 of them, or 4 MiB, waited.
+    pub dropped: u64,
+    /// Times that messages of another member were missing on the bus.
+    pub gaps: u64,
+}
+
+/// Why an endpoint was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a member of the bus has {ENDPOINTS_MAX} endpoints at most: drop one first")]
+pub struct TooManyEndpoints;
+
+struct Ports<B> {
+    bus: B,
+    world: WorldName,
+    is_subscribed: bool,
+    inboxes: FxHashMap<u16, InFlight<SocketAddr>>,
+    /// The port that was opened last. One that was closed is not opened again soon: something may still be on its way to it.
+    last_port: u16,
+    /// The message being made.
+    message: Vec<u8>,
+    counters: BusNetworkCounters,
+}
+
+impl<B: Bus> BusNetwork<B> {
+    /// The part of this member of the bus. The members of one network name the same world.
+    pub fn new(bus: B, world: &WorldName) -> BusNetwork<B> {
+        let ports = Ports {
+            bus,
+            world: world.clone(),
+            is_subscribed: false,
+            inboxes: FxHashMap::default(),
+            last_port: 0,
+            message: Vec::new(),
+            counters: BusNetworkCounters::default(),
+        };
+        BusNetwork { shared: Arc::new(Mutex::new(ports)) }
+    }
+
+    /// Opens the next free port.
+    ///
+    /// # Errors
+    /// The member has 4,096 endpoints.
+    pub fn endpoint(&self) -> Result<BusDriver<B>, TooManyEndpoints> {
+        let mut ports = self.lock();
+        let port = ports.open()?;
+        let local = address_of(ports.bus.member(), port);
+        drop(ports);
+        Ok(BusDriver { network: self.clone(), local, scratch: Vec::new(), counters: DriverCounters::default() })
+    }
+
+    /// The counts so far.
+    pub fn counters(&self) -> BusNetworkCounters {
+        self.lock().counters
+    }
+
+    /// The bus underneath, to cut it in a test or to read its counters. Its events belong to the network.
+    pub fn with_bus<T>(&self, look: impl FnOnce(&mut B) -> T) -> T {
+        look(&mut self.lock().bus)
+    }
+}
+
+impl<B> BusNetwork<B> {
+    fn lock(&self) -> MutexGuard<'_, Ports<B>> {
+        // A panic under the lock is one of the bus: its state is as whole as the bus keeps it.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B> Clone for BusNetwork<B> {
+    fn clone(&self) -> BusNetwork<B> {
+        BusNetwork { shared: self.shared.clone() }
+    }
+}
+
+impl<B: Bus> Ports<B> {
+    fn open(&mut self) -> Result<u16, TooManyEndpoints> {
+        if self.inboxes.len() >= ENDPOINTS_MAX {
+            return Err(TooManyEndpoints);
+        }
+        loop {
+            self.last_port = self.last_port.checked_add(1).unwrap_or(1);
+            if !self.inboxes.contains_key(&self.last_port) {
+                self.inboxes.insert(self.last_port, InFlight::new(InFlightLimit::PEER));
+                return Ok(self.last_port);
+            }
+        }
+    }
+
+    /// Returns false if the bus did not take it.
+    fn publish(&mut self, now: Time, from_port: u16, to: (MemberId, u16), transmit: &Transmit<'_>) -> bool {
+        let each = transmit.segment_bytes.min(transmit.bytes.len()) as u16;
+        self.message.clear();
+        for number in [from_port, to.1, each] {
+            self.message.extend_from_slice(&number.to_le_bytes());
+        }
+        self.message.extend_from_slice(transmit.bytes);
+        self.bus.publish(now, &self.world.link_subject(to.0), Bytes::copy_from_slice(&self.message)).is_ok()
+    }
+
+    /// Takes what the bus has, and sorts it by port.
+    fn take(&mut self, now: Time) {
+        self.bus.handle_timeout(now);
+        for _ in 0..EVENTS_PER_RECEIVE {
+            match self.bus.poll_event(now) {
+                Some(Event::Connected) => self.subscribe(now),
+                Some(Event::Message(message)) => self.sort(now, &message),
+                Some(Event::Gap(_)) => self.counters.gaps += 1,
+                // A bus that is away is a network that loses everything. The subscription stays.
+                Some(_) => {}
+                None => return,
+            }
+        }
+    }
+
+    fn subscribe(&mut self, now: Time) {
+        if !self.is_subscribed {
+            let own = Pattern::from(&self.world.link_subject(self.bus.member()));
+            // If it was not taken, the next connection is another chance.
+            self.is_subscribed = self.bus.subscribe(now, OWN, &own).is_ok();
+        }
+    }
+
+    fn sort(&mut self, now: Time, message: &Message) {
+        let Some((from_port, to_port, datagrams)) = parts(&message.payload) else {
+            self.counters.refused += 1;
+            return;
+        };
+        let from = address_of(message.publisher, from_port);
+        match self.inboxes.get_mut(&to_port) {
+            Some(inbox) => {
+                let dropped = datagrams.filter(|datagram| !inbox.push(now, from, datagram)).count();
+                self.counters.dropped += dropped as u64;
+            }
+            None => self.counters.no_port += datagrams.count() as u64,
+        }
+    }
+}
+
+/// The ports and the datagrams of a message, if it is one.
+fn parts(payload: &[u8]) -> Option<(u16, u16, std::slice::Chunks<'_, u8>)> {
+    let (head, bytes) = payload.split_at_checked(HEAD_BYTES)?;
+    let [from, to, each] = [0, 2, 4].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
+    let makes_sense = from != 0 && each != 0 && usize::from(each) <= bytes.len();
+    makes_sense.then(|| (from, to, bytes.chunks(each.into())))
+}
+
+/// The address of a port of a member, as it stands in connect tokens and leases.
+fn address_of(member: MemberId, port: u16) -> SocketAddr {
+    let [a, b, c, d] = PREFIX;
+    let [e, f, g, h] = [48, 32, 16, 0].map(|shift| (member.0 >> shift) as u16);
+    (Ipv6Addr::new(a, b, c, d, e, f, g, h), port).into()
+}
+
+/// The member of an address, if it is one of this network.
+fn member_of(address: SocketAddr) -> Option<MemberId> {
+    let SocketAddr::V6(address) = address else { return None };
+    let segments = address.ip().segments();
+    let (prefix, member) = segments.split_at(PREFIX.len());
+    let number = member.iter().fold(0, |number, &segment| number << 16 | u64::from(segment));
+    (prefix == PREFIX).then_some(MemberId(number))
+}
+
+impl<B: Bus + Send> Driver for BusDriver<B> {
+    /// All datagrams of a transmit are one message. What the bus does not take, because it has no connection or no room, is dropped and counted
+    /// as [`send_dropped`](DriverCounters::send_dropped). An address that is none of this network is refused.
+    fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
+        transmit.check()?;
+        self.counters.send_calls += 1;
+        let datagrams = transmit.datagrams();
+        let Some(member) = member_of(transmit.to) else {
+            self.counters.bad_destination += datagrams as u64;
+            return Err(SendError::BadDestination { to: transmit.to });
+        };
+        let to = (member, transmit.to.port());
+        if datagrams > 0 && !self.network.lock().publish(now, self.local.port(), to, transmit) {
+            self.counters.send_dropped += datagrams as u64;
+            return Ok(0);
+        }
+        self.counters.sent_datagrams += datagrams as u64;
+        self.counters.sent_bytes += transmit.bytes.len() as u64;
+        Ok(datagrams)
+    }
+
+    /// Delivers at most 65,536 datagrams per call. Those of other endpoints of the same member wait for their calls.
+    fn receive(&mut self, now: Time, sink: &mut dyn FnMut(Time, SocketAddr, &mut [u8])) -> Result<usize, ReceiveError> {
+        self.counters.receive_calls += 1;
+        self.network.lock().take(now);
+        for delivered in 0..RECEIVE_LIMIT_DATAGRAMS {
+            let mut ports = self.network.lock();
+            let arrival = ports.inboxes.get_mut(&self.local.port()).and_then(|inbox| inbox.pop(now));
+            let Some(arrival) = arrival else { return Ok(delivered) };
+            self.scratch.clear();
+            self.scratch.extend_from_slice(arrival.bytes);
+            let (arrived, from) = (arrival.at, arrival.tag);
+            // The sink may send through another endpoint.
+            drop(ports);
+            self.counters.received_datagrams += 1;
+            self.counters.received_bytes += self.scratch.len() as u64;
+            sink(arrived, from, &mut self.scratch);
+        }
+        self.counters.receive_limited += 1;
+        Ok(RECEIVE_LIMIT_DATAGRAMS)
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn max_segments(&self) -> usize {
+        MAX_SEGMENTS
+    }
+
+    fn counters(&self) -> &DriverCounters {
+        &self.counters
+    }
+}
+
+impl<B> Drop for BusDriver<B> {
+    fn drop(&mut self) {
+        self.network.lock().inboxes.remove(&self.local.port());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_its_member_and_others_name_none() {
+        for number in [0, 1, 0xFFFF, 0x0123_4567_89AB_CDEF, u64::MAX] {
+            let address = address_of(MemberId(number), 7);
+            assert_eq!((member_of(address), address.port()), (Some(MemberId(number)), 7));
+        }
+        assert_eq!(address_of(MemberId(0x1_0002), 9).to_string(), "[fd74:6872:6f6e:6700::1:2]:9");
+        for other in ["127.0.0.1:7", "[::1]:7", "[fd74:6872:6f6e:6701::1]:7"] {
+            assert_eq!(member_of(other.parse().unwrap()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_makes_no_sense_has_no_parts() {
+        let whole = [1, 0, 2, 0, 3, 0, 7, 7, 7, 8, 8];
+        let (from, to, datagrams) = parts(&whole).unwrap();
+        assert_eq!((from, to, datagrams.collect::<Vec<_>>()), (1, 2, vec![&[7, 7, 7][..], &[8, 8]]));
+        assert!((0..9).all(|bytes| parts(&whole[..bytes]).is_none()), "shorter than one datagram");
+        assert!(parts(&[0, 0, 2, 0, 3, 0, 7, 7, 7]).is_none(), "a sender that cannot be answered");
+        assert!(parts(&[1, 0, 2, 0, 0, 0, 7, 7, 7]).is_none(), "no length");
+    }
+}
