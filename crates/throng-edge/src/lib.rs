@@ -50,6 +50,6 @@ pub use borders::{BORDER_SERVERS_MAX, BORDER_STEPS_MAX, Borders, BordersVersion,
 pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes, IsGone};
 pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
-pub use roster::{WorldCounters, WorldName};
+pub use roster::{WorldCounters, WorldName, WorldProblem};
 pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
 pub use watch::BorderWatch;
