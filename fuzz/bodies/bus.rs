@@ -21,6 +21,7 @@ const LIMITS: Limits = Limits {
     watches: 2,
     watched_keys: 3,
     open_tickets: 6,
+    answer_patience: Duration::from_secs(1),
     outgoing: 20,
     remembered_subjects: 4,
 };

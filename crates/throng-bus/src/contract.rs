@@ -386,6 +386,9 @@ pub struct Limits {
     pub watched_keys: usize,
     /// Most requests and operations of the store that wait for an answer.
     pub open_tickets: usize,
+    /// An operation of the store that has no answer after this time ends with [`StoreError::Unknown`]: its answer was lost on the
+    /// way, or a network or a server stands still that nobody has noticed yet.
+    pub answer_patience: Duration,
     /// Most things that wait to be sent.
     pub outgoing: usize,
     /// Subjects for which a publisher remembers its newest number, and pairs of publisher and subject for which a subscriber
@@ -403,6 +406,7 @@ impl Default for Limits {
             watches: 64,
             watched_keys: 1 << 20,
             open_tickets: 4_096,
+            answer_patience: Duration::from_secs(1),
             outgoing: 65_536,
             remembered_subjects: 1 << 18,
         }
@@ -451,7 +455,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Commands refused.
     pub refused: u64,
-    /// Requests without an answer in time.
+    /// Requests and operations of the store without an answer in time.
     pub timed_out: u64,
     /// Connections lost.
     pub disconnects: u64,
@@ -493,7 +497,8 @@ impl Counters {
 ///   seconds.
 /// - Writes to the store have one order, that of their revisions. A write with an expectation happens only if the entry is
 ///   as expected at that moment.
-/// - An operation whose answer is lost ends with [`StoreError::Unknown`]: it may have happened, or may still happen.
+/// - Every request and every operation of the store ends with one event. One whose answer is lost ends with
+///   [`StoreError::Unknown`], after [`Limits::answer_patience`] at the latest: it may have happened, or may still happen.
 pub trait Bus {
     /// Takes a command.
     ///

@@ -282,6 +282,13 @@ impl Endpoint {
         self.waiting.push_listed(watch);
     }
 
+    /// The network refuses a watch: it has too many keys. It is ended.
+    pub fn handle_refused_watch(&mut self, watch: WatchId, listing: u32) {
+        if self.watches.get(&watch).is_some_and(|view| view.is_current(listing)) {
+            self.fail_watch(watch);
+        }
+    }
+
     /// A watch has to be listed again, because its changes were interrupted. The new number of the listing.
     pub fn relist(&mut self, watch: WatchId) -> Option<u32> {
         self.watches.get_mut(&watch).map(View::begin)
@@ -296,7 +303,7 @@ impl Endpoint {
         if self.outgoing.len() >= self.limits.outgoing {
             return Err(CommandError::Limit { limit: "outgoing" });
         }
-        let most = self.limits.open_tickets;
+        let (most, until) = (self.limits.open_tickets, now.after(self.limits.answer_patience));
         let outgoing = match command {
             Command::Publish { subject, payload } => {
                 let (sequence, previous) = self.numbering.number(now, &subject);
@@ -313,11 +320,11 @@ impl Endpoint {
                 Outgoing::Reply { to, bytes }
             }
             Command::Get { ticket, .. } => {
-                self.open.open(ticket, Waits::Get, most)?;
+                self.open.open(ticket, Waits::Get(until), most)?;
                 Outgoing::Store(command)
             }
             Command::Put { ticket, .. } | Command::Delete { ticket, .. } => {
-                self.open.open(ticket, Waits::Write, most)?;
+                self.open.open(ticket, Waits::Write(until), most)?;
                 Outgoing::Store(command)
             }
             other => self.take_lasting(other)?,

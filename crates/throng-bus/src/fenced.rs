@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The number stands in the entry, and the store compares the entry's revision, so no store has to know of numbers. A write
-//! whose answer is lost is known again by its own id in the entry; it may happen late, and then happens once.
+//! whose answer is lost is known again by its own id in the entry; it may happen late, and then happens once. So of the writes of a
+//! member to one key, one is under way at a time: another one would hide it.
 //!
 //! Value of the entry: `version 1 (u8) | fencing number (u64 LE) | member (u64 LE) | id of the write (u64 LE) | content`.
 
@@ -112,6 +113,8 @@ pub struct FencedWrites {
     tickets: Tickets,
     next: u64,
     writes: BTreeMap<WriteId, Write>,
+    /// The writes of each key, in their order. The first one is under way.
+    rows: BTreeMap<Subject, VecDeque<WriteId>>,
     open: BTreeMap<Ticket, WriteId>,
     to_do: VecDeque<WriteId>,
     results: VecDeque<(WriteId, Result<FencedWrite, FencedError>)>,
@@ -137,6 +140,7 @@ impl FencedWrites {
             tickets: Tickets::new(desk),
             next: 0,
             writes: BTreeMap::new(),
+            rows: BTreeMap::new(),
             open: BTreeMap::new(),
             to_do: VecDeque::new(),
             results: VecDeque::new(),
@@ -144,8 +148,7 @@ impl FencedWrites {
         }
     }
 
-    /// Begins a write. `None` if [`FENCED_WRITES_MAX`] are under way. Writes of one key may happen in any order: begin the next
-    /// one when the one before has ended.
+    /// Begins a write. `None` if [`FENCED_WRITES_MAX`] are under way. Writes of one key happen in the order in which they are begun.
     pub fn write(&mut self, key: Subject, content: Bytes, fence: Fence) -> Option<WriteId> {
         self.begin(key, content, fence, false)
     }
@@ -158,7 +161,7 @@ impl FencedWrites {
 
     /// Forgets a write: it is not tried again, and has no result. It may have happened, or may still happen.
     pub fn abandon(&mut self, id: WriteId) {
-        self.writes.remove(&id);
+        self.take(id);
     }
 
     fn begin(&mut self, key: Subject, content: Bytes, fence: Fence, keeps: bool) -> Option<WriteId> {
@@ -168,8 +171,12 @@ impl FencedWrites {
         self.next += 1;
         let id = WriteId(self.next);
         let value = Fenced { fence, member: self.member, id: id.0, content };
+        let row = self.rows.entry(key.clone()).or_default();
+        row.push_back(id);
+        if row.len() == 1 {
+            self.to_do.push_back(id);
+        }
         self.writes.insert(id, Write { key, value, keeps, attempts: 0, expect: None });
-        self.to_do.push_back(id);
         Some(id)
     }
 
@@ -272,13 +279,28 @@ impl FencedWrites {
     }
 
     fn end_well(&mut self, id: WriteId, revision: Revision) {
-        if let Some(write) = self.writes.remove(&id) {
+        if let Some(write) = self.take(id) {
             self.results.push_back((id, Ok(FencedWrite { revision, content: write.value.content })));
         }
     }
 
     fn end(&mut self, id: WriteId, result: Result<FencedWrite, FencedError>) {
-        self.writes.remove(&id);
+        self.take(id);
         self.results.push_back((id, result));
+    }
+
+    /// A write is over: the next one of its key begins.
+    fn take(&mut self, id: WriteId) -> Option<Write> {
+        let write = self.writes.remove(&id)?;
+        if let Some(row) = self.rows.get_mut(&write.key) {
+            let was_first = row.front() == Some(&id);
+            row.retain(|other| *other != id);
+            match row.front() {
+                Some(&next) if was_first => self.to_do.push_back(next),
+                Some(_) => {}
+                None => drop(self.rows.remove(&write.key)),
+            }
+        }
+        Some(write)
     }
 }

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use throng_wire::Time;
 
 use crate::store::{Change, Store};
-use crate::tickets::{OpenTickets, Waits};
+use crate::tickets::{NEVER, OpenTickets, Waits};
 use crate::waiting::Waiting;
 use crate::{
     Bus, Command, CommandError, Counters, Event, Limits, MemberId, Message, Pattern, ReplyTo, RequestError, Sequence,
@@ -228,7 +228,7 @@ impl LocalBus {
             Command::Watch { watch, pattern } => self.watch(now, watch, pattern),
             Command::Unwatch { watch } => self.unwatch(watch),
             Command::Get { ticket, key } => {
-                self.open.open(ticket, Waits::Get, self.limits.open_tickets)?;
+                self.open.open(ticket, Waits::Get(NEVER), self.limits.open_tickets)?;
                 let result = Ok(lock(&self.hub.shared).store_at(now).get(&key));
                 self.taken.push_control(Event::Got { ticket, result });
                 Ok(())
@@ -246,7 +246,7 @@ impl LocalBus {
         ticket: Ticket,
         write: impl FnOnce(&mut Store) -> Result<Change, crate::StoreError>,
     ) -> Result<(), CommandError> {
-        self.open.open(ticket, Waits::Write, self.limits.open_tickets)?;
+        self.open.open(ticket, Waits::Write(NEVER), self.limits.open_tickets)?;
         let mut shared = lock(&self.hub.shared);
         let result = write(shared.store_at(now));
         if let Ok(change) = &result {

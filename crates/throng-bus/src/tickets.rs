@@ -7,17 +7,39 @@ use throng_wire::Time;
 
 use crate::{CommandError, Event, RequestError, StoreError, Ticket};
 
-/// The answer that an open ticket waits for.
+/// The answer that an open ticket waits for, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// An answer to a request, until then.
+    /// An answer to a request.
     Request(Time),
     /// An entry.
-    Get,
+    Get(Time),
     /// The result of a write.
-    Write,
+    Write(Time),
     /// Nothing more: the answer waits for [`Bus::poll_event`](crate::Bus::poll_event).
     Poll,
+}
+
+/// The deadline of an operation that always has an answer.
+pub(crate) const NEVER: Time = Time(u64::MAX);
+
+impl Waits {
+    fn deadline(self) -> Option<Time> {
+        match self {
+            Waits::Request(at) | Waits::Get(at) | Waits::Write(at) => Some(at),
+            Waits::Poll => None,
+        }
+    }
+
+    /// The event for a ticket whose answer has not come; `None` if it has.
+    fn without_answer(self, ticket: Ticket, error: RequestError) -> Option<Event> {
+        match self {
+            Waits::Request(_) => Some(Event::Answer { ticket, result: Err(error) }),
+            Waits::Get(_) => Some(Event::Got { ticket, result: Err(StoreError::Unknown) }),
+            Waits::Write(_) => Some(Event::Written { ticket, result: Err(StoreError::Unknown) }),
+            Waits::Poll => None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -34,9 +56,7 @@ impl OpenTickets {
         if self.open.contains_key(&ticket) {
             return Err(CommandError::Number);
         }
-        if let Waits::Request(deadline) = waits {
-            self.deadlines.insert((deadline, ticket));
-        }
+        self.deadlines.extend(waits.deadline().map(|deadline| (deadline, ticket)));
         self.open.insert(ticket, waits);
         Ok(())
     }
@@ -48,10 +68,10 @@ impl OpenTickets {
         let is_answer = matches!(
             (*waits, event),
             (Waits::Request(_), Event::Answer { .. })
-                | (Waits::Get, Event::Got { .. })
-                | (Waits::Write, Event::Written { .. })
+                | (Waits::Get(_), Event::Got { .. })
+                | (Waits::Write(_), Event::Written { .. })
         );
-        if is_answer && let Waits::Request(deadline) = std::mem::replace(waits, Waits::Poll) {
+        if is_answer && let Some(deadline) = std::mem::replace(waits, Waits::Poll).deadline() {
             self.deadlines.remove(&(deadline, ticket));
         }
         is_answer
@@ -64,15 +84,14 @@ impl OpenTickets {
         }
     }
 
-    /// A request whose time is over.
+    /// A request or an operation whose time is over.
     pub(crate) fn poll_timed_out(&mut self, now: Time) -> Option<Event> {
         let &(deadline, ticket) = self.deadlines.first()?;
         if deadline > now {
             return None;
         }
         self.deadlines.pop_first();
-        self.open.insert(ticket, Waits::Poll);
-        Some(Event::Answer { ticket, result: Err(RequestError::TimedOut) })
+        self.open.insert(ticket, Waits::Poll)?.without_answer(ticket, RequestError::TimedOut)
     }
 
     /// The answers to everything that is open when the connection is lost.
@@ -83,10 +102,8 @@ impl OpenTickets {
             self.open.iter().filter(|(_, waits)| is_open(waits)).map(|(ticket, _)| *ticket).collect();
         lost.sort();
         lost.into_iter()
-            .map(|ticket| match self.open.insert(ticket, Waits::Poll) {
-                Some(Waits::Get) => Event::Got { ticket, result: Err(StoreError::Unknown) },
-                Some(Waits::Write) => Event::Written { ticket, result: Err(StoreError::Unknown) },
-                _ => Event::Answer { ticket, result: Err(RequestError::ConnectionLost) },
+            .filter_map(|ticket| {
+                self.open.insert(ticket, Waits::Poll)?.without_answer(ticket, RequestError::ConnectionLost)
             })
             .collect()
     }

@@ -37,7 +37,7 @@ use throng_bus::{
 
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
 use crate::origin::{Origin, OriginEvent};
-use crate::roster::{LoadReport, Roster, SeatOf, WorldName, address_note, borders_bytes};
+use crate::roster::{BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes};
 
 /// Options of a [`Balance`].
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +57,8 @@ pub struct BalanceOptions {
     /// A server whose lease has ended is gone after this time: the others take over its strip. Longer than between two attempts to get a
     /// lease, so that one that has started again has it anew by then.
     pub gone_after: Duration,
+    /// Nobody is handed over to a server that has reported nothing for this time: it may have died. Longer than some reports take.
+    pub silent_after: Duration,
     /// An edge that does not look by new borders is not waited for any longer after this time, and a server that has no edge loses its
     /// strip to others that have some.
     pub edge_patience: Duration,
@@ -70,7 +72,7 @@ pub struct BalanceOptions {
 
 impl BalanceOptions {
     /// For this server: it reports after a third of a second and plans after half a second. A lease ends after 3 s, of which its holder
-    /// uses 2, and its server is gone 0.8 s later. An edge is waited for for 3 s.
+    /// uses 2, and its server is gone 0.8 s later. Nobody is handed over to a server that was silent for 1 s. An edge is waited for for 3 s.
     pub fn new(world: WorldName, division: Division, number: u16) -> BalanceOptions {
         BalanceOptions {
             world,
@@ -80,6 +82,7 @@ impl BalanceOptions {
             report_every: Duration::from_millis(330),
             plan_every: Duration::from_millis(500),
             gone_after: Duration::from_millis(800),
+            silent_after: Duration::from_secs(1),
             edge_patience: Duration::from_secs(3),
             lease: LeaseOptions {
                 duration: Duration::from_secs(3),
@@ -105,13 +108,22 @@ pub struct BalanceCounters {
     pub plans: u64,
     /// Borders that it could not write, because another one decides by now.
     pub overruled: u64,
+    /// Borders that it has written again, because their entry was removed or was that of another world.
+    pub restored: u64,
 }
 
 impl BalanceCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
-        let BalanceCounters { reports, refused, forged, plans, overruled } = *self;
-        [("reports", reports), ("refused", refused), ("forged", forged), ("plans", plans), ("overruled", overruled)]
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        let BalanceCounters { reports, refused, forged, plans, overruled, restored } = *self;
+        [
+            ("reports", reports),
+            ("refused", refused),
+            ("forged", forged),
+            ("plans", plans),
+            ("overruled", overruled),
+            ("restored", restored),
+        ]
     }
 }
 
@@ -224,10 +236,15 @@ impl Balance {
         }
     }
 
-    /// Whether this server decides on borders when it is its turn. At first it does: a game whose players are still coming may want to
-    /// wait.
+    /// Whether this server moves borders by load when it is its turn to decide. At first it does: a game whose players are still coming
+    /// may want to wait. The strip of a server that is gone goes to others all the same.
     pub fn set_planning(&mut self, plans: bool) {
         self.plans = plans;
+    }
+
+    /// Why borders do not follow the servers; `None` if they do, as far as the store says. Worth a line in a log.
+    pub fn problem(&self) -> Option<WorldProblem> {
+        self.roster.problem()
     }
 
     /// The borders as they are known here.
@@ -263,9 +280,15 @@ impl Balance {
     pub fn goes_to(&self, step: u16) -> Option<u16> {
         let to = self.borders().home(step);
         let version = self.borders().version();
+        let takes = |seat: &SeatOf| {
+            seat.holder.is_some()
+                && seat.is_ready(version)
+                && self.now.since(seat.reported) <= self.options.silent_after
+        };
         let goes = to != self.options.number
             && self.fence(self.now).is_some()
-            && self.roster.seat(to).is_some_and(|seat| seat.holder.is_some() && seat.is_ready(version));
+            && self.roster.is_current()
+            && self.roster.seat(to).is_some_and(takes);
         goes.then_some(to)
     }
 
@@ -420,6 +443,7 @@ impl Balance {
             self.reported = Some((now, news));
         }
         self.begin_to_decide(now);
+        self.restore_entry();
     }
 
     fn report_of(&self, (fence, knows, ready, edges): Reported, own: &[u32]) -> Command {
@@ -480,11 +504,38 @@ impl Balance {
             self.decider.until().is_some_and(|until| renewed_ago(until) <= self.options.lease.renew_every * 3);
         let known = self.borders().version();
         let is_ready = |number: u16| self.roster.seat(number).is_some_and(|seat| seat.is_ready(known));
-        self.plans
-            && self.roster.is_current()
+        self.roster.is_current()
             && is_fresh
             && known >= version
             && (0..self.options.division.servers()).all(|number| !self.counts(number) || is_ready(number))
+    }
+
+    /// Borders that were removed, or that are of another world, are written again as they are known here. If another server knows
+    /// the borders that make no sense here, this one has other numbers than all the others: it leaves deciding to them.
+    fn restore_entry(&mut self) {
+        let Deciding::Sure(fence, version) = self.deciding else { return };
+        let (written, since) = self.roster.entry_written();
+        let is_over = match self.roster.entry() {
+            // Its own write may not have been told yet.
+            BordersEntry::Missing => self.borders().version() >= version,
+            // Others have had time to report that they know it.
+            BordersEntry::Foreign => written >= version && self.now.since(since) > self.options.report_every * 3,
+            BordersEntry::Readable | BordersEntry::NoBorders => false,
+        };
+        if !is_over || !self.roster.is_current() {
+            return;
+        }
+        let knows = |seat: &SeatOf| seat.report.as_ref().is_some_and(|report| report.knows >= written);
+        if self.roster.entry() == BordersEntry::Foreign && self.roster.seats().any(knows) {
+            self.stop_deciding();
+            self.decider.release();
+            return;
+        }
+        let content = borders_bytes(self.roster.borders());
+        if let Some(write) = self.writes.write(self.options.world.borders_key(), content, fence) {
+            self.counters.restored += 1;
+            self.deciding = Deciding::Writing(fence, write);
+        }
     }
 
     /// The time for which a holder uses its lease.
@@ -506,6 +557,22 @@ impl Balance {
 
     fn plan(&mut self, own: &[u32]) {
         let Deciding::Sure(fence, _) = self.deciding else { return };
+        let next = if self.plans { self.plan_by_load(own) } else { self.plan_without_gone() };
+        if let Some(borders) = next
+            && let Some(write) = self.writes.write(self.options.world.borders_key(), borders_bytes(&borders), fence)
+        {
+            self.deciding = Deciding::Writing(fence, write);
+        }
+    }
+
+    /// One that was never there is not gone: it may still start.
+    fn plan_without_gone(&self) -> Option<Borders> {
+        let is_gone = |(number, seat): (u16, &SeatOf)| seat.was_held && seat.holder.is_none() && !self.counts(number);
+        let alive: Vec<bool> = (0..).zip(self.roster.seats()).map(|seat| !is_gone(seat)).collect();
+        self.planner.plan_without_gone(self.roster.borders(), &alive)
+    }
+
+    fn plan_by_load(&mut self, own: &[u32]) -> Option<Borders> {
         let alive: Vec<bool> = (0..self.options.division.servers()).map(|number| self.counts(number)).collect();
         let mut load = own.to_vec();
         for (_, seat) in (0..).zip(self.roster.seats()).filter(|(number, _)| *number != self.options.number) {
@@ -514,11 +581,7 @@ impl Balance {
                 load[usize::from(step)] = load[usize::from(step)].saturating_add(objects.into());
             }
         }
-        if let Some(borders) = self.planner.plan(self.roster.borders(), &load, &alive)
-            && let Some(write) = self.writes.write(self.options.world.borders_key(), borders_bytes(&borders), fence)
-        {
-            self.deciding = Deciding::Writing(fence, write);
-        }
+        self.planner.plan(self.roster.borders(), &load, &alive)
     }
 }
 

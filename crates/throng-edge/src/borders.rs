@@ -161,9 +161,7 @@ impl Planner {
     /// that of each step, `alive` tells for each server whether it is there. Missing ones are 0 and false.
     pub fn plan(&mut self, borders: &Borders, load: &[u32], alive: &[bool]) -> Option<Borders> {
         let load = &load[..load.len().min(self.division.steps.into())];
-        let is_alive = |server: u16| alive.get(usize::from(server)).copied().unwrap_or(false);
-        let living: Vec<u16> = (0..self.division.servers).filter(|&server| is_alive(server)).collect();
-        let gone: Vec<u16> = (0..self.division.servers).filter(|&server| !is_alive(server)).collect();
+        let (living, gone) = self.sorted(alive);
         if living.is_empty() {
             return None;
         }
@@ -180,6 +178,23 @@ impl Planner {
         let next = Borders::new(&self.division, borders.version, &inner)?;
         self.is_moving = next.cuts != borders.cuts;
         self.is_moving.then_some(next)
+    }
+
+    /// The next borders if only servers that are not alive lose what they have, to their neighbours; `None` if they have nothing. As
+    /// [`plan`](Planner::plan) otherwise.
+    pub fn plan_without_gone(&self, borders: &Borders, alive: &[bool]) -> Option<Borders> {
+        let (living, gone) = self.sorted(alive);
+        if living.is_empty() || gone.iter().all(|&server| borders.strip(server).is_empty()) {
+            return None;
+        }
+        let inner = spread_out(&between_living(borders, &living), &living, &self.division);
+        Borders::new(&self.division, borders.version, &inner)
+    }
+
+    /// The servers that are alive, and the others.
+    fn sorted(&self, alive: &[bool]) -> (Vec<u16>, Vec<u16>) {
+        let is_alive = |server: &u16| alive.get(usize::from(*server)).copied().unwrap_or(false);
+        (0..self.division.servers).partition(is_alive)
     }
 
     fn is_uneven(&self, borders: &Borders, load: &[u32], living: &[u16]) -> bool {
@@ -371,6 +386,13 @@ mod tests {
             borders = planner.plan(&borders, &load, &[true; 4]).unwrap_or(borders);
         }
         assert!((88..=112).contains(&borders.load_of(1, &load)), "{borders:?}");
+        // Without regard to load, its neighbours share its strip, and nobody else has another one.
+        let inner = |cuts: &[u16]| Borders::new(&four, BordersVersion(1), cuts).unwrap();
+        let before = inner(&[10, 30, 80]);
+        assert_eq!(planner.plan_without_gone(&before, &alive), Some(inner(&[20, 20, 80])));
+        assert_eq!(planner.plan_without_gone(&before, &[true, true, true, false]), Some(inner(&[10, 30, 100])));
+        assert_eq!(planner.plan_without_gone(&inner(&[20, 20, 80]), &alive), None);
+        assert_eq!(planner.plan_without_gone(&before, &[false; 4]), None);
         // The first alone is left.
         let alone = planner.plan(&borders, &load, &[true, false, false, false]).unwrap();
         assert_eq!(alone.strip(0), 0..100);

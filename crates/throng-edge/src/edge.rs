@@ -28,8 +28,6 @@ const WAITING_MAX: usize = 65_536;
 const BATCHES_MAX: usize = 1_024;
 /// New copies that wait to be polled; the oldest beyond are forgotten.
 const COPIES_MAX: usize = 1 << 20;
-/// An origin can tell the others so many messages in one tick; the rest is refused.
-/// Messages to all that nobody has polled; the oldest beyond are forgotten.
 /// Clients of an origin that is gone, which have joined others; the oldest beyond are forgotten.
 const ELSEWHERE_MAX: usize = 65_536;
 /// The longest reason for which an origin ends a client, in bytes.
@@ -239,19 +237,17 @@ impl Edge {
         self.links.get(number)?.client.end_reason()
     }
 
-    /// Goes on with another connection in the place of an origin that has ended: its clients join there again, with new
-    /// objects. False if there is no such origin.
+    /// Goes on with another connection in the place of an origin that has ended, or is to be given up: its clients join there again,
+    /// with new objects. False if there is no such origin.
     pub fn replace_origin(&mut self, number: usize, client: Client) -> bool {
+        if self.links.get(number).is_some_and(|link| link.is_live) {
+            self.lose(number);
+        }
         let Some(link) = self.links.get_mut(number) else { return false };
-        link.mirror.clear(&mut self.server);
         let elsewhere = std::mem::take(&mut link.elsewhere);
         let old = std::mem::replace(link, Link { elsewhere, ..Link::new(client) });
         self.former.0 += old.mirror.counters.refused;
         self.former.1 += old.mirror.counters.recounts;
-        for player in self.players.iter_mut().flatten().filter(|player| player.origin == number) {
-            player.own.clear();
-            player.sent.clear();
-        }
         true
     }
 

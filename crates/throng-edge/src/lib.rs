@@ -52,6 +52,6 @@ pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes,
 pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use network::{BusDriver, BusNetwork, BusNetworkCounters, TooManyEndpoints};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
-pub use roster::{WorldCounters, WorldName};
+pub use roster::{WorldCounters, WorldName, WorldProblem};
 pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
 pub use watch::BorderWatch;

@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use thiserror::Error;
 use throng::Time;
 use throng_bus::{
     Command, Event, Fence, Fenced, Holder, MemberId, Message, NameError, Pattern, Revision, Subject, SubscriptionId,
@@ -106,13 +107,47 @@ pub struct WorldCounters {
     /// Reports whose sender does not hold the lease of the server that they are about. One that overtakes the news of its lease is one of
     /// them, too.
     pub forged: u64,
+    /// Borders of before that an edge has forgotten while a server could still hand over by them.
+    pub forgotten: u64,
 }
 
 impl WorldCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 3] {
-        let WorldCounters { reports, refused, forged } = *self;
-        [("reports", reports), ("refused", refused), ("forged", forged)]
+    pub fn named(&self) -> [(&'static str, u64); 4] {
+        let WorldCounters { reports, refused, forged, forgotten } = *self;
+        [("reports", reports), ("refused", refused), ("forged", forged), ("forgotten", forgotten)]
+    }
+}
+
+/// Why the borders of a world do not follow its servers. The world goes on with the borders that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WorldProblem {
+    /// The store has the borders of a world with other numbers.
+    #[error(
+        "the store has borders of another world than one of {servers} servers and {steps} steps: start all servers and edges with the same \
+         numbers, or give the world another name"
+    )]
+    Foreign {
+        /// The servers of this world.
+        servers: u16,
+        /// Its steps.
+        steps: u16,
+    },
+    /// The entry of the borders is something else.
+    #[error(
+        "the entry of the world's borders in the store is something else: remove it, or give the world another name"
+    )]
+    NoBorders,
+}
+
+impl WorldProblem {
+    /// A stable short name.
+    pub fn tag(self) -> &'static str {
+        match self {
+            WorldProblem::Foreign { .. } => "foreign",
+            WorldProblem::NoBorders => "no_borders",
+        }
     }
 }
 
@@ -191,10 +226,16 @@ pub(crate) fn address_note(address: Option<SocketAddr>) -> Bytes {
 pub(crate) struct SeatOf {
     /// The holder of its lease.
     pub(crate) holder: Option<Holder>,
+    /// Somebody has held it.
+    pub(crate) was_held: bool,
     /// Since when nobody holds it, as far as is known.
     pub(crate) empty_since: Time,
-    /// The newest report of the holder.
+    /// The newest report of the holder, and when it came.
     pub(crate) report: Option<LoadReport>,
+    pub(crate) reported: Time,
+    /// A holder of before had objects, and nobody has reported since. If its lease has ended and it still serves its edges, they can be
+    /// anywhere.
+    pub(crate) is_unseen: bool,
     /// Since when it says that it has no edge.
     pub(crate) edgeless_since: Option<Time>,
 }
@@ -209,6 +250,21 @@ impl SeatOf {
     pub(crate) fn is_ready(&self, version: BordersVersion) -> bool {
         self.report.as_ref().is_some_and(|report| report.ready >= version)
     }
+
+    /// It may hand over by older borders than this version.
+    pub(crate) fn may_be_behind(&self, version: BordersVersion) -> bool {
+        self.holder.is_some() && self.report.as_ref().is_none_or(|report| report.knows < version)
+    }
+}
+
+/// The entry of the borders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BordersEntry {
+    /// There is none, or it is not known yet.
+    Missing,
+    Readable,
+    Foreign,
+    NoBorders,
 }
 
 /// See the head of the file.
@@ -221,6 +277,9 @@ pub(crate) struct Roster {
     seats: Vec<SeatOf>,
     decider: Option<Holder>,
     borders: Borders,
+    entry: BordersEntry,
+    /// The number of the newest write of this entry, and when it was heard of.
+    entry_written: (BordersVersion, Time),
     /// The leases and borders that there are have all been told, and the connection holds.
     is_current: bool,
     to_send: VecDeque<Command>,
@@ -236,6 +295,8 @@ impl Roster {
         Roster {
             seats: vec![SeatOf::default(); division.servers().into()],
             borders: Borders::equal(&division),
+            entry: BordersEntry::Missing,
+            entry_written: (BordersVersion::default(), Time(0)),
             decider: None,
             is_current: false,
             to_send: VecDeque::from([subscribe, watching]),
@@ -253,6 +314,25 @@ impl Roster {
 
     pub(crate) fn borders(&self) -> &Borders {
         &self.borders
+    }
+
+    pub(crate) fn entry(&self) -> BordersEntry {
+        self.entry
+    }
+
+    pub(crate) fn entry_written(&self) -> (BordersVersion, Time) {
+        self.entry_written
+    }
+
+    /// Why nobody can agree on borders.
+    pub(crate) fn problem(&self) -> Option<WorldProblem> {
+        match self.entry {
+            BordersEntry::Missing | BordersEntry::Readable => None,
+            BordersEntry::Foreign => {
+                Some(WorldProblem::Foreign { servers: self.division.servers(), steps: self.division.steps() })
+            }
+            BordersEntry::NoBorders => Some(WorldProblem::NoBorders),
+        }
     }
 
     pub(crate) fn counters(&self) -> WorldCounters {
@@ -331,10 +411,18 @@ impl Roster {
         let is_readable = value.is_none() || holder.is_some();
         match self.name.rest(key) {
             Some("borders") => {
-                // Nobody removes them. If somebody does, they stay as they were.
+                // Nobody removes them. If somebody does, they stay as they were, until the decider has written them again.
                 let fenced = value.and_then(|value| Fenced::read(value, revision));
+                let is_fenced = fenced.is_some();
                 let borders = fenced.and_then(|fenced| read_borders(&fenced.content, revision, &self.division));
                 let is_sound = borders.is_some();
+                self.entry_written = (BordersVersion(revision.0), now);
+                self.entry = match value {
+                    None => BordersEntry::Missing,
+                    Some(_) if is_sound => BordersEntry::Readable,
+                    Some(_) if is_fenced => BordersEntry::Foreign,
+                    Some(_) => BordersEntry::NoBorders,
+                };
                 if let Some(borders) = borders.filter(|borders| borders.version() > self.borders.version()) {
                     self.borders = borders;
                 }
@@ -348,11 +436,13 @@ impl Roster {
                 let Some(number) = number_of(rest, "server.") else { return false };
                 let Some(seat) = self.seats.get_mut(usize::from(number)) else { return false };
                 if seat.fence() != holder.as_ref().map(|holder| holder.fence) {
+                    seat.is_unseen |= seat.report.as_ref().is_some_and(|report| !report.load.is_empty());
                     (seat.report, seat.edgeless_since) = (None, None);
                     if holder.is_none() {
                         seat.empty_since = now;
                     }
                 }
+                seat.was_held |= holder.is_some();
                 seat.holder = holder;
                 is_readable
             }
@@ -374,7 +464,7 @@ impl Roster {
             0 => seat.edgeless_since.or(Some(now)),
             _ => None,
         };
-        seat.report = Some(report);
+        (seat.report, seat.reported, seat.is_unseen) = (Some(report), now, false);
         Some(())
     }
 }
@@ -475,7 +565,7 @@ mod tests {
         let forged = [(71, "world.w.load.1", 4), (70, "world.w.load.1", 3), (70, "world.w.load.2", 4)];
         for (number, (publisher, subject, fence)) in (1..).zip(forged) {
             said(&mut roster, publisher, subject, LoadReport { load: vec![], ..report(fence) }.bytes());
-            let counters = WorldCounters { reports: 1, refused: number, forged: number };
+            let counters = WorldCounters { reports: 1, refused: number, forged: number, forgotten: 0 };
             assert_eq!(roster.counters(), counters, "{publisher} {subject} {fence}");
         }
         assert_eq!(roster.seat(1).unwrap().report, Some(report(4)));

@@ -8,9 +8,13 @@
 //!
 //! So a run on one machine needs no other program. With [`BusOrder::Nats`] each process connects to a nats-server instead. Requests are
 //! not carried: nothing in a run asks.
+//!
+//! Lines are never lost one by one. If the middle cannot tell a process something, it tells nothing more until that process knows: it
+//! begins its connection [anew](Down::Anew). A process that hears nothing for a while takes its connection for lost.
 
-use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+mod middle;
+
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,15 +22,21 @@ use serde::{Deserialize, Serialize};
 use throng::Time;
 use throng_bus::endpoint::{Endpoint, Outgoing};
 use throng_bus::{
-    Bus, Command, CommandError, Counters, Entry, Event, Expect, Limits, LocalBus, LocalHub, MemberId, Pattern,
-    RequestError, Revision, StoreError, Subject, SubscriptionId, Ticket, WatchId,
+    Bus, Command, CommandError, Counters, Entry, Event, Expect, Limits, MemberId, RequestError, Revision, StoreError,
+    Subject, SubscriptionId, Ticket, WatchId,
 };
 #[cfg(feature = "nats")]
 use throng_bus_nats::{NatsBus, NatsOptions};
 use throng_machine::clock;
 
-/// The middle looks this often for what has come to its end by itself.
-const OFTEN: Duration = Duration::from_millis(5);
+pub(crate) use middle::Middle;
+#[cfg(test)]
+use middle::MiddleCounters;
+
+/// The middle says something to each process at least this often.
+const BEAT_EVERY: Duration = Duration::from_millis(500);
+/// A process that has heard nothing for so long has lost its connection.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Which bus a process of a run is on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -116,11 +126,66 @@ pub(crate) enum Expected {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Down {
-    Delivery { subscription: u32, subject: String, bytes: Vec<u8> },
-    Entry { watch: u32, listing: u32, key: String, revision: u64, value: Option<Vec<u8>> },
-    Listed { watch: u32, listing: u32 },
-    Got { ticket: u64, entry: Option<(u64, Vec<u8>)> },
-    Written { ticket: u64, revision: Result<u64, bool> },
+    Delivery {
+        subscription: u32,
+        subject: String,
+        bytes: Vec<u8>,
+    },
+    Entry {
+        watch: u32,
+        listing: u32,
+        key: String,
+        revision: u64,
+        value: Option<Vec<u8>>,
+    },
+    Listed {
+        watch: u32,
+        listing: u32,
+    },
+    Unwatched {
+        watch: u32,
+        listing: u32,
+    },
+    Got {
+        ticket: u64,
+        entry: Result<Option<(u64, Vec<u8>)>, Failure>,
+    },
+    Written {
+        ticket: u64,
+        revision: Result<u64, Failure>,
+    },
+    /// Something was not told: the connection begins anew.
+    Anew,
+    /// The connection is there.
+    Beat,
+}
+
+/// Why an operation of the store has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Failure {
+    Refused,
+    Full,
+    /// Also if the middle does not take the operation.
+    Unknown,
+}
+
+impl Failure {
+    fn of(error: StoreError) -> Failure {
+        match error {
+            StoreError::Refused => Failure::Refused,
+            StoreError::Full => Failure::Full,
+            _ => Failure::Unknown,
+        }
+    }
+
+    fn error(self) -> StoreError {
+        match self {
+            Failure::Refused => StoreError::Refused,
+            Failure::Full => StoreError::Full,
+            Failure::Unknown => StoreError::Unknown,
+        }
+    }
 }
 
 impl Up {
@@ -151,6 +216,18 @@ impl Up {
             _ => return None,
         })
     }
+
+    /// The answer if it cannot be carried out, to one that has an answer.
+    fn refusal(&self) -> Option<Down> {
+        match *self {
+            Up::Get { ticket, .. } => Some(Down::Got { ticket, entry: Err(Failure::Unknown) }),
+            Up::Put { ticket, .. } | Up::Delete { ticket, .. } => {
+                Some(Down::Written { ticket, revision: Err(Failure::Unknown) })
+            }
+            Up::Watch { watch, listing, .. } => Some(Down::Unwatched { watch, listing }),
+            Up::Publish { .. } | Up::Subscribe { .. } | Up::Unsubscribe { .. } | Up::Unwatch { .. } => None,
+        }
+    }
 }
 
 impl Expected {
@@ -176,14 +253,16 @@ struct BusEnd {
     endpoint: Endpoint,
     say: Box<dyn FnMut(Up) + Send>,
     lines: Receiver<Down>,
+    heard: Time,
     is_cut: bool,
 }
 
 impl BusEnd {
     fn new(member: MemberId, say: Box<dyn FnMut(Up) + Send>, lines: Receiver<Down>) -> BusEnd {
         let mut endpoint = Endpoint::new(member, Limits::default());
-        endpoint.handle_connected(clock::now());
-        BusEnd { endpoint, say, lines, is_cut: false }
+        let heard = clock::now();
+        endpoint.handle_connected(heard);
+        BusEnd { endpoint, say, lines, heard, is_cut: false }
     }
 
     fn send(&mut self) {
@@ -202,8 +281,15 @@ impl BusEnd {
         }
     }
 
-    fn take(&mut self, down: Down) {
+    fn take(&mut self, now: Time, down: Down) {
+        self.heard = now;
         let endpoint = &mut self.endpoint;
+        if down == Down::Anew {
+            endpoint.handle_disconnected();
+        }
+        if !endpoint.is_connected() {
+            endpoint.handle_connected(now);
+        }
         match down {
             Down::Delivery { subscription, subject, bytes } => {
                 endpoint.handle_delivery(SubscriptionId(subscription), &subject, &bytes.into(), None);
@@ -212,13 +298,16 @@ impl BusEnd {
                 endpoint.handle_entry(WatchId(watch), listing, &key, Revision(revision), value.map(Into::into));
             }
             Down::Listed { watch, listing } => endpoint.handle_listed(WatchId(watch), listing),
+            Down::Unwatched { watch, listing } => endpoint.handle_refused_watch(WatchId(watch), listing),
+            Down::Anew | Down::Beat => {}
             Down::Got { ticket, entry } => {
-                let entry = entry.map(|(revision, value)| Entry { value: value.into(), revision: Revision(revision) });
-                endpoint.handle_result(Event::Got { ticket: Ticket(ticket), result: Ok(entry) });
+                let entry_of =
+                    |(revision, value): (u64, Vec<u8>)| Entry { value: value.into(), revision: Revision(revision) };
+                let result = entry.map(|entry| entry.map(entry_of)).map_err(Failure::error);
+                endpoint.handle_result(Event::Got { ticket: Ticket(ticket), result });
             }
             Down::Written { ticket, revision } => {
-                let error = |is_full| if is_full { StoreError::Full } else { StoreError::Refused };
-                let result = revision.map(Revision).map_err(error);
+                let result = revision.map(Revision).map_err(Failure::error);
                 endpoint.handle_result(Event::Written { ticket: Ticket(ticket), result });
             }
         }
@@ -235,8 +324,12 @@ impl Bus for BusEnd {
     fn handle_timeout(&mut self, now: Time) {
         while let Ok(down) = self.lines.try_recv() {
             if !self.is_cut {
-                self.take(down);
+                self.take(now, down);
             }
+        }
+        // After all that has come: a process that stood still has lost nothing.
+        if now.since(self.heard) > SILENCE {
+            self.endpoint.handle_disconnected();
         }
         self.endpoint.handle_timeout(now);
         self.send();
@@ -256,222 +349,41 @@ impl Bus for BusEnd {
 }
 
 impl WorldBus for BusEnd {
-    /// After a cut, the connection is a new one.
+    /// After a cut, the connection is a new one. A longer one is noticed before that, by the silence.
     fn cut(&mut self, is_cut: bool) {
         if std::mem::replace(&mut self.is_cut, is_cut) && !is_cut {
+            self.heard = clock::now();
             self.endpoint.handle_disconnected();
-            self.endpoint.handle_connected(clock::now());
+            self.endpoint.handle_connected(self.heard);
             self.send();
-        }
-    }
-}
-
-/// The thread between all ends. It ends when nobody can say anything to it any more.
-#[derive(Clone)]
-pub(crate) struct Middle(Sender<Note>);
-
-enum Note {
-    Join(MemberId, Tell),
-    Up(MemberId, Up),
-}
-
-/// Tells a member something. It is lost if the process has ended.
-type Tell = Box<dyn FnMut(Down) + Send>;
-
-impl Middle {
-    pub(crate) fn start() -> std::io::Result<Middle> {
-        let (sender, notes) = std::sync::mpsc::channel();
-        std::thread::Builder::new().name("throng-bus".to_owned()).spawn(move || Ends::default().run(&notes))?;
-        Ok(Middle(sender))
-    }
-
-    /// Adds a member. `tell` carries the middle's words to it.
-    pub(crate) fn join(&self, member: u64, tell: Tell) {
-        // The thread is there as long as this is.
-        let _ = self.0.send(Note::Join(MemberId(member), tell));
-    }
-
-    /// A member has said something.
-    pub(crate) fn hear(&self, member: u64, up: Up) {
-        let _ = self.0.send(Note::Up(MemberId(member), up));
-    }
-}
-
-#[derive(Default)]
-struct Ends {
-    hub: LocalHub,
-    ends: BTreeMap<MemberId, End>,
-    /// The words of processes that were not joined yet.
-    early: Vec<(MemberId, Up)>,
-}
-
-/// Most words that wait for their member to be joined.
-const EARLY_MAX: usize = 1_024;
-
-/// A member: its operations of the store and its watches are those of a member of a bus in process.
-struct End {
-    tell: Tell,
-    bus: LocalBus,
-    subscriptions: BTreeMap<u32, Pattern>,
-    /// The number of the listing of each watch.
-    listings: BTreeMap<u32, u32>,
-}
-
-impl Ends {
-    fn run(mut self, notes: &Receiver<Note>) {
-        loop {
-            match notes.recv_timeout(OFTEN) {
-                Ok(note) => self.take(note),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-            // All that has come counts before anything ends by its time.
-            loop {
-                match notes.try_recv() {
-                    Ok(note) => self.take(note),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
-                }
-            }
-            self.ends.values_mut().for_each(End::pass_on);
-        }
-    }
-
-    fn take(&mut self, note: Note) {
-        match note {
-            Note::Join(member, tell) => {
-                let bus = self.hub.join(member, Limits::default());
-                let (subscriptions, listings) = (BTreeMap::new(), BTreeMap::new());
-                self.ends.insert(member, End { tell, bus, subscriptions, listings });
-                for (member, up) in std::mem::take(&mut self.early) {
-                    self.take(Note::Up(member, up));
-                }
-            }
-            Note::Up(member, up) if !self.ends.contains_key(&member) => {
-                if self.early.len() < EARLY_MAX {
-                    self.early.push((member, up));
-                }
-            }
-            Note::Up(_, Up::Publish { subject, bytes }) => {
-                let Ok(subject) = Subject::new(&subject) else { return };
-                for end in self.ends.values_mut() {
-                    end.deliver(&subject, &bytes);
-                }
-            }
-            Note::Up(member, up) => {
-                if let Some(end) = self.ends.get_mut(&member) {
-                    end.take(up);
-                }
-            }
-        }
-    }
-}
-
-impl End {
-    fn deliver(&mut self, subject: &Subject, bytes: &[u8]) {
-        for (&subscription, _) in self.subscriptions.iter().filter(|(_, pattern)| pattern.matches(subject)) {
-            let (subject, bytes) = (subject.as_str().to_owned(), bytes.to_vec());
-            (self.tell)(Down::Delivery { subscription, subject, bytes });
-        }
-    }
-
-    /// Names that are none, and operations that the store does not take, have no answer.
-    fn take(&mut self, up: Up) {
-        let command = match up {
-            Up::Publish { .. } => return,
-            Up::Subscribe { subscription, pattern } => {
-                self.subscriptions.extend(Pattern::new(&pattern).ok().map(|pattern| (subscription, pattern)));
-                return;
-            }
-            Up::Unsubscribe { subscription } => {
-                self.subscriptions.remove(&subscription);
-                return;
-            }
-            Up::Watch { watch, pattern, listing } => {
-                let Ok(pattern) = Pattern::new(&pattern) else { return };
-                if self.listings.contains_key(&watch) {
-                    self.operate(Command::Unwatch { watch: WatchId(watch) });
-                    // All that was told of the former listing is not of this one.
-                    self.pass_on();
-                }
-                self.listings.insert(watch, listing);
-                Command::Watch { watch: WatchId(watch), pattern }
-            }
-            Up::Unwatch { watch } => {
-                self.listings.remove(&watch);
-                Command::Unwatch { watch: WatchId(watch) }
-            }
-            Up::Get { ticket, key } => {
-                let Ok(key) = Subject::new(&key) else { return };
-                Command::Get { ticket: Ticket(ticket), key }
-            }
-            Up::Put { ticket, key, value, expect, lives_s } => {
-                let Ok(key) = Subject::new(&key) else { return };
-                let (ticket, expect) = (Ticket(ticket), expect.expect());
-                Command::Put { ticket, key, value: value.into(), expect, lives_for: lives_s.map(Duration::from_secs) }
-            }
-            Up::Delete { ticket, key, expect } => {
-                let Ok(key) = Subject::new(&key) else { return };
-                Command::Delete { ticket: Ticket(ticket), key, expect: expect.expect() }
-            }
-        };
-        self.operate(command);
-    }
-
-    fn operate(&mut self, command: Command) {
-        // The members of a run keep to the limits.
-        let _ = self.bus.handle_command(clock::now(), command);
-    }
-
-    fn pass_on(&mut self) {
-        let now = clock::now();
-        self.bus.handle_timeout(now);
-        while let Some(event) = self.bus.poll_event(now) {
-            let down = match event {
-                Event::Got { ticket, result } => {
-                    let entry = result.ok().flatten().map(|entry| (entry.revision.0, entry.value.to_vec()));
-                    Down::Got { ticket: ticket.0, entry }
-                }
-                Event::Written { ticket, result } => {
-                    let revision = result.map(|revision| revision.0).map_err(|error| error == StoreError::Full);
-                    Down::Written { ticket: ticket.0, revision }
-                }
-                Event::Changed { watch, key, revision, value } => {
-                    let Some(&listing) = self.listings.get(&watch.0) else { continue };
-                    let (watch, key) = (watch.0, key.as_str().to_owned());
-                    let value = value.map(|value| value.to_vec());
-                    Down::Entry { watch, listing, key, revision: revision.0, value }
-                }
-                Event::Listed { watch } => {
-                    let Some(&listing) = self.listings.get(&watch.0) else { continue };
-                    Down::Listed { watch: watch.0, listing }
-                }
-                _ => continue,
-            };
-            (self.tell)(down);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{TrySendError, channel, sync_channel};
 
-    use throng_bus::{Lease, LeaseOptions};
+    use throng_bus::envelope::{Envelope, Kind};
+    use throng_bus::{Lease, LeaseOptions, Pattern, Sequence};
+    use throng_machine::piped::Unsaid;
 
     use super::*;
     use crate::control::bus_line;
 
-    /// An end over lines, as another process has it.
-    fn end(middle: &Middle, member: u64) -> BusEnd {
-        let (to_end, lines) = channel();
+    /// An end over lines, as another process has it. So many of them wait at most.
+    fn end_with(middle: &Middle, member: u64, most: usize) -> BusEnd {
+        let (to_end, lines) = sync_channel(most);
         middle.join(
             member,
             Box::new(move |down| {
                 let line = bus_line(&down).unwrap();
                 let read: Down = serde_json::from_str(line.strip_prefix("bus ").unwrap()).unwrap();
                 assert_eq!(read, down);
-                drop(to_end.send(read));
+                to_end.try_send(read).map_err(|error| match error {
+                    TrySendError::Full(_) => Unsaid::Full,
+                    TrySendError::Disconnected(_) => Unsaid::Gone,
+                })
             }),
         );
         let middle = middle.clone();
@@ -481,6 +393,20 @@ mod tests {
             middle.hear(member, read);
         };
         BusEnd::new(MemberId(member), Box::new(say), lines)
+    }
+
+    fn end(middle: &Middle, member: u64) -> BusEnd {
+        end_with(middle, member, 10_000)
+    }
+
+    /// Until the middle has counted so.
+    fn counted(middle: &Middle, wanted: impl Fn(MiddleCounters) -> bool) -> MiddleCounters {
+        let end = clock::now().after(Duration::from_secs(10));
+        while !wanted(middle.counters()) {
+            assert!(clock::now() < end, "{:?}", middle.counters());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        middle.counters()
     }
 
     /// The events of an end until one is wanted.
@@ -551,5 +477,121 @@ mod tests {
         first.handle_command(clock::now(), ask).unwrap();
         let unheard = Event::Answer { ticket: Ticket(9), result: Err(RequestError::NobodyListens) };
         until(&mut first, |event| *event == unheard);
+        assert_eq!(middle.counters(), MiddleCounters::default());
+    }
+
+    /// It has not read for so long that lines found no room: it learns that, and knows all that there is afterwards.
+    #[test]
+    fn a_member_whose_lines_are_lost_begins_its_connection_anew() {
+        let middle = Middle::start().unwrap();
+        let (mut first, mut second) = (end(&middle, 1), end_with(&middle, 2, 8));
+        watch(&mut second, "a.*");
+        let pattern = Pattern::new("a.word").unwrap();
+        second.subscribe(clock::now(), SubscriptionId(4), &pattern).unwrap();
+        until(&mut second, |event| matches!(event, Event::Listed { .. }));
+        let question = Command::Get { ticket: Ticket(5), key: Subject::new("a.key").unwrap() };
+        for number in 0..50 {
+            first.publish(clock::now(), &Subject::new("a.word").unwrap(), "x".into()).unwrap();
+            let (ticket, key) = (Ticket(number), Subject::new("a.key").unwrap());
+            let put = Command::Put { ticket, key, value: "x".into(), expect: Expect::Anything, lives_for: None };
+            first.handle_command(clock::now(), put).unwrap();
+        }
+        until(&mut first, |event| matches!(event, Event::Written { ticket: Ticket(49), .. }));
+        counted(&middle, |counters| counters.lost > 0);
+        second.handle_command(clock::now(), question).unwrap();
+        // In any order.
+        let mut events = until(&mut second, |event| *event == Event::Disconnected);
+        for _ in 0..2 {
+            events.extend(until(&mut second, |event| matches!(event, Event::Listed { .. } | Event::Gap(_))));
+        }
+        let unknown = Event::Got { ticket: Ticket(5), result: Err(StoreError::Unknown) };
+        assert!(events.contains(&Event::Connected) && events.contains(&unknown), "{events:?}");
+        let newest = |event: &Event| match event {
+            Event::Changed { revision, .. } => Some(*revision),
+            _ => None,
+        };
+        assert_eq!(events.iter().filter_map(newest).max(), Some(Revision(50)), "{events:?}");
+        assert!(events.iter().any(|event| matches!(event, Event::Gap(_))), "{events:?}");
+        let MiddleCounters { lost, anew, refused, forged } = middle.counters();
+        assert!(lost > 1 && anew > 0 && (refused, forged) == (0, 0), "{:?}", middle.counters());
+        assert!(middle.counters().line().unwrap().contains("began anew"));
+    }
+
+    #[test]
+    fn every_question_has_an_answer_and_nobody_speaks_in_the_name_of_another() {
+        let middle = Middle::start().unwrap();
+        let (to_end, lines) = channel();
+        middle.join(1, Box::new(move |down| to_end.send(down).map_err(|_| Unsaid::Gone)));
+        let expect = Expected::Anything;
+        let (key, name) = ("a.key".to_owned(), "no name".to_owned());
+        middle.hear(1, Up::Get { ticket: 1, key: name.clone() });
+        middle.hear(1, Up::Put { ticket: 2, key: key.clone(), value: Vec::new(), expect, lives_s: Some(0) });
+        middle.hear(1, Up::Delete { ticket: 3, key: name.clone(), expect });
+        middle.hear(1, Up::Watch { watch: 4, pattern: "no pattern".to_owned(), listing: 9 });
+        middle.hear(1, Up::Subscribe { subscription: 5, pattern: key.clone() });
+        let envelope = |publisher| {
+            let kind = Kind::Tip { sequence: Sequence(1) };
+            Envelope { publisher: MemberId(publisher), kind, payload: Vec::new().into() }.encode().to_vec()
+        };
+        for bytes in [envelope(2), vec![7; 40], envelope(1)] {
+            middle.hear(1, Up::Publish { subject: key.clone(), bytes });
+        }
+        let (mut heard, end) = (Vec::new(), clock::now().after(Duration::from_secs(10)));
+        while heard.len() < 5 && clock::now() < end {
+            heard.extend(lines.recv_timeout(Duration::from_secs(1)).ok().filter(|down| *down != Down::Beat));
+        }
+        let unknown = Failure::Unknown;
+        let answers = [
+            Down::Got { ticket: 1, entry: Err(unknown) },
+            Down::Written { ticket: 2, revision: Err(unknown) },
+            Down::Written { ticket: 3, revision: Err(unknown) },
+            Down::Unwatched { watch: 4, listing: 9 },
+            Down::Delivery { subscription: 5, subject: key, bytes: envelope(1) },
+        ];
+        assert_eq!(heard, answers);
+        assert_eq!(middle.counters(), MiddleCounters { refused: 6, forged: 1, ..MiddleCounters::default() });
+    }
+
+    #[test]
+    fn words_of_a_process_that_is_not_joined_yet_are_bounded_and_their_loss_is_told() {
+        let middle = Middle::start().unwrap();
+        let subscribe = |subscription| Up::Subscribe { subscription, pattern: "a.*".to_owned() };
+        (0..1_030).for_each(|number| middle.hear(1, subscribe(number)));
+        counted(&middle, |counters| counters.lost == 6);
+        let (to_end, lines) = channel();
+        middle.join(1, Box::new(move |down| to_end.send(down).map_err(|_| Unsaid::Gone)));
+        assert_eq!(lines.recv_timeout(Duration::from_secs(10)), Ok(Down::Anew));
+        assert_eq!(middle.counters(), MiddleCounters { lost: 6, anew: 1, ..MiddleCounters::default() });
+    }
+
+    /// A cut that nobody tells of is noticed by the silence, and its end by the next word.
+    #[test]
+    fn a_member_that_hears_nothing_has_lost_its_connection_until_it_hears_something() {
+        let (to_middle, said) = channel();
+        let (to_end, lines) = channel();
+        let mut bus = BusEnd::new(MemberId(1), Box::new(move |up| to_middle.send(up).unwrap()), lines);
+        watch(&mut bus, "a.*");
+        let begin = clock::now();
+        let events = |bus: &mut BusEnd, now: Time| {
+            bus.handle_timeout(now);
+            std::iter::from_fn(|| bus.poll_event(now)).collect::<Vec<_>>()
+        };
+        assert_eq!(events(&mut bus, begin), [Event::Connected]);
+        to_end.send(Down::Beat).unwrap();
+        let at = |ms| begin.after(Duration::from_millis(ms));
+        assert_eq!(events(&mut bus, at(2_000)), []);
+        assert_eq!(events(&mut bus, at(5_000)), []);
+        bus.cut(true);
+        to_end.send(Down::Beat).unwrap();
+        assert_eq!(events(&mut bus, at(5_001)), [Event::Disconnected]);
+        bus.is_cut = false;
+        assert_eq!(said.try_iter().count(), 1);
+        to_end.send(Down::Beat).unwrap();
+        assert_eq!(events(&mut bus, at(6_000)), [Event::Connected]);
+        let watching = Up::Watch { watch: 3, pattern: "a.*".to_owned(), listing: 2 };
+        assert_eq!(said.try_iter().collect::<Vec<_>>(), [watching]);
+        // A process that stood still finds what came meanwhile.
+        to_end.send(Down::Beat).unwrap();
+        assert_eq!(events(&mut bus, at(60_000)), []);
     }
 }

@@ -92,8 +92,8 @@ const BUS: &str = "bus ";
 const BUS_LINES: usize = 4_096;
 
 /// A word of the bus to a process, as a line.
-pub(crate) fn bus_line(down: &Down) -> Option<String> {
-    Some(format!("{BUS}{}", serde_json::to_string(down).ok()?))
+pub(crate) fn bus_line(down: &Down) -> serde_json::Result<String> {
+    Ok(format!("{BUS}{}", serde_json::to_string(down)?))
 }
 
 /// Says something to the bus.
@@ -106,8 +106,8 @@ pub(crate) fn listen() -> (Receiver<Command>, Receiver<Down>) {
     let (to_bus, from_bus) = sync_channel(BUS_LINES);
     let commands = piped::hear(move |line| {
         if let Some(json) = line.strip_prefix(BUS) {
-            // Nobody reads it in a process that has come to its end.
-            let _ = serde_json::from_str(json).map(|down| to_bus.send(down));
+            // A line that cannot be read is a gap, and so is a new connection. Nobody reads it in a process that has come to its end.
+            let _ = to_bus.send(serde_json::from_str(json).unwrap_or(Down::Anew));
             return None;
         }
         Command::read(line)

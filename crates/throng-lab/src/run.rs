@@ -31,6 +31,7 @@ use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
 use throng_crowd::scenario::{FaultKind, Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
+use throng_machine::piped::Unsaid;
 use throng_machine::{Moment, clock};
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 use throng_report::{Phases, ProgressLine};
@@ -181,6 +182,7 @@ struct Play<'a, R> {
     options: &'a RunOptions,
     stop: &'a AtomicBool,
     host: Host<R>,
+    meeting: Meeting,
     bots: Crew,
     edges: Parts<EdgePoint, EdgeReport>,
     /// The servers after the first.
@@ -265,6 +267,7 @@ impl<'a, R: Replication> Play<'a, R> {
             options,
             stop,
             host,
+            meeting,
             bots,
             edges,
             servers,
@@ -533,6 +536,8 @@ impl<'a, R: Replication> Play<'a, R> {
     fn end_files(&mut self, summary: &mut RunSummary) -> Read {
         let Written { lost, missing } = self.samples.take().map(Samples::finish).unwrap_or_default();
         missing.iter().for_each(|missing| (self.options.note)(missing));
+        let of_bus = self.meeting.middle.as_ref().and_then(|middle| middle.counters().line());
+        of_bus.iter().for_each(|line| (self.options.note)(line));
         summary.head.missing.extend(missing);
         Read { delayed: self.disk.delayed(), lost }
     }
@@ -583,7 +588,7 @@ impl Meeting {
         let say: Box<dyn FnMut(bus::Up) + Send> = match middle.clone() {
             Some(middle) => {
                 // The first server is in this process, and ends with it.
-                middle.join(member, Box::new(move |down| drop(to_first.send(down))));
+                middle.join(member, Box::new(move |down| to_first.send(down).map_err(|_| Unsaid::Gone)));
                 Box::new(move |up| middle.hear(member, up))
             }
             None => Box::new(|_| ()),

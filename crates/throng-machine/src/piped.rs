@@ -11,7 +11,7 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -48,6 +48,15 @@ pub enum Signal {
     Stop,
     /// It goes on.
     Continue,
+}
+
+/// Why a line was not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsaid {
+    /// The process has read nothing for long: no more lines wait for it.
+    Full,
+    /// The process reads nothing any more.
+    Gone,
 }
 
 /// The process has closed its output: there will be no more lines.
@@ -112,10 +121,15 @@ impl Piped {
         let _ = self.input.try_send(Some(format!("{}\n", line.trim_end())));
     }
 
-    /// Tells it lines as [`tell`](Piped::tell) does, from any thread.
-    pub fn mouth(&self) -> impl Fn(String) + Send + 'static {
+    /// Tells it lines as [`tell`](Piped::tell) does, from any thread, and says which ones are lost.
+    pub fn mouth(&self) -> impl Fn(String) -> Result<(), Unsaid> + Send + 'static {
         let input = self.input.clone();
-        move |line| drop(input.try_send(Some(format!("{}\n", line.trim_end()))))
+        move |line| {
+            input.try_send(Some(format!("{}\n", line.trim_end()))).map_err(|error| match error {
+                TrySendError::Full(_) => Unsaid::Full,
+                TrySendError::Disconnected(_) => Unsaid::Gone,
+            })
+        }
     }
 
     /// The next line, waited for at most so long.

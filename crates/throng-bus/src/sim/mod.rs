@@ -44,8 +44,10 @@ pub struct Weather {
     pub delay: Range<Duration>,
     /// The share of messages that arrive twice: 0 to 1.
     pub twice: f64,
-    /// The share of messages that are lost on the way to one subscriber: 0 to 1. Store operations are never lost alone.
+    /// The share of messages that are lost on the way to one subscriber: 0 to 1.
     pub lost: f64,
+    /// The share of answers of the store that are lost alone, on a connection that goes on: 0 to 1.
+    pub lost_answers: f64,
     /// By how many millionths each member's clock is faster or slower at most.
     pub drift_ppm: u32,
     /// The same for the server's clock.
@@ -63,6 +65,7 @@ impl Default for Weather {
             delay: Duration::from_micros(200)..Duration::from_millis(2),
             twice: 0.0,
             lost: 0.0,
+            lost_answers: 0.0,
             drift_ppm: 0,
             server_drift_ppm: 0,
             notice: Duration::from_secs(2),
@@ -376,6 +379,11 @@ impl Net {
 
     /// Sends something down to a member, in order with the rest of its lane.
     fn send_down(&mut self, member: MemberId, lane: Lane, packet: Down) {
+        let may_be_lost = self.weather.lost_answers > 0.0 && matches!(packet, Down::Result(_));
+        if may_be_lost && self.rng.f64() < self.weather.lost_answers {
+            self.lost += 1;
+            return;
+        }
         let delay = self.delay();
         let arrival = self.now.after(delay);
         let Some(node) = self.nodes.get_mut(&member) else { return };

@@ -85,6 +85,7 @@ impl Storm {
             // Two clocks drift apart by at most 10 % of 5 s: half of the margin of 1 s.
             drift_ppm: 50_000,
             server_drift_ppm: 50_000,
+            lost_answers: if seed % 2 == 1 { 0.05 } else { 0.0 },
             ..Weather::default()
         };
         let net = SimNet::new(seed, weather);
@@ -262,6 +263,34 @@ fn a_holder_that_is_alive_keeps_its_lease() {
         changes.extend(std::iter::from_fn(|| member.lease.poll_change()));
     }
     assert_eq!(changes.len(), 1, "{changes:?}");
+}
+
+/// The connection goes on, and only answers of the store are lost: each question ends all the same.
+#[test]
+fn lost_answers_stop_neither_a_lease_nor_a_fenced_write() {
+    let net = SimNet::new(1, Weather::default());
+    let mut member = Member::new(&net, 1);
+    let mut changes = Vec::new();
+    let mut pass = |member: &mut Member, steps: u32| {
+        for _ in 0..steps {
+            net.pass(Duration::from_millis(10));
+            member.run();
+            changes.extend(std::iter::from_fn(|| member.lease.poll_change()));
+        }
+    };
+    pass(&mut member, 100);
+    let fence = member.holds().expect("nobody else wants it");
+    net.set_weather(|weather| weather.lost_answers = 1.0);
+    let write = member.writes.write(subject(GUARDED), "state".into(), fence).unwrap();
+    pass(&mut member, 150);
+    assert!(net.lost() > 1, "a renewal and a write have no answer");
+    net.set_weather(|weather| weather.lost_answers = 0.0);
+    pass(&mut member, 600);
+    assert_eq!(changes, [LeaseChange::Taken(fence)], "it lasts longer than a few answers are lost");
+    assert_eq!(member.holds(), Some(fence));
+    let (written, result) = member.writes.poll_result().expect("it has ended");
+    assert!(written == write && result.is_ok(), "{result:?}");
+    assert!(member.bus.counters().timed_out > 1, "{:?}", member.bus.counters());
 }
 
 #[test]

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use throng_bus::endpoint::Endpoint;
 use throng_bus::sim::{SimNet, Weather};
-use throng_bus::{Bus, Command, CommandError, Expect, Limits, LocalHub, MemberId, SubscriptionId, Ticket, WatchId};
+use throng_bus::{
+    Bus, Command, CommandError, Event, Expect, Limits, LocalHub, MemberId, Revision, StoreError, SubscriptionId,
+    Ticket, WatchId,
+};
 use throng_wire::Time;
 
 use crate::{events, pattern, subject};
@@ -79,9 +83,44 @@ fn over_a_network_every_limit_is_named_and_counted() {
     exceed(&mut bus, net.now());
 }
 
+/// An answer that comes after the end of its question is none.
+#[test]
+fn a_question_to_the_store_has_one_end_within_the_patience() {
+    let limits = Limits { answer_patience: Duration::from_millis(300), ..Limits::default() };
+    let mut endpoint = Endpoint::new(MemberId(1), limits);
+    endpoint.handle_connected(Time(0));
+    let (get, delete) = (Ticket(1), Ticket(2));
+    endpoint.handle_command(Time(0), Command::Get { ticket: get, key: subject("a") }).unwrap();
+    let command = Command::Delete { ticket: delete, key: subject("a"), expect: Expect::Anything };
+    endpoint.handle_command(Time(0), command).unwrap();
+    endpoint.handle_result(Event::Written { ticket: delete, result: Ok(Revision(7)) });
+    endpoint.handle_timeout(Time(299_999));
+    let answered = [Event::Connected, Event::Written { ticket: delete, result: Ok(Revision(7)) }];
+    assert_eq!(std::iter::from_fn(|| endpoint.poll_event()).collect::<Vec<_>>(), answered);
+    endpoint.handle_timeout(Time(300_000));
+    endpoint.handle_result(Event::Got { ticket: get, result: Ok(None) });
+    let unknown = Event::Got { ticket: get, result: Err(StoreError::Unknown) };
+    assert_eq!(std::iter::from_fn(|| endpoint.poll_event()).collect::<Vec<_>>(), [unknown]);
+    assert_eq!(endpoint.counters().timed_out, 1);
+}
+
+/// The network can know more keys than a member may watch.
+#[test]
+fn a_watch_that_the_network_refuses_is_ended_and_counted() {
+    let mut endpoint = Endpoint::new(MemberId(1), Limits::default());
+    endpoint.handle_connected(Time(0));
+    let watch = WatchId(1);
+    endpoint.handle_command(Time(0), Command::Watch { watch, pattern: pattern("a") }).unwrap();
+    endpoint.handle_refused_watch(watch, 2);
+    assert_eq!(endpoint.counters().failed_watches, 0, "that listing is not the present one");
+    endpoint.handle_refused_watch(watch, 1);
+    let events: Vec<Event> = std::iter::from_fn(|| endpoint.poll_event()).collect();
+    assert_eq!((events, endpoint.counters().failed_watches), (vec![Event::Connected, Event::WatchFailed { watch }], 1));
+}
+
 #[test]
 fn what_cannot_be_sent_yet_is_bounded() {
-    let mut endpoint = throng_bus::endpoint::Endpoint::new(MemberId(1), Limits { outgoing: 5, ..Limits::default() });
+    let mut endpoint = Endpoint::new(MemberId(1), Limits { outgoing: 5, ..Limits::default() });
     endpoint.handle_connected(Time(0));
     let publish = || Command::Publish { subject: subject("a"), payload: "x".into() };
     for _ in 0..5 {

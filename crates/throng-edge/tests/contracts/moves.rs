@@ -231,6 +231,22 @@ fn a_game_that_never_releases_a_player_costs_that_player_its_connection_and_nobo
     assert_eq!((stage.worlds[0].left.len(), stage.worlds[0].heroes.len()), (1, 5));
 }
 
+/// It is found somewhere else while the old connection still holds.
+#[test]
+fn what_is_on_the_way_from_a_server_ends_with_a_connection_that_is_replaced_while_it_holds() {
+    let mut stage = near_the_border("none");
+    stage.worlds[0].holds_back = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(30);
+    assert!(stage.edges[0].origin_end(0).is_none(), "the connection holds");
+    let client = stage.connection_to_origin(0, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(0, client));
+    assert_eq!(stage.edges[0].counters().origins_lost, 1);
+    stage.ticks(400);
+    assert!(stage.ends.is_empty(), "nobody waits for a state that never comes: {:?}", stage.ends);
+    assert_eq!(stage.edges[0].counters().players, 6);
+}
+
 #[test]
 fn an_edge_that_dies_takes_ghosts_with_it_also_where_players_are_kept() {
     let mut stage = two_worlds("none", 5);

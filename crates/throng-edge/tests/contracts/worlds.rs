@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use throng::{ConnectionId, Time};
 use throng_bus::sim::{SimBus, SimNet, SimWrite, Weather};
-use throng_bus::{Bus, Event, Fence, Fenced, FencedWrites, Holder, Limits, MemberId, Revision};
+use throng_bus::{
+    Bus, Command, Event, Expect, Fence, Fenced, FencedWrites, Holder, Limits, MemberId, Revision, Ticket,
+};
 use throng_edge::{
     Balance, BalanceOptions, BorderWatch, BordersVersion, Division, OriginEvent, PlannerOptions, WorldName,
+    WorldProblem,
 };
 use throng_seeds::{for_seeds, is_partial};
 
@@ -330,6 +333,40 @@ impl Stage {
         Ok(())
     }
 
+    /// A member of the bus writes any borders with a fencing number.
+    fn overwrite(&mut self, content: &[u8], fence: Fence) {
+        let mut bus = self.join();
+        let mut writes = FencedWrites::new(bus.member(), 1);
+        writes.write(world().borders_key(), content.to_vec().into(), fence).unwrap();
+        for _ in 0..6 {
+            self.pass();
+            let now = bus.clock();
+            while let Some(event) = bus.poll_event(now) {
+                writes.handle_event(&event);
+            }
+            while let Some(command) = writes.poll_command() {
+                bus.handle_command(now, command).unwrap();
+            }
+        }
+        assert!(writes.poll_result().unwrap().1.is_ok());
+    }
+
+    /// The number of the server that decides.
+    fn decider(&self) -> Option<u16> {
+        let decides =
+            |it: &Option<Process>| it.as_ref().is_some_and(|it| it.balance.deciding(it.bus.clock()).is_some());
+        self.servers.iter().position(decides).map(|number| number as u16)
+    }
+
+    fn restored(&self) -> u64 {
+        self.servers.iter().flatten().map(|process| process.balance.counters().restored).sum()
+    }
+
+    fn goes(&self, to: u16) -> bool {
+        let servers = self.servers.iter().flatten();
+        servers.flat_map(|it| (0..STEPS).filter_map(|step| it.balance.goes_to(step))).any(|it| it == to)
+    }
+
     fn plans(&self) -> u64 {
         self.servers.iter().flatten().map(|process| process.balance.counters().plans).sum()
     }
@@ -398,6 +435,7 @@ fn one_decides_each_version_is_agreed_and_nobody_with_a_lease_is_gone_in_any_sto
             delay: Duration::from_millis(1)..Duration::from_millis(60),
             twice: 0.05,
             lost: 0.05,
+            lost_answers: 0.03,
             drift_ppm: 50_000,
             server_drift_ppm: 50_000,
             ..Weather::default()
@@ -409,7 +447,7 @@ fn one_decides_each_version_is_agreed_and_nobody_with_a_lease_is_gone_in_any_sto
         })?;
         stage.net.run_server(true);
         stage.heal();
-        stage.net.set_weather(|weather| (weather.lost, weather.twice) = (0.0, 0.0));
+        stage.net.set_weather(|weather| (weather.lost, weather.lost_answers, weather.twice) = (0.0, 0.0, 0.0));
         for number in 0..SERVERS {
             match &mut stage.servers[usize::from(number)] {
                 Some(process) => process.sleeps_until = Time(0),
@@ -466,15 +504,25 @@ fn a_server_that_dies_loses_its_strip_within_five_seconds_also_if_it_was_the_one
     for_seeds(4, |seed| {
         let mut stage = Stage::new(seed, calm());
         stage.pass_for(Duration::from_secs(5), |_| Ok(()))?;
-        let decides =
-            |it: &&Option<Process>| it.as_ref().is_some_and(|it| it.balance.deciding(it.bus.clock()).is_some());
-        let decider = stage.servers.iter().position(|it| decides(&it)).ok_or("nobody decides")?;
-        let number = if seed % 2 == 0 { decider as u16 } else { (decider as u16 + 1) % SERVERS };
+        let decider = stage.decider().ok_or("nobody decides")?;
+        let number = if seed % 2 == 0 { decider } else { (decider + 1) % SERVERS };
+        // Borders that do not follow the load follow the dead all the same.
+        let follows_load = seed < 2;
+        stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(follows_load));
         stage.servers[usize::from(number)] = None;
         stage.pass_for(Duration::from_millis(4_700), |_| Ok(()))?;
         if !stage.edges.iter().all(|edge| edge.watch.is_gone(number.into())) {
             return Err(format!("{number} is not gone after 4.7 s"));
         }
+        if !follows_load {
+            let before = stage.edges[0].watch.borders().clone();
+            stage.players.iter_mut().for_each(|player| player.step = 60);
+            stage.pass_for(Duration::from_secs(3), |_| Ok(()))?;
+            if *stage.edges[0].watch.borders() != before {
+                return Err("borders have moved by load".to_owned());
+            }
+        }
+        stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(true));
         stage.start(number);
         stage.pass_for(Duration::from_secs(6), |_| Ok(()))?;
         stage.check_log()?;
@@ -602,4 +650,116 @@ fn nobody_is_handed_over_to_a_server_while_one_of_its_edges_looks_by_older_borde
     stage.heal();
     stage.pass_for(Duration::from_secs(6), |_| Ok(())).unwrap();
     stage.check_end().unwrap();
+}
+
+/// Its lease lives on for 3 s, and it may be dead.
+#[test]
+fn nobody_is_handed_over_to_a_server_that_has_been_silent_for_a_second() {
+    let mut stage = Stage::new(10, calm());
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    assert!(stage.goes(2));
+    stage.servers[2] = None;
+    stage.pass_for(Duration::from_millis(1_200), |_| Ok(())).unwrap();
+    assert!(stage.edges[0].watch.fence(2).is_some(), "it has its lease");
+    assert!(!stage.goes(2) && stage.goes(1), "the others take over");
+}
+
+/// Its edges still reach it, and it moves its players on. Nobody can say where they are.
+#[test]
+fn a_server_that_is_cut_off_from_the_bus_alone_is_looked_for_everywhere() {
+    let mut stage = Stage::new(11, calm());
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    let homes = |stage: &Stage| {
+        let mut homes = Vec::new();
+        stage.edges[0].watch.homes(STEPS - 1, STEPS - 1, &mut homes);
+        homes
+    };
+    assert!(stage.players.iter().any(|player| player.home == 0) && !homes(&stage).contains(&0));
+    let member = stage.process(0).unwrap().bus.member();
+    stage.net.cut(member, true);
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    assert!(stage.edges[0].watch.is_gone(0) && homes(&stage).contains(&0), "{:?}", homes(&stage));
+    stage.heal();
+    stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
+    assert!(!homes(&stage).contains(&0), "it says again where they are");
+}
+
+/// They are those of a world with another number of servers, which has ended, or nobody knows who removed them.
+#[test]
+fn borders_of_another_world_and_removed_ones_are_written_again_and_the_world_goes_on() {
+    for is_removed in [false, true] {
+        let mut stage = Stage::new(12, calm());
+        if is_removed {
+            stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+            let mut bus = stage.join();
+            stage.pass();
+            let now = bus.clock();
+            bus.poll_event(now);
+            let (ticket, key) = (Ticket(1), world().borders_key());
+            bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
+        } else {
+            stage.overwrite(&[20, 0, 40, 0], Fence(0));
+            let foreign = WorldProblem::Foreign { servers: SERVERS, steps: STEPS };
+            assert_eq!(stage.edges[0].watch.problem(), Some(foreign));
+        }
+        let before = stage.plans();
+        stage.pass_for(Duration::from_secs(3), |_| Ok(())).unwrap();
+        assert_eq!(stage.restored(), 1, "removed: {is_removed}");
+        assert_eq!(stage.edges[0].watch.problem(), None);
+        // One that has just come knows them too, and they follow the load and the dead.
+        let gone = (stage.decider().unwrap() + 1) % SERVERS;
+        stage.servers[usize::from(gone)] = None;
+        stage.pass_for(Duration::from_millis(4_700), |_| Ok(())).unwrap();
+        assert!(stage.edges.iter().all(|edge| edge.watch.is_gone(gone.into())) && stage.plans() > before);
+        stage.start(gone);
+        stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
+        let borders = stage.process(gone).unwrap().balance.borders().clone();
+        assert!(stage.edges.iter().all(|edge| *edge.watch.borders() == borders) && !borders.strip(gone).is_empty());
+        assert_eq!(stage.restored(), 1);
+    }
+}
+
+/// Its settings are wrong, and it says so: the others decide.
+#[test]
+fn a_server_with_other_numbers_than_all_the_others_leaves_deciding_to_them() {
+    let mut stage = Stage::new(13, calm());
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    let mut bus = stage.join();
+    let five = Division::new(5, STEPS, 2).unwrap();
+    let mut odd = Balance::new(BalanceOptions::new(world(), five, 4), bus.member());
+    let mut pass = |stage: &mut Stage| {
+        stage.pass();
+        let now = bus.clock();
+        bus.handle_timeout(now);
+        while let Some(event) = bus.poll_event(now) {
+            odd.handle_event(now, &event);
+        }
+        odd.step(now, std::iter::empty());
+        while let Some(command) = odd.poll_command(now) {
+            bus.handle_command(now, command).unwrap();
+        }
+        (odd.deciding(now).is_some(), odd.problem().is_some())
+    };
+    // It gets its turn at some time.
+    let mut has_decided = false;
+    for number in (0..SERVERS).cycle().take(24) {
+        stage.servers[usize::from(number)] = None;
+        has_decided = (0..90).any(|_| pass(&mut stage).0);
+        stage.start(number);
+        if has_decided {
+            break;
+        }
+    }
+    assert!(has_decided);
+    for _ in 0..160 {
+        pass(&mut stage);
+    }
+    assert_eq!(pass(&mut stage), (false, true));
+    assert!(stage.decider().is_some());
+    let before = stage.plans();
+    stage.players.iter_mut().for_each(|player| player.step = 60);
+    for _ in 0..60 {
+        pass(&mut stage);
+    }
+    assert!(stage.plans() > before, "the others move borders");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use throng_machine::piped::{Ear, Gone, Piped, Signal};
+use throng_machine::piped::{Ear, Gone, Piped, Signal, Unsaid};
 
 use crate::bus::Middle;
 use crate::control::{Command, PartLine, PlayerCount, bus_line};
@@ -51,7 +51,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
             let process = Piped::start_heard(command, &order, ear).with_context(|| format!("cannot start {name}"))?;
             if let Some(middle) = middle {
                 let mouth = process.mouth();
-                middle.join(member, Box::new(move |down| bus_line(&down).into_iter().for_each(&mouth)));
+                // A word that is no line is lost like one that finds no room.
+                middle.join(member, Box::new(move |down| bus_line(&down).map_err(|_| Unsaid::Full).and_then(&mouth)));
             }
             Ok(Starting { name, process, reached: PhantomData })
         };
