@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use serde::{Deserialize, Serialize};
 use throng::Time;
 use throng_machine::piped;
-use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 use crate::bots::{Gathered, SecondCounts};
 use crate::bus::{Down, Up};
@@ -190,6 +190,9 @@ pub struct BotsReport {
     pub compared_in_play: u64,
     /// Of those, the objects that differed from the server's state.
     pub mismatches_in_play: u64,
+    /// The first of those, described.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
     /// Bots that were stalled for a while.
     pub stalled: u32,
     /// Of the measured part.

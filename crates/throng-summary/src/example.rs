@@ -128,6 +128,7 @@ impl RunSummary {
                 near_age_p99_ms: Some(81.0),
                 known_within_40_m: Some(1.0),
             }],
+            differences: Vec::new(),
             bots: Bots {
                 missing: false,
                 connected: 1000,

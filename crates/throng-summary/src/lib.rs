@@ -82,6 +82,9 @@ pub struct RunSummary {
     /// The clients that fare worst, five for each reason.
     #[serde(default)]
     pub worst_clients: Vec<WorstClient>,
+    /// The first objects that differed from the servers' state, with all that is known of them: at most [`DIFFERENCES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
     /// Packets.
     pub network: Network,
     /// Counters of the replication core.
@@ -510,6 +513,46 @@ pub struct WorstClient {
     pub near_age_p99_ms: Option<f64>,
     /// Smallest share of the objects within 40 m that it held.
     pub known_within_40_m: Option<f64>,
+}
+
+/// The most differences that a summary has.
+pub const DIFFERENCES: usize = 20;
+
+/// An object of a decoding client that differed from the state of the servers. What is not known is `null` or empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Difference {
+    /// `in play` while everything moved, `at rest` at the end.
+    pub when: String,
+    /// The cause for which it counts as different, in words.
+    pub because: String,
+    /// The name of the client as an owner: its client id if the run has edges, else the index of its connection.
+    pub client: Option<u32>,
+    /// The client's edge, from 1.
+    pub edge: Option<u32>,
+    /// The object at the client: index and generation.
+    pub object: Option<String>,
+    /// The tick of its newest update at the client.
+    pub seen_tick: Option<u64>,
+    /// Where the client shows it, in metres.
+    pub seen_m: Option<[f64; 3]>,
+    /// Its quantised fields at the client.
+    pub seen_words: Vec<u32>,
+    /// The server that it belongs to, from 1.
+    pub server: Option<u32>,
+    /// The object at the server: index and generation.
+    pub object_there: Option<String>,
+    /// The tick of the server for `seen_tick`.
+    pub seen_tick_there: Option<u64>,
+    /// The newest tick of which the server has written its state.
+    pub newest_tick_there: Option<u64>,
+    /// Whether the server was killed, and has been away for a second.
+    pub server_is_gone: bool,
+    /// The newest tick, of those that are kept, in which the server has the object.
+    pub true_tick: Option<u64>,
+    /// Where the server has it then, in metres.
+    pub true_m: Option<[f64; 3]>,
+    /// Its quantised fields then.
+    pub true_words: Vec<u32>,
 }
 
 /// Packets, counted by the server.

@@ -384,6 +384,7 @@ impl<D: Decoder> Fleet<D> {
             objects_compared: self.witness.at_rest().objects,
             mismatches_in_play: self.witness.in_play().mismatches,
             compared_in_play: self.witness.in_play().objects,
+            differences: self.witness.differences(),
             cpu_cores: measured.cpu_cores,
             stalled: stalled + measured.stalled,
             inputs_due: measured.turns.due,

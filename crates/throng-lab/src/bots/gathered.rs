@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng_judge::{mean, quantile};
 use throng_summary::neighbours::{Looks, NeighbourLog};
-use throng_summary::{Counted, FaultFigures, FieldBytes, Known, WorstClient};
+use throng_summary::{Counted, DIFFERENCES, Difference, FaultFigures, FieldBytes, Known, WorstClient};
 
 use super::fleet::late_histogram;
 use super::witness::known_histogram;
@@ -26,6 +26,8 @@ pub(crate) struct Gathered {
     pub(super) state_mismatches: u64,
     pub(super) compared_in_play: u64,
     pub(super) mismatches_in_play: u64,
+    #[serde(default)]
+    pub(super) differences: Vec<Difference>,
     pub(super) stalled: u32,
     pub(super) cpu_cores: f64,
     pub(super) inputs_due: u64,
@@ -71,6 +73,8 @@ impl Gathered {
         self.state_mismatches += other.state_mismatches;
         self.compared_in_play += other.compared_in_play;
         self.mismatches_in_play += other.mismatches_in_play;
+        self.differences.extend(other.differences);
+        self.differences.truncate(DIFFERENCES);
         self.stalled += other.stalled;
         self.cpu_cores += other.cpu_cores;
         self.inputs_due += other.inputs_due;
@@ -116,6 +120,7 @@ impl Gathered {
             state_mismatches: self.state_mismatches,
             compared_in_play: self.compared_in_play,
             mismatches_in_play: self.mismatches_in_play,
+            differences: self.differences.clone(),
             stalled: self.stalled,
             cpu_cores: self.cpu_cores,
             inputs_sent_ratio: self.inputs_sent as f64 / self.inputs_due.max(1) as f64,

@@ -15,11 +15,12 @@ use throng_crowd::truth::{Snapshot, TrueObject};
 use throng_edge::{COAST_TICKS, DRIFT_TICKS};
 use throng_machine::clock;
 
+use self::differences::{Because, Differences, When, add_original, add_seen, add_truth, name, number, of_client};
 use self::past::Past;
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
-use throng_summary::Counted;
+use throng_summary::{Counted, Difference};
 use throng_summary::neighbours::{Looks, NEAR_M, NeighbourLog};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
@@ -91,6 +92,7 @@ pub(super) struct Witness {
     sights: Sights,
     at_rest: Compared,
     in_play: Compared,
+    differences: Differences,
 }
 
 /// Objects that were compared with the truth.
@@ -137,6 +139,7 @@ impl Witness {
             sights: Sights::default(),
             at_rest: Compared::default(),
             in_play: Compared::default(),
+            differences: Differences::default(),
         })
     }
 
@@ -255,27 +258,67 @@ impl Witness {
         let mut held = HashSet::new();
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let same = self.translation.source(through, object.id).is_some_and(|Source { now, .. }| {
-                held.insert((now.origin, now.id));
-                let past = self.pasts.get(now.origin);
-                let tick = past.and_then(|past| self.translation.client_tick(through, now.origin, past.snapshot.tick));
-                let truth = past.and_then(|past| past.find(now.id));
-                truth.is_some_and(|truth| is_same(&object, truth, (tick.unwrap_or_default(), hops(through))))
-            });
-            self.at_rest.mismatches += u64::from(!same);
+            let source = self.translation.source(through, object.id);
+            held.extend(source.map(|source| (source.now.origin, source.now.id)));
             self.at_rest.objects += 1;
+            if let Some(because) = self.unlike(&object, (source, through)) {
+                self.at_rest.mismatches += 1;
+                self.describe((When::AtRest, because), eyes, (&object, source.map(|source| source.now)));
+            }
         }
-        self.at_rest.mismatches += self.lacking(eyes, &held);
+        self.count_lacking(eyes, &held);
     }
 
-    /// Characters close by that the bot does not hold.
-    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>, held: &HashSet<(usize, ObjectId)>) -> u64 {
+    /// Why an object is not as its server has it, with everything at rest; `None` if it is.
+    fn unlike(&self, object: &ObjectView<'_>, (source, through): (Option<Source>, Through)) -> Option<Because> {
+        let Some(Source { now, .. }) = source else { return Some(Because::Unknown) };
+        let Some(past) = self.pasts.get(now.origin) else { return Some(Because::NotThere) };
+        if past.is_gone {
+            return Some(Because::Gone);
+        }
+        let Some(truth) = past.find(now.id) else { return Some(Because::NotThere) };
+        let tick = self.translation.client_tick(through, now.origin, past.snapshot.tick).unwrap_or_default();
+        (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
+    }
+
+    /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
+    fn count_lacking<D: Decoder>(&mut self, eyes: &Eyes<'_, D>, held: &HashSet<(usize, ObjectId)>) {
         let own = eyes.connection.and_then(|owner| self.pasts.iter().find_map(|past| past.owned_by(owner)));
-        let (Some(own), Some(_)) = (own, eyes.replica) else { return 1 };
+        let (Some(own), Some(_)) = (own, eyes.replica) else {
+            self.at_rest.mismatches += 1;
+            let difference = of_client(When::AtRest, Because::NoCharacter, eyes);
+            return self.differences.note(When::AtRest, difference);
+        };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
         let near = self.objects().filter(|(_, object)| distance(here, object.position_m()) <= near_m);
-        near.filter(|(origin, object)| !held.contains(&(*origin, object.id))).count() as u64
+        let lacking = near.filter(|(origin, object)| !held.contains(&(*origin, object.id)));
+        let lacking: Vec<(usize, TrueObject)> = lacking.map(|(origin, object)| (origin, *object)).collect();
+        self.at_rest.mismatches += lacking.len() as u64;
+        for (origin, object) in lacking {
+            let mut difference = of_client(When::AtRest, Because::Lacking, eyes);
+            (difference.server, difference.object_there) = (Some(number(origin)), Some(name(object.id)));
+            add_truth(&mut difference, &object, self.pasts[origin].snapshot.tick.0);
+            self.differences.note(When::AtRest, difference);
+        }
+    }
+
+    /// Describes an object that differs, if there is room for another one.
+    fn describe<D>(
+        &mut self,
+        (when, because): (When, Because),
+        eyes: &Eyes<'_, D>,
+        (object, original): (&ObjectView<'_>, Option<Original>),
+    ) {
+        if !self.differences.has_room(when) {
+            return;
+        }
+        let mut difference = of_client(when, because, eyes);
+        add_seen(&mut difference, object);
+        if let Some(original) = original {
+            add_original(&mut difference, (original, eyes.edge), &self.pasts, &self.translation);
+        }
+        self.differences.note(when, difference);
     }
 
     /// All objects of the newest snapshots, with the number of their server. A character without an owner is one of another server
@@ -297,11 +340,17 @@ impl Witness {
         self.in_play
     }
 
+    /// The first objects that differed, described.
+    pub(super) fn differences(&self) -> Vec<Difference> {
+        self.differences.all()
+    }
+
     pub(super) fn begin(&mut self) {
         self.neighbours.clear();
         self.waiting.clear();
         self.age_error_us = None;
         self.in_play = Compared::default();
+        self.differences.forget_play();
         self.known.reset();
         self.known_nearby = None;
         self.sights.clear();
@@ -382,12 +431,13 @@ impl Witness {
                 // An edge notes an object before it sends it.
                 self.in_play.objects += 1;
                 self.in_play.mismatches += 1;
+                self.describe((When::InPlay, Because::Unknown), eyes, (&object, None));
                 continue;
             };
             if through.is_some() {
                 held.insert((source.now.origin, source.now.id));
             }
-            self.look_at(now, &object, (source, through), (connection, here));
+            self.look_at(now, &object, source, (eyes, connection, here));
         }
         let (mut all, mut known) = (0u32, 0u32);
         for (origin, object) in self.objects().filter(|(_, object)| distance(here, object.position_m()) <= NEARBY_M) {
@@ -403,13 +453,14 @@ impl Witness {
     }
 
     /// Compares one object of a client, whose own is `here`.
-    fn look_at(
+    fn look_at<D>(
         &mut self,
         now: Time,
         object: &ObjectView<'_>,
-        (source, through): (Source, Through),
-        (connection, here): (u32, [f64; 3]),
+        source: Source,
+        (eyes, connection, here): (&Eyes<'_, D>, u32, [f64; 3]),
     ) {
+        let through = eyes.edge;
         let Original { origin, id, .. } = source.now;
         // The client may have been told nothing yet since another server has it.
         let told = source.at(object.newest_tick);
@@ -426,9 +477,14 @@ impl Witness {
         if self.is_clean && may_change && is_of_snapshot {
             let is_known = same || through.is_some() && self.was_so(object, (told, through));
             self.in_play.objects += 1;
-            self.in_play.mismatches += u64::from(!is_known);
+            if !is_known {
+                self.in_play.mismatches += 1;
+                let because = if truth.is_some() { Because::Values } else { Because::NotThere };
+                self.describe((When::InPlay, because), eyes, (object, Some(told)));
+            }
         }
         let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else { return };
+        let past = &self.pasts[origin];
         // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
         // something was sent since.
         // An edge's tick does not tell from which of the server's ticks a state is.
@@ -522,6 +578,7 @@ fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
 }
 
+mod differences;
 mod past;
 mod translation;
 

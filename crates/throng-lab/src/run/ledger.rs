@@ -428,6 +428,7 @@ impl Ledger {
             bots: self.bots(bots),
             fields: bots.fields.clone(),
             worst_clients: bots.worst.clone(),
+            differences: bots.differences.clone(),
             network: self.network(),
             replication: self.replication(),
             targets: Vec::new(),

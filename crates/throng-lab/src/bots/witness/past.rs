@@ -119,6 +119,15 @@ impl Past {
         find_in(&self.snapshot, &self.places, id)
     }
 
+    /// An object in the newest snapshot that has it, of those that are kept.
+    pub(super) fn newest_of(&self, id: ObjectId) -> Option<(&TrueObject, Tick)> {
+        let newest = self.find(id).map(|truth| (truth, self.snapshot.tick));
+        let former = || {
+            self.former.iter().find_map(|(snapshot, places)| Some((find_in(snapshot, places, id)?, snapshot.tick)))
+        };
+        newest.or_else(former)
+    }
+
     /// The object of an owner.
     pub(super) fn owned_by(&self, owner: u32) -> Option<&TrueObject> {
         self.snapshot.objects.iter().find(|object| object.owner == Some(owner)).filter(|_| !self.is_gone)
