@@ -553,6 +553,8 @@ pub struct Difference {
     pub true_m: Option<[f64; 3]>,
     /// Its quantised fields then.
     pub true_words: Vec<u32>,
+    /// Its owner then. A character that is being handed over has none.
+    pub true_owner: Option<u32>,
 }
 
 /// Packets, counted by the server.

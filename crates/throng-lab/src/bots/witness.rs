@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use throng::schema::Threshold;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::copies::{Original, Source};
+use throng_crowd::copies::Original;
 use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
@@ -20,8 +20,8 @@ use self::past::Past;
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
-use throng_summary::{Counted, Difference};
 use throng_summary::neighbours::{Looks, NEAR_M, NeighbourLog};
+use throng_summary::{Counted, Difference};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
@@ -258,20 +258,20 @@ impl Witness {
         let mut held = HashSet::new();
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let source = self.translation.source(through, object.id);
-            held.extend(source.map(|source| (source.now.origin, source.now.id)));
+            let original = self.original(&object, through);
+            held.extend(original.map(|original| (original.origin, original.id)));
             self.at_rest.objects += 1;
-            if let Some(because) = self.unlike(&object, (source, through)) {
+            if let Some(because) = self.unlike(&object, (original, through)) {
                 self.at_rest.mismatches += 1;
-                self.describe((When::AtRest, because), eyes, (&object, source.map(|source| source.now)));
+                self.describe((When::AtRest, because), eyes, (&object, original));
             }
         }
         self.count_lacking(eyes, &held);
     }
 
     /// Why an object is not as its server has it, with everything at rest; `None` if it is.
-    fn unlike(&self, object: &ObjectView<'_>, (source, through): (Option<Source>, Through)) -> Option<Because> {
-        let Some(Source { now, .. }) = source else { return Some(Because::Unknown) };
+    fn unlike(&self, object: &ObjectView<'_>, (original, through): (Option<Original>, Through)) -> Option<Because> {
+        let Some(now) = original else { return Some(Because::Unknown) };
         let Some(past) = self.pasts.get(now.origin) else { return Some(Because::NotThere) };
         if past.is_gone {
             return Some(Because::Gone);
@@ -281,12 +281,23 @@ impl Witness {
         (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
     }
 
+    /// Which of the truth's objects an object is now.
+    fn original(&self, object: &ObjectView<'_>, through: Through) -> Option<Original> {
+        self.translation.source(through, object.id, object.newest_tick).map(|(now, _)| now)
+    }
+
     /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
     fn count_lacking<D: Decoder>(&mut self, eyes: &Eyes<'_, D>, held: &HashSet<(usize, ObjectId)>) {
         let own = eyes.connection.and_then(|owner| self.pasts.iter().find_map(|past| past.owned_by(owner)));
         let (Some(own), Some(_)) = (own, eyes.replica) else {
             self.at_rest.mismatches += 1;
-            let difference = of_client(When::AtRest, Because::NoCharacter, eyes);
+            let mut difference = of_client(When::AtRest, Because::NoCharacter, eyes);
+            // The one that it takes for its own.
+            if let Some(object) = eyes.replica.and_then(|replica| replica.owned().next()) {
+                add_seen(&mut difference, &object);
+                let original = self.original(&object, eyes.edge).map(|original| (original, eyes.edge));
+                original.into_iter().for_each(|of| add_original(&mut difference, of, &self.pasts, &self.translation));
+            }
             return self.differences.note(When::AtRest, difference);
         };
         let near_m = NEARBY_M.min(self.view_m);
@@ -427,7 +438,7 @@ impl Witness {
             if is_far(&object) && object.id.index % FAR_PART != chosen {
                 continue;
             }
-            let Some(source) = self.translation.source(through, object.id) else {
+            let Some(source) = self.translation.source(through, object.id, object.newest_tick) else {
                 // An edge notes an object before it sends it.
                 self.in_play.objects += 1;
                 self.in_play.mismatches += 1;
@@ -435,7 +446,7 @@ impl Witness {
                 continue;
             };
             if through.is_some() {
-                held.insert((source.now.origin, source.now.id));
+                held.insert((source.0.origin, source.0.id));
             }
             self.look_at(now, &object, source, (eyes, connection, here));
         }
@@ -452,18 +463,17 @@ impl Witness {
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
 
-    /// Compares one object of a client, whose own is `here`.
+    /// Compares one object of a client, whose own is `here`. The client may have been told nothing yet since another server has it:
+    /// what it shows is then of the object that it was told of.
     fn look_at<D>(
         &mut self,
         now: Time,
         object: &ObjectView<'_>,
-        source: Source,
+        (original, told): (Original, Option<Original>),
         (eyes, connection, here): (&Eyes<'_, D>, u32, [f64; 3]),
     ) {
         let through = eyes.edge;
-        let Original { origin, id, .. } = source.now;
-        // The client may have been told nothing yet since another server has it.
-        let told = source.at(object.newest_tick);
+        let Original { origin, id, .. } = original;
         let Some(past) = self.pasts.get(origin) else { return };
         let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
         let truth = past.find(id).copied();
@@ -472,15 +482,15 @@ impl Witness {
         let may_change = object.kind.0 != Prop::NUMBER;
         let is_of_snapshot = match through {
             None => object.newest_tick == past.snapshot.tick,
-            Some(_) => self.has_all_since(object, through, told.origin),
+            Some(_) => told.is_some_and(|told| self.has_all_since(object, through, told.origin)),
         };
         if self.is_clean && may_change && is_of_snapshot {
-            let is_known = same || through.is_some() && self.was_so(object, (told, through));
+            let is_known = same || through.is_some() && told.is_some_and(|told| self.was_so(object, (told, through)));
             self.in_play.objects += 1;
             if !is_known {
                 self.in_play.mismatches += 1;
                 let because = if truth.is_some() { Because::Values } else { Because::NotThere };
-                self.describe((When::InPlay, because), eyes, (object, Some(told)));
+                self.describe((When::InPlay, because), eyes, (object, told));
             }
         }
         let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else { return };
@@ -496,9 +506,9 @@ impl Witness {
         };
         let equal_us = match is_fresh {
             true => Some(past.snapshot.time.0 as f64),
-            false => self.time_of_equal(object, (told, through), (newest_us.unwrap_or(0.0), 1)),
+            false => told.and_then(|told| self.time_of_equal(object, (told, through), (newest_us.unwrap_or(0.0), 1))),
         };
-        let oldest_us = || self.pasts.get(told.origin).filter(|_| through.is_some()).and_then(Past::oldest_us);
+        let oldest_us = || self.pasts.get(told?.origin).filter(|_| through.is_some()).and_then(Past::oldest_us);
         let equal_us = equal_us.or_else(oldest_us);
         let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
         let there = truth.position_after(past.world_seconds_since_snapshot(now));

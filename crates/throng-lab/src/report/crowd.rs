@@ -447,7 +447,8 @@ fn differences(run: &RunSummary) -> Table {
             shown(off_m),
         ]);
     }
-    table.note = "Ticks are those of the server. All values of these objects are in summary.json, under differences.".to_owned();
+    table.note =
+        "Ticks are those of the server. All values of these objects are in summary.json, under differences.".to_owned();
     table
 }
 

@@ -137,6 +137,7 @@ pub(super) fn add_truth(difference: &mut Difference, truth: &TrueObject, tick: u
     difference.true_tick = Some(tick);
     difference.true_m = Some(truth.position_m());
     difference.true_words = truth.words.to_vec();
+    difference.true_owner = truth.owner;
 }
 
 /// Parts of a run are counted from 1.

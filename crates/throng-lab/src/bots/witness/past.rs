@@ -122,9 +122,8 @@ impl Past {
     /// An object in the newest snapshot that has it, of those that are kept.
     pub(super) fn newest_of(&self, id: ObjectId) -> Option<(&TrueObject, Tick)> {
         let newest = self.find(id).map(|truth| (truth, self.snapshot.tick));
-        let former = || {
-            self.former.iter().find_map(|(snapshot, places)| Some((find_in(snapshot, places, id)?, snapshot.tick)))
-        };
+        let former =
+            || self.former.iter().find_map(|(snapshot, places)| Some((find_in(snapshot, places, id)?, snapshot.tick)));
         newest.or_else(former)
     }
 
