@@ -190,7 +190,13 @@ pub struct BotsReport {
     pub compared_in_play: u64,
     /// Of those, the objects that differed from the server's state.
     pub mismatches_in_play: u64,
-    /// The first of those, described.
+    /// Bots that decode and were compared with nothing at the end.
+    #[serde(default)]
+    pub not_compared: u32,
+    /// The servers, from 1, that have left no last state to compare with.
+    #[serde(default)]
+    pub without_last: Vec<u32>,
+    /// The first objects that differed, described.
     #[serde(default)]
     pub differences: Vec<Difference>,
     /// Bots that were stalled for a while.

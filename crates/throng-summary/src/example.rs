@@ -138,6 +138,7 @@ impl RunSummary {
                 decoded: 20,
                 state_mismatches: 0,
                 objects_compared: 20_000,
+                not_compared: 0,
                 compared_in_play: 190_000,
                 mismatches_in_play: 0,
                 stalled: 0,

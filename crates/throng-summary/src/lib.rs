@@ -468,6 +468,9 @@ pub struct Bots {
     /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
     /// does not hold count as different.
     pub objects_compared: u64,
+    /// Bots that decode and were compared with nothing at the end: a server has left no last state, or they were not connected.
+    #[serde(default)]
+    pub not_compared: u32,
     /// Objects that were compared with the server's state while everything moved. Only on a path without loss.
     #[serde(default)]
     pub compared_in_play: u64,
@@ -864,9 +867,14 @@ fn against_bots(run: &RunSummary, unless: &mut impl FnMut(bool, String)) {
     );
     unless(bots.connected >= run.players, format!("only {} of {} bots connected", bots.connected, run.players));
     unless(bots.disconnects == 0, format!("{} connections ended before the run did", bots.disconnects));
+    // Bots that decode can have left by the end, and then nothing is compared either.
     unless(
-        bots.objects_compared > 0 || bots.decoded == 0,
+        bots.objects_compared > 0 || bots.missing || bots.decoded.max(run.settings.decoded_bots()) == 0,
         "no decoded object was compared with the server's state".to_owned(),
+    );
+    unless(
+        bots.not_compared == 0,
+        format!("{} bots that decode were compared with nothing at the end", bots.not_compared),
     );
     unless(
         bots.state_mismatches == 0,

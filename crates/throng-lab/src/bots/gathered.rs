@@ -27,6 +27,10 @@ pub(crate) struct Gathered {
     pub(super) compared_in_play: u64,
     pub(super) mismatches_in_play: u64,
     #[serde(default)]
+    pub(super) not_compared: u32,
+    #[serde(default)]
+    pub(super) without_last: Vec<u32>,
+    #[serde(default)]
     pub(super) differences: Vec<Difference>,
     pub(super) stalled: u32,
     pub(super) cpu_cores: f64,
@@ -73,6 +77,10 @@ impl Gathered {
         self.state_mismatches += other.state_mismatches;
         self.compared_in_play += other.compared_in_play;
         self.mismatches_in_play += other.mismatches_in_play;
+        self.not_compared += other.not_compared;
+        self.without_last.extend(other.without_last);
+        self.without_last.sort_unstable();
+        self.without_last.dedup();
         self.differences.extend(other.differences);
         self.differences.truncate(DIFFERENCES);
         self.stalled += other.stalled;
@@ -120,6 +128,8 @@ impl Gathered {
             state_mismatches: self.state_mismatches,
             compared_in_play: self.compared_in_play,
             mismatches_in_play: self.mismatches_in_play,
+            not_compared: self.not_compared,
+            without_last: self.without_last.clone(),
             differences: self.differences.clone(),
             stalled: self.stalled,
             cpu_cores: self.cpu_cores,

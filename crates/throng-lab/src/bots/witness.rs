@@ -29,8 +29,8 @@ const LOOKERS: usize = 32;
 /// The files are read this often while everything moves, and before each sample. Each read is a call of the system.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(1);
 const NEARBY_M: f64 = 40.0;
-/// How long to wait for the server's final state.
-const FINAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for the servers' last state.
+pub(super) const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Former snapshots that a state is compared with, for its age: about a second.
 const FORMER: usize = 16;
 /// The most with edges: there each tick has a snapshot.
@@ -92,6 +92,8 @@ pub(super) struct Witness {
     sights: Sights,
     at_rest: Compared,
     in_play: Compared,
+    not_compared: u32,
+    without_last: Vec<u32>,
     differences: Differences,
 }
 
@@ -139,6 +141,8 @@ impl Witness {
             sights: Sights::default(),
             at_rest: Compared::default(),
             in_play: Compared::default(),
+            not_compared: 0,
+            without_last: Vec::new(),
             differences: Differences::default(),
         })
     }
@@ -239,18 +243,45 @@ impl Witness {
         self.pasts[0].tell(snapshot);
     }
 
-    /// Waits for the server's final state, and counts the differences.
-    pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
+    /// Waits for the last state of all servers, at most so long, and counts the differences. Where one is missing, nobody is compared.
+    pub(super) fn compare_final<'a, D: Decoder + 'a>(
+        &mut self,
+        all: impl Iterator<Item = Eyes<'a, D>>,
+        patience: Duration,
+    ) {
+        let has_all = self.await_last(patience);
+        for eyes in all {
+            match has_all && eyes.connection.is_some() {
+                true => self.compare(&eyes),
+                false => self.not_compared += 1,
+            }
+        }
+    }
+
+    /// False if a server has left no last state, though no fault of the run has killed it.
+    fn await_last(&mut self, patience: Duration) -> bool {
         let began = clock::now();
         self.refresh(began);
-        while !self.pasts.iter().all(|past| past.snapshot.is_final || past.is_gone) {
-            if !self.pasts[0].has_file() || clock::now().since(began) > FINAL_PATIENCE {
-                return;
+        loop {
+            let missing = (1..).zip(&self.pasts).filter(|(_, past)| !past.snapshot.is_final && !past.is_gone);
+            self.without_last = missing.map(|(number, _)| number).collect();
+            let is_over = !self.pasts[0].has_file() || clock::now().since(began) > patience;
+            if self.without_last.is_empty() || is_over {
+                return self.without_last.is_empty();
             }
             std::thread::sleep(Duration::from_millis(5));
             self.refresh(clock::now());
         }
-        all.for_each(|eyes| self.compare(&eyes));
+    }
+
+    /// Bots that were not compared at the end.
+    pub(super) fn not_compared(&self) -> u32 {
+        self.not_compared
+    }
+
+    /// The numbers of the servers, from 1, that have left no last state.
+    pub(super) fn without_last(&self) -> &[u32] {
+        &self.without_last
     }
 
     /// Compares all objects of a bot with the snapshot.

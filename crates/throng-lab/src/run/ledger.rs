@@ -477,6 +477,7 @@ impl Ledger {
             decoded: bots.decoded,
             state_mismatches: bots.state_mismatches,
             objects_compared: bots.objects_compared,
+            not_compared: bots.not_compared,
             compared_in_play: bots.compared_in_play,
             mismatches_in_play: bots.mismatches_in_play,
             stalled: bots.stalled,

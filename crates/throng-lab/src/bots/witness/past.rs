@@ -73,7 +73,9 @@ impl Past {
         truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
         ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
         snapshot.iter().for_each(|snapshot| self.tell(snapshot));
-        self.is_gone = self.is_mortal && now.since(self.snapshot.time) > GONE_AFTER;
+        // A server that has written its last state writes nothing after it.
+        let is_silent = !self.snapshot.is_final && now.since(self.snapshot.time) > GONE_AFTER;
+        self.is_gone = self.is_mortal && is_silent;
     }
 
     /// Learns when a tick began, or that it began at another time.
