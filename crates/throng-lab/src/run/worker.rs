@@ -282,6 +282,15 @@ mod tests {
         }
     }
 
+    /// Ends the worker, also if the test fails.
+    struct Stops<'a>(&'a AtomicBool);
+
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
     static WORKER: Mutex<String> = Mutex::new(String::new());
 
     #[test]
@@ -299,6 +308,7 @@ mod tests {
         };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
             scope.spawn(|| work(&options, &stop).unwrap());
             let order = || {
                 let scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
@@ -326,7 +336,6 @@ mod tests {
             assert!(!ended.exists(), "it has waited for the bots");
             begin(&second);
             assert!(ended.exists(), "bots of two runs play at once");
-            stop.store(true, Ordering::Relaxed);
         });
     }
 
