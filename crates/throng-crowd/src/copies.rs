@@ -9,7 +9,8 @@
 //!
 //! *Here* is the edge, *there* is the origin. An object that goes from one origin to another stays the same one here.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -28,6 +29,8 @@ const READ_RECORDS: usize = 4_096;
 const OBJECTS_MAX: usize = 1 << 24;
 /// Origins of an edge.
 const ORIGINS_MAX: usize = 1 << 10;
+/// Former origins of an object that a reader remembers. A state that is older than those belongs to nothing that is known.
+const FORMER_MAX: usize = 16;
 
 /// The object of which one at an edge is a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +44,35 @@ pub struct Original {
 }
 
 /// All that is known of where an object at an edge comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Where it comes from now.
     pub now: Original,
-    /// Where it came from before.
-    pub before: Option<Original>,
+    /// Where it came from before, oldest first. In a few ticks it can be handed over several times.
+    former: VecDeque<Original>,
+    /// There were others before those.
+    has_forgotten: bool,
 }
 
 impl Source {
-    /// Of which object a state is that was sent here in a tick.
-    pub fn at(&self, here: Tick) -> Original {
-        self.before.filter(|_| self.now.since.is_newer_than(here)).unwrap_or(self.now)
+    /// Of which object a state is that was sent here in a tick; `None` if that was too many origins ago.
+    pub fn at(&self, here: Tick) -> Option<Original> {
+        let all = std::iter::once(&self.now).chain(self.former.iter().rev());
+        let found = all.copied().find(|original| !original.since.is_newer_than(here));
+        // Before the first of all, a state is nobody else's.
+        found.or_else(|| (!self.has_forgotten).then(|| self.former.front().copied().unwrap_or(self.now)))
+    }
+
+    fn of(now: Original) -> Source {
+        Source { now, former: VecDeque::new(), has_forgotten: false }
+    }
+
+    fn go_on_as(&mut self, now: Original) {
+        self.former.push_back(std::mem::replace(&mut self.now, now));
+        if self.former.len() > FORMER_MAX {
+            self.former.pop_front();
+            self.has_forgotten = true;
+        }
     }
 }
 
@@ -169,8 +189,10 @@ impl CopiesReader {
             OBJECT if self.there.len() < OBJECTS_MAX => {
                 let id = |at: usize| ObjectId { index: word(at), generation: word(at + 1) };
                 let now = Original { origin, id: id(4), since: Tick(long(6)) };
-                let before = self.there.get(&id(2)).map(|source| source.now);
-                self.there.insert(id(2), Source { now, before });
+                match self.there.entry(id(2)) {
+                    Entry::Occupied(known) => known.into_mut().go_on_as(now),
+                    Entry::Vacant(free) => drop(free.insert(Source::of(now))),
+                }
             }
             OBJECT => {}
             TICKS => {
@@ -186,8 +208,8 @@ impl CopiesReader {
     }
 
     /// The object of which the one here is a copy.
-    pub fn there(&self, here: ObjectId) -> Option<Source> {
-        self.there.get(&here).copied()
+    pub fn there(&self, here: ObjectId) -> Option<&Source> {
+        self.there.get(&here)
     }
 
     fn shift(&self, origin: usize) -> Option<Shift> {
@@ -226,8 +248,8 @@ mod tests {
         Original { origin, id, since: Tick(since) }
     }
 
-    fn only(now: Original) -> Option<Source> {
-        Some(Source { now, before: None })
+    fn now(source: Option<&Source>) -> Option<Original> {
+        source.map(|source| source.now)
     }
 
     #[test]
@@ -240,7 +262,7 @@ mod tests {
             if number % 3_000 == 0 {
                 writer.flush().unwrap();
                 reader.poll().unwrap();
-                assert_eq!(reader.there(id(number, 1)), only(there));
+                assert_eq!(now(reader.there(id(number, 1))), Some(there));
             }
         }
         assert_eq!((reader.there(id(9_500, 1)), reader.tick_here(2, Tick(5))), (None, None));
@@ -251,27 +273,40 @@ mod tests {
         writer.flush().unwrap();
         assert_eq!(std::fs::metadata(writer.path()).unwrap().len(), 10_002 * RECORD_BYTES as u64);
         reader.poll().unwrap();
-        assert_eq!(reader.there(id(9_500, 1)), only(original(2, id(9_507, 9_500), 9_500 << 30)));
+        assert_eq!(now(reader.there(id(9_500, 1))), Some(original(2, id(9_507, 9_500), 9_500 << 30)));
         assert_eq!(
             (reader.tick_here(2, Tick(1_500)), reader.tick_there(2, Tick(510))),
             (Some(Tick(510)), Some(Tick(1_500)))
         );
         assert_eq!((reader.tick_here(2, Tick(3)), reader.steady_from(2)), (None, Tick(1_000)));
         assert_eq!((reader.tick_here(1, Tick(3)), reader.tick_here(0, Tick(3))), (Some(Tick(10)), None));
-        // It goes on at another origin.
-        let moved = original(0, id(1, 2), 10_000 << 30);
-        writer.note(id(9_500, 1), moved);
+        // It goes on at other origins, twice before anybody reads.
+        let (first, since) = (original(2, id(9_507, 9_500), 9_500 << 30), 10_000 << 30);
+        let moved = [original(0, id(1, 2), since), original(1, id(1, 3), since + 4)];
+        moved.iter().for_each(|moved| writer.note(id(9_500, 1), *moved));
         writer.flush().unwrap();
         reader.poll().unwrap();
         let source = reader.there(id(9_500, 1)).unwrap();
-        assert_eq!((source.at(Tick(9_999 << 30)), source.at(moved.since)), (source.before.unwrap(), moved));
-        assert_eq!(source.before, Some(original(2, id(9_507, 9_500), 9_500 << 30)));
+        let at = [0, since - 1, since, since + 3, since + 4, u64::MAX].map(|tick| source.at(Tick(tick)));
+        assert_eq!(at, [first, first, moved[0], moved[0], moved[1], moved[1]].map(Some));
         // A record of which the end is missing, and one that is none.
         let mut file = File::options().append(true).open(writer.path()).unwrap();
         file.write_all(&[9; 20]).unwrap();
         reader.poll().unwrap();
         file.write_all(&[9; 12]).unwrap();
         assert!(reader.poll().is_err());
+    }
+
+    #[test]
+    fn of_an_object_with_many_origins_the_last_are_remembered() {
+        let of = |number: usize| original(number % 4, id(number as u32, 1), 10 * number as u64);
+        let mut source = Source::of(of(0));
+        for number in 1..=FORMER_MAX {
+            source.go_on_as(of(number));
+        }
+        assert_eq!((source.at(Tick(0)), source.former.len()), (Some(of(0)), FORMER_MAX));
+        source.go_on_as(of(FORMER_MAX + 1));
+        assert_eq!((source.at(Tick(9)), source.at(Tick(10)), source.former.len()), (None, Some(of(1)), FORMER_MAX));
     }
 
     #[test]

@@ -237,10 +237,11 @@ impl Edge {
         self.links.get(number)?.client.end_reason()
     }
 
-    /// Goes on with another connection in the place of an origin that has ended, or is to be given up: its clients join there again,
-    /// with new objects. False if there is no such origin.
+    /// Goes on with another connection in the place of an origin that has ended, or is given up: its clients join there again, with
+    /// new objects. False if there is no such origin.
     pub fn replace_origin(&mut self, number: usize, client: Client) -> bool {
         if self.links.get(number).is_some_and(|link| link.is_live) {
+            // The end of a connection can be known before its event was polled, which then never is.
             self.lose(number);
         }
         let Some(link) = self.links.get_mut(number) else { return false };

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use serde::{Deserialize, Serialize};
 use throng::Time;
 use throng_machine::piped;
-use throng_summary::{FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 use crate::bots::{Gathered, SecondCounts};
 use crate::bus::{Down, Up};
@@ -190,6 +190,15 @@ pub struct BotsReport {
     pub compared_in_play: u64,
     /// Of those, the objects that differed from the server's state.
     pub mismatches_in_play: u64,
+    /// Bots that decode and were compared with nothing at the end.
+    #[serde(default)]
+    pub not_compared: u32,
+    /// The servers, from 1, that have left no last state to compare with.
+    #[serde(default)]
+    pub without_last: Vec<u32>,
+    /// The first objects that differed, described.
+    #[serde(default)]
+    pub differences: Vec<Difference>,
     /// Bots that were stalled for a while.
     pub stalled: u32,
     /// Of the measured part.

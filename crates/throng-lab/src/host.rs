@@ -1,6 +1,7 @@
 //! The server of a workload: a world that is replicated, tick by tick.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,6 +261,12 @@ impl<R: Replication> Host<R> {
         is_punctual.then(|| Plan { tick, time: self.pace.planned(), interval })
     }
 
+    /// The same between [`play`](Host::play) and [`send`](Host::send), for the tick after the one that is played.
+    fn plan_of_next(&self) -> Option<Plan> {
+        let Plan { tick, time, interval } = self.plan()?;
+        Some(Plan { tick: tick.after(1), time: time.after(interval), interval })
+    }
+
     /// The next message of bots on another machine.
     pub(crate) fn take_talk(&mut self) -> Option<(ConnectionId, Talk)> {
         self.talks.pop_front()
@@ -400,6 +407,27 @@ impl<R: Replication> Host<R> {
 
     /// Plays one tick, and returns its number.
     pub fn tick(&mut self) -> Tick {
+        let tick = self.play();
+        self.send();
+        tick
+    }
+
+    /// Plays one tick, and has its state written before anything of it leaves, even if that fails: whoever is sent a state finds it in
+    /// the file, also if this process is killed in between. Returns the time that writing took beside the number of the tick.
+    pub(crate) fn tick_written(
+        &mut self,
+        write: impl FnOnce(&Host<R>, Tick, Option<Plan>) -> io::Result<()>,
+    ) -> io::Result<(Tick, Duration)> {
+        let tick = self.play();
+        let played = clock::now();
+        let written = write(self, tick, self.plan_of_next());
+        let spent = clock::now().since(played);
+        self.send();
+        written.map(|()| (tick, spent))
+    }
+
+    /// The game's part of a tick: nothing of it leaves before [`send`](Host::send).
+    fn play(&mut self) -> Tick {
         // A socket that fails now and then is a lossy network; one that always fails loses its clients.
         let began = clock::now();
         let _ = self.server.receive(began);
@@ -423,12 +451,16 @@ impl<R: Replication> Host<R> {
         if let Some(origin) = &mut self.origin {
             origin.before_tick(&mut self.server);
         }
+        tick
+    }
+
+    /// Sends what is due of the tick that was played.
+    fn send(&mut self) {
         self.server.tick(clock::now());
         if let Some(tape) = self.tape.as_ref().filter(|tape| tape.is_on()) {
             tape.end_tick(spent(self.server.last_tick()));
         }
         self.last_finish = self.pace.finish(clock::now());
-        tick
     }
 
     fn tell_one(&mut self, tick: Tick, began: Time) {
@@ -763,4 +795,55 @@ fn spent(tick: &TickRecord) -> Spent {
     let before = [Subsystem::INTEREST, Subsystem::QUANTISE, Subsystem::PLAN, Subsystem::ENCODE, Subsystem::WRITE];
     let seal_and_send_ns: u64 = ns(&[Subsystem::SEAL, Subsystem::SEND]);
     Spent { seal_and_send_ns, outgoing_ns: seal_and_send_ns + ns(&before) }
+}
+
+#[cfg(test)]
+mod tests {
+    use throng::{Client, ClientOptions};
+    use throng_crowd::scenario::Overrides;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_tick_is_written_before_any_of_it_leaves() {
+        let scenario = Scenario::resolve("crowd", &Overrides { players: Some(1), ..Overrides::default() }).unwrap();
+        let (scenario, key) = (Scenario { tick_hz: 200, ..scenario }, Key::new([7; 32]));
+        let mut host = Host::new(&scenario, ([127, 0, 0, 1], 0).into(), None, key.clone()).unwrap();
+        let token = token_issuer(&scenario, &key).issue(1, &[host.server().local_address()]).unwrap();
+        let mut client = Client::connect(token, kinds::schema(), ClientOptions::default(), clock::now()).unwrap();
+        host.begin();
+        let mut arrived = 0;
+        for _ in 0..1_000 {
+            host.wait();
+            let written = host.tick_written(|host, tick, plan| {
+                assert_eq!(
+                    (host.server().current_tick(), plan.is_none_or(|plan| plan.tick == tick.after(1))),
+                    (tick, true)
+                );
+                // Loopback delivers at once what is sent.
+                let _ = client.update(clock::now());
+                let known = client.server_tick();
+                assert!(
+                    known.is_none_or(|known| tick.is_newer_than(known)),
+                    "{known:?} has left before {tick:?} was written"
+                );
+                arrived += u32::from(known.is_some_and(|known| known.after(1) == tick));
+                Ok(())
+            });
+            written.unwrap();
+            if arrived > 2 {
+                return;
+            }
+        }
+        panic!("{arrived} ticks have arrived");
+    }
+
+    #[test]
+    fn a_tick_whose_state_cannot_be_written_leaves_all_the_same() {
+        let scenario = Scenario::resolve("crowd", &Overrides { players: Some(1), ..Overrides::default() }).unwrap();
+        let mut host = Host::new(&scenario, ([127, 0, 0, 1], 0).into(), None, Key::new([7; 32])).unwrap();
+        let before = host.server().current_tick();
+        assert!(host.tick_written(|_, _, _| Err(io::ErrorKind::StorageFull.into())).is_err());
+        assert_eq!(host.server().current_tick(), before.after(1));
+    }
 }

@@ -447,10 +447,19 @@ impl<'a, R: Replication> Play<'a, R> {
         let noted = clock::now();
         self.truth.note_tick(tick, noted).context("cannot write the time of a tick")?;
         self.bots.note_tick(tick, noted);
-        let (tick, began) = timed(clock::now, || self.host.tick());
+        let is_written = tick.0.is_multiple_of(self.truth_interval_ticks.into());
+        // A client of an edge may be sent any tick at any moment, so the state is written first. Without edges, clients wait meanwhile.
+        let is_first = is_written && self.options.scenario.edges > 0;
+        let began = clock::now();
+        let (truth, moment) = (&mut self.truth, (tick, began));
+        let played = self.host.tick_written(|host, _, plan| match is_first {
+            true => truth.write(moment, plan, false, host.true_changing()),
+            false => Ok(()),
+        });
+        let (_, writing) = played.context("cannot write the server's state")?;
         let ended = clock::now();
         if let Some(watch) = &mut self.watch {
-            watch.take(&self.host, ended.since(began));
+            watch.take(&self.host, ended.since(began).saturating_sub(writing));
         }
         let allocations = count.zip(before).map(|(count, before)| count() - before);
         self.ledger.take_tick(&self.host, began, allocations);
@@ -463,9 +472,11 @@ impl<'a, R: Replication> Play<'a, R> {
         if let Some(show) = &mut self.show {
             show.take(&self.host, self.bots.progress(), self.wanted);
         }
-        if tick.0.is_multiple_of(self.truth_interval_ticks.into()) {
-            let written = self.truth.write((tick, began), self.host.plan(), false, self.host.true_changing());
-            written.context("cannot write the server's state")?;
+        if is_written {
+            if !is_first {
+                let written = self.truth.write(moment, self.host.plan(), false, self.host.true_changing());
+                written.context("cannot write the server's state")?;
+            }
             self.bots.note_snapshot(self.truth.written());
         }
         self.bots.listen();
@@ -700,6 +711,9 @@ fn conclude(summary: &mut RunSummary, bots: &BotsReport, (started_at, end): (Sys
         }
         None => {}
     }
+    let without =
+        bots.without_last.iter().map(|server| format!("server {server} has left no last state to compare with"));
+    summary.head.invalid_reasons.extend(without);
     for (reason, count) in bots.ends.iter().take(REASONS) {
         summary.head.invalid_reasons.push(format!("{count} bots: {reason}"));
     }

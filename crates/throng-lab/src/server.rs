@@ -77,19 +77,16 @@ fn play() -> anyhow::Result<()> {
         host.wait();
         let began = clock::now();
         truth.note_tick(host.server().current_tick(), began)?;
-        let tick = host.tick();
+        let written = host.tick_written(|host, tick, plan| match (has_ended, is_last) {
+            // Nothing is written over the last state.
+            (true, _) => Ok(()),
+            (false, true) => truth.write((tick, began), None, true, host.true_objects()),
+            (false, false) => truth.write((tick, began), plan, false, host.true_changing()),
+        });
+        let (_, writing) = written.context("cannot write the server's state")?;
+        has_ended = is_last;
         if let Some(watch) = &mut watch {
-            watch.take(&host, clock::now().since(began));
-        }
-        // Nothing is written over the last state.
-        if !has_ended {
-            let moment = (tick, began);
-            let written = match is_last {
-                true => truth.write(moment, None, true, host.true_objects()),
-                false => truth.write(moment, host.plan(), false, host.true_changing()),
-            };
-            written.context("cannot write the server's state")?;
-            has_ended = is_last;
+            watch.take(&host, clock::now().since(began).saturating_sub(writing));
         }
         let players = PlayerCount { connected: host.connected(), ended: host.ended() };
         if players != told.0 && began.since(told.1) >= TOLD_INTERVAL {

@@ -11,7 +11,9 @@
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -25,6 +27,8 @@ const LINES: usize = 256;
 const LINES_OUT: usize = 16_384;
 /// A process whose input has ended has so long when this is dropped.
 const END_PATIENCE: Duration = Duration::from_secs(3);
+/// It is looked at so often meanwhile.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The process, in a group of its own: a Ctrl-C of a terminal reaches this program alone, which then ends the others. When this
 /// is dropped, it is asked to end by the end of its input, and killed if it does not.
@@ -33,6 +37,8 @@ pub struct Piped {
     child: Child,
     /// `None` closes the other process's input.
     input: SyncSender<Option<String>>,
+    /// Nothing is told any more. The end has its effect also where the queue has no room for it.
+    is_closed: Arc<AtomicBool>,
     lines: Receiver<String>,
 }
 
@@ -95,21 +101,15 @@ impl Piped {
         let mut child = subprocess::own_group(&mut command).spawn().map_err(named)?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let ((sender, lines), (input, to_write)) = (sync_channel(LINES), sync_channel::<Option<String>>(LINES_OUT));
-        let mut piped = Piped { child, input, lines };
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let mut piped = Piped { child, input, is_closed: is_closed.clone(), lines };
         let output = stdout.ok_or_else(|| io::Error::other("it has no standard output"))?;
-        let mut to_process = stdin.ok_or_else(|| io::Error::other("it has no standard input"))?;
+        let to_process = stdin.ok_or_else(|| io::Error::other("it has no standard input"))?;
         // A thread of its own reads it: a process whose pipe is full would stand still.
         let work = move || send_lines(BufReader::new(output), |line| (!ear(&line)).then_some(line), &sender);
         std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
         // Another one writes: a process that stands still reads nothing, and holds nobody up.
-        let work = move || {
-            for line in to_write.into_iter().map_while(|line| line) {
-                // A write error means that the process has ended; the end of its output tells that.
-                if to_process.write_all(line.as_bytes()).and_then(|()| to_process.flush()).is_err() {
-                    return;
-                }
-            }
-        };
+        let work = move || write_lines(&to_write, &is_closed, to_process);
         std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
         piped.tell(&order);
         Ok(piped)
@@ -118,18 +118,13 @@ impl Piped {
     /// Tells it a line. A process that is gone hears nothing, and one that has read nothing for long misses it;
     /// [`next_line`](Piped::next_line) tells the one from the other.
     pub fn tell(&mut self, line: &str) {
-        let _ = self.input.try_send(Some(format!("{}\n", line.trim_end())));
+        let _ = tell(&self.input, &self.is_closed, line);
     }
 
     /// Tells it lines as [`tell`](Piped::tell) does, from any thread, and says which ones are lost.
     pub fn mouth(&self) -> impl Fn(String) -> Result<(), Unsaid> + Send + 'static {
-        let input = self.input.clone();
-        move |line| {
-            input.try_send(Some(format!("{}\n", line.trim_end()))).map_err(|error| match error {
-                TrySendError::Full(_) => Unsaid::Full,
-                TrySendError::Disconnected(_) => Unsaid::Gone,
-            })
-        }
+        let (input, is_closed) = (self.input.clone(), self.is_closed.clone());
+        move |line| tell(&input, &is_closed, &line)
     }
 
     /// The next line, waited for at most so long.
@@ -167,8 +162,10 @@ impl Piped {
         }
     }
 
-    /// Asks for the end, and does not wait.
+    /// Asks for the end, and does not wait. The process hears of it after all that it was told before.
     pub fn close(&mut self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // If there is no room, the lines that wait are followed by the end.
         let _ = self.input.try_send(None);
     }
 
@@ -192,7 +189,36 @@ impl Piped {
 impl Drop for Piped {
     fn drop(&mut self) {
         self.close();
-        subprocess::wait(&mut self.child, END_PATIENCE);
+        let until = Instant::now() + END_PATIENCE;
+        // A process whose output nobody takes stands still, and does not come to its end.
+        while !self.has_ended() && Instant::now() < until && self.next_line(LOOK) != Err(Gone) {}
+        subprocess::wait(&mut self.child, until.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn tell(input: &SyncSender<Option<String>>, is_closed: &AtomicBool, line: &str) -> Result<(), Unsaid> {
+    if is_closed.load(Ordering::SeqCst) {
+        return Err(Unsaid::Gone);
+    }
+    input.try_send(Some(format!("{}\n", line.trim_end()))).map_err(|error| match error {
+        TrySendError::Full(_) => Unsaid::Full,
+        TrySendError::Disconnected(_) => Unsaid::Gone,
+    })
+}
+
+/// Writes lines until the end, or until they were closed and all that waited are written.
+fn write_lines(lines: &Receiver<Option<String>>, is_closed: &AtomicBool, mut to: impl Write) {
+    loop {
+        let line = match lines.try_recv() {
+            // Who closes says so before the end is put into the queue, so that one of both is seen.
+            Err(TryRecvError::Empty) if !is_closed.load(Ordering::SeqCst) => lines.recv().ok().flatten(),
+            line => line.ok().flatten(),
+        };
+        let Some(line) = line else { return };
+        // A write error means that the process has ended; the end of its output tells that.
+        if to.write_all(line.as_bytes()).and_then(|()| to.flush()).is_err() {
+            return;
+        }
     }
 }
 
@@ -254,6 +280,28 @@ mod tests {
         assert_eq!((piped.next_line(Duration::ZERO), piped.has_ended()), (Ok(None), false));
         let left = piped.finish(LONG);
         assert_eq!((left.line.as_deref(), &left.status[..]), (Some("bye"), "exit status: 3"));
+    }
+
+    #[test]
+    fn one_that_has_read_nothing_for_long_hears_of_the_end_after_all_that_found_room() {
+        let mut piped = shell("sleep 0.3; wc -l");
+        let line = "x".repeat(100);
+        // More than the queue and the pipe take.
+        (0..LINES_OUT + 4_096).for_each(|_| piped.tell(&line));
+        let left = piped.finish(LONG);
+        assert_eq!(left.status, "exit status: 0");
+        let lines: usize = left.line.and_then(|line| line.trim().parse().ok()).expect("a number");
+        assert!((LINES_OUT..LINES_OUT + 4_096).contains(&lines), "{lines}");
+    }
+
+    #[test]
+    fn one_that_still_talks_comes_to_its_end_when_it_is_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let end = folder.path().join("end");
+        let piped = shell(&format!("cat > /dev/null; seq 50000; touch {}", end.display()));
+        let began = Instant::now();
+        drop(piped);
+        assert!(end.exists() && began.elapsed() < END_PATIENCE, "{:?}", began.elapsed());
     }
 
     #[test]

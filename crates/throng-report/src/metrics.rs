@@ -171,6 +171,8 @@ const CROWD: &[Metric] = rows![Crowd:
         "objects whose decoded state differs from the server's state, or that a bot lacks within 40 m";
     Neither "bots.objects_compared", "objects compared at the end", "objects",
         "objects that were compared with the server's state at the end; with 0 the run is invalid";
+    Less "bots.not_compared", "bots not compared", "bots",
+        "bots that decode and were compared with nothing at the end; above 0 the run is not valid";
     Neither "bots.compared_in_play", "objects compared in play", "objects",
         "objects that were compared with the server's state while everything moved; 0 on a path that loses packets";
     Less "bots.mismatches_in_play", "state mismatches in play", "objects",

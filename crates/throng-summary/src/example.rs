@@ -128,6 +128,7 @@ impl RunSummary {
                 near_age_p99_ms: Some(81.0),
                 known_within_40_m: Some(1.0),
             }],
+            differences: Vec::new(),
             bots: Bots {
                 missing: false,
                 connected: 1000,
@@ -137,6 +138,7 @@ impl RunSummary {
                 decoded: 20,
                 state_mismatches: 0,
                 objects_compared: 20_000,
+                not_compared: 0,
                 compared_in_play: 190_000,
                 mismatches_in_play: 0,
                 stalled: 0,

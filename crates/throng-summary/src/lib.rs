@@ -82,6 +82,9 @@ pub struct RunSummary {
     /// The clients that fare worst, five for each reason.
     #[serde(default)]
     pub worst_clients: Vec<WorstClient>,
+    /// The first objects that differed from the servers' state, with all that is known of them: at most [`DIFFERENCES`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<Difference>,
     /// Packets.
     pub network: Network,
     /// Counters of the replication core.
@@ -465,6 +468,9 @@ pub struct Bots {
     /// Objects that were compared with the server's truth at the end, over all decoding bots; those near a bot that it
     /// does not hold count as different.
     pub objects_compared: u64,
+    /// Bots that decode and were compared with nothing at the end: a server has left no last state, or they were not connected.
+    #[serde(default)]
+    pub not_compared: u32,
     /// Objects that were compared with the server's state while everything moved. Only on a path without loss.
     #[serde(default)]
     pub compared_in_play: u64,
@@ -510,6 +516,48 @@ pub struct WorstClient {
     pub near_age_p99_ms: Option<f64>,
     /// Smallest share of the objects within 40 m that it held.
     pub known_within_40_m: Option<f64>,
+}
+
+/// The most differences that a summary has.
+pub const DIFFERENCES: usize = 20;
+
+/// An object of a decoding client that differed from the state of the servers. What is not known is `null` or empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Difference {
+    /// `in play` while everything moved, `at rest` at the end.
+    pub when: String,
+    /// The cause for which it counts as different, in words.
+    pub because: String,
+    /// The name of the client as an owner: its client id if the run has edges, else the index of its connection.
+    pub client: Option<u32>,
+    /// The client's edge, from 1.
+    pub edge: Option<u32>,
+    /// The object at the client: index and generation.
+    pub object: Option<String>,
+    /// The tick of its newest update at the client.
+    pub seen_tick: Option<u64>,
+    /// Where the client shows it, in metres.
+    pub seen_m: Option<[f64; 3]>,
+    /// Its quantised fields at the client.
+    pub seen_words: Vec<u32>,
+    /// The server that it belongs to, from 1.
+    pub server: Option<u32>,
+    /// The object at the server: index and generation.
+    pub object_there: Option<String>,
+    /// The tick of the server for `seen_tick`.
+    pub seen_tick_there: Option<u64>,
+    /// The newest tick of which the server has written its state.
+    pub newest_tick_there: Option<u64>,
+    /// Whether the server was killed, and has been away for a second.
+    pub server_is_gone: bool,
+    /// The newest tick, of those that are kept, in which the server has the object.
+    pub true_tick: Option<u64>,
+    /// Where the server has it then, in metres.
+    pub true_m: Option<[f64; 3]>,
+    /// Its quantised fields then.
+    pub true_words: Vec<u32>,
+    /// Its owner then. A character that is being handed over has none.
+    pub true_owner: Option<u32>,
 }
 
 /// Packets, counted by the server.
@@ -819,9 +867,14 @@ fn against_bots(run: &RunSummary, unless: &mut impl FnMut(bool, String)) {
     );
     unless(bots.connected >= run.players, format!("only {} of {} bots connected", bots.connected, run.players));
     unless(bots.disconnects == 0, format!("{} connections ended before the run did", bots.disconnects));
+    // Bots that decode can have left by the end, and then nothing is compared either.
     unless(
-        bots.objects_compared > 0 || bots.decoded == 0,
+        bots.objects_compared > 0 || bots.missing || bots.decoded.max(run.settings.decoded_bots()) == 0,
         "no decoded object was compared with the server's state".to_owned(),
+    );
+    unless(
+        bots.not_compared == 0,
+        format!("{} bots that decode were compared with nothing at the end", bots.not_compared),
     );
     unless(
         bots.state_mismatches == 0,

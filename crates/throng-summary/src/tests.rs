@@ -134,6 +134,9 @@ fn whatever_spoils_a_run_is_named() {
     assert!(spoilt(|run| run.bots.connected = 3).contains("only 3 of 1000"));
     assert!(spoilt(|run| run.bots.disconnects = 2).contains("2 connections"));
     assert!(spoilt(|run| run.bots.state_mismatches = 1).contains("differed"));
+    assert!(spoilt(|run| run.bots.not_compared = 3).contains("3 bots that decode were compared with nothing"));
+    let nothing = |run: &mut RunSummary| (run.bots.objects_compared, run.bots.decoded) = (0, 0);
+    assert!(spoilt(nothing).contains("no decoded object was compared"), "all that decode have left");
     assert!(spoilt(|run| run.bots.compared_in_play = 0).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.stalled = 1).contains("were stalled"));

@@ -186,6 +186,26 @@ fn who_is_on_the_way_to_a_server_that_dies_joins_the_next_one_there_and_leaves_n
     (0..6).for_each(|number| stage.check(number).unwrap());
 }
 
+/// A program that asks for the end of a connection can know it before the edge has polled its event.
+#[test]
+fn who_is_on_the_way_to_a_server_that_is_replaced_before_its_end_was_heard_leaves_no_ghost() {
+    let mut stage = near_the_border("none");
+    stage.worlds.pop();
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(60);
+    assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1), "it waits for a server that is dead");
+    // Nobody answers yet.
+    let client = stage.connection_to_origin(1, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(1, client));
+    stage.ticks(60);
+    assert_eq!((stage.edges[0].counters().origins_lost, stage.worlds[0].ghosts.len()), (1, 0));
+    stage.revive(1);
+    stage.ticks(60);
+    stage.settle();
+    assert_eq!(homes(&stage, 5), 1);
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
 #[test]
 fn who_is_let_go_when_the_other_server_is_dead_comes_back_or_stays() {
     let mut stage = near_the_border("none");

@@ -17,7 +17,7 @@ use super::bot::Bot;
 use super::members::Rates;
 use super::outage::Outages;
 use super::port::{Port, SharedSockets};
-use super::witness::{Eyes, Witness};
+use super::witness::{Eyes, FINAL_PATIENCE, Witness};
 use super::{BotsError, BotsOptions, Brains, Gathered, Progress, SecondCounts, Share, allow_sockets, pin, share};
 use throng_summary::neighbours::NeighbourLog;
 use throng_summary::{Counted, STALL};
@@ -368,7 +368,7 @@ impl<D: Decoder> Fleet<D> {
         let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
         self.note_connected();
         if compare {
-            self.witness.compare_final(eyes(&self.bots).filter(|eyes| eyes.connection.is_some()));
+            self.witness.compare_final(eyes(&self.bots), FINAL_PATIENCE);
         }
         let stalled = self.bots.iter().filter(|bot| bot.has_stalled).count() as u32;
         let measured = &self.measured;
@@ -384,6 +384,9 @@ impl<D: Decoder> Fleet<D> {
             objects_compared: self.witness.at_rest().objects,
             mismatches_in_play: self.witness.in_play().mismatches,
             compared_in_play: self.witness.in_play().objects,
+            not_compared: self.witness.not_compared(),
+            without_last: self.witness.without_last().to_vec(),
+            differences: self.witness.differences(),
             cpu_cores: measured.cpu_cores,
             stalled: stalled + measured.stalled,
             inputs_due: measured.turns.due,

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng_judge::{mean, quantile};
 use throng_summary::neighbours::{Looks, NeighbourLog};
-use throng_summary::{Counted, FaultFigures, FieldBytes, Known, WorstClient};
+use throng_summary::{Counted, DIFFERENCES, Difference, FaultFigures, FieldBytes, Known, WorstClient};
 
 use super::fleet::late_histogram;
 use super::witness::known_histogram;
@@ -26,6 +26,12 @@ pub(crate) struct Gathered {
     pub(super) state_mismatches: u64,
     pub(super) compared_in_play: u64,
     pub(super) mismatches_in_play: u64,
+    #[serde(default)]
+    pub(super) not_compared: u32,
+    #[serde(default)]
+    pub(super) without_last: Vec<u32>,
+    #[serde(default)]
+    pub(super) differences: Vec<Difference>,
     pub(super) stalled: u32,
     pub(super) cpu_cores: f64,
     pub(super) inputs_due: u64,
@@ -53,28 +59,34 @@ pub(crate) struct SecondCounts {
 }
 
 impl Gathered {
-    /// Adds the counts of another process.
+    /// Adds the counts of another process. From another machine may come any count: a sum stays at the largest number.
     pub(crate) fn add(&mut self, other: Gathered) {
         // The most at one time: of bots on several machines this is the most of each.
-        self.connected += other.connected;
-        self.disconnects += other.disconnects;
-        self.reconnected += other.reconnected;
+        self.connected = self.connected.saturating_add(other.connected);
+        self.disconnects = self.disconnects.saturating_add(other.disconnects);
+        self.reconnected = self.reconnected.saturating_add(other.reconnected);
         outage::join(&mut self.faults, other.faults);
         for (reason, count) in other.ends {
             match self.ends.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, sum)) => *sum += count,
+                Some((_, sum)) => *sum = sum.saturating_add(count),
                 None => self.ends.push((reason, count)),
             }
         }
-        self.decoded += other.decoded;
-        self.objects_compared += other.objects_compared;
-        self.state_mismatches += other.state_mismatches;
-        self.compared_in_play += other.compared_in_play;
-        self.mismatches_in_play += other.mismatches_in_play;
-        self.stalled += other.stalled;
+        self.decoded = self.decoded.saturating_add(other.decoded);
+        self.objects_compared = self.objects_compared.saturating_add(other.objects_compared);
+        self.state_mismatches = self.state_mismatches.saturating_add(other.state_mismatches);
+        self.compared_in_play = self.compared_in_play.saturating_add(other.compared_in_play);
+        self.mismatches_in_play = self.mismatches_in_play.saturating_add(other.mismatches_in_play);
+        self.not_compared = self.not_compared.saturating_add(other.not_compared);
+        self.without_last.extend(other.without_last);
+        self.without_last.sort_unstable();
+        self.without_last.dedup();
+        self.differences.extend(other.differences);
+        self.differences.truncate(DIFFERENCES);
+        self.stalled = self.stalled.saturating_add(other.stalled);
         self.cpu_cores += other.cpu_cores;
-        self.inputs_due += other.inputs_due;
-        self.inputs_sent += other.inputs_sent;
+        self.inputs_due = self.inputs_due.saturating_add(other.inputs_due);
+        self.inputs_sent = self.inputs_sent.saturating_add(other.inputs_sent);
         self.late_us.extend(other.late_us);
         self.rates.extend(other.rates);
         self.known.extend(other.known);
@@ -83,7 +95,7 @@ impl Gathered {
         self.age_error_ms = self.age_error_ms.into_iter().chain(other.age_error_ms).reduce(f64::max);
         for (kind, field, bits) in other.bits {
             match self.bits.iter_mut().find(|(of, known, _)| (of, known) == (&kind, &field)) {
-                Some((_, _, sum)) => *sum += bits,
+                Some((_, _, sum)) => *sum = sum.saturating_add(bits),
                 None => self.bits.push((kind, field, bits)),
             }
         }
@@ -116,6 +128,9 @@ impl Gathered {
             state_mismatches: self.state_mismatches,
             compared_in_play: self.compared_in_play,
             mismatches_in_play: self.mismatches_in_play,
+            not_compared: self.not_compared,
+            without_last: self.without_last.clone(),
+            differences: self.differences.clone(),
             stalled: self.stalled,
             cpu_cores: self.cpu_cores,
             inputs_sent_ratio: self.inputs_sent as f64 / self.inputs_due.max(1) as f64,
@@ -151,11 +166,11 @@ impl SecondCounts {
     /// The newest seconds of several processes as one.
     pub(crate) fn joined(seconds: &[SecondCounts]) -> Progress {
         let all = || seconds.iter().map(|second| second.progress);
-        let connected: u32 = all().map(|of| of.connected).sum();
+        let connected = all().map(|of| of.connected).fold(0, u32::saturating_add);
         let kbit: f64 = all().map(|of| of.kbit_per_s * f64::from(of.connected)).sum();
         Progress {
             connected,
-            ended: all().map(|of| of.ended).sum(),
+            ended: all().map(|of| of.ended).fold(0, u32::saturating_add),
             kbit_per_s: kbit / f64::from(connected.max(1)),
             near_age_p99_ms: NeighbourLog::near_age_p99_ms(seconds.iter().map(|second| &second.near_ages)),
             cpu_cores: all().map(|of| of.cpu_cores).sum(),
@@ -222,6 +237,38 @@ mod tests {
         assert_eq!(worst, [10, 9, 8, 8, 7], "of both");
         all.forget_ages();
         assert_eq!(all.report().neighbours.near.samples, 0);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_do_no_harm() {
+        let absurd = || Gathered {
+            connected: u32::MAX,
+            disconnects: u32::MAX,
+            reconnected: u32::MAX,
+            faults: vec![FaultFigures { bots: u32::MAX, unserved: u32::MAX, ..FaultFigures::default() }],
+            ends: vec![("timeout".to_owned(), u32::MAX)],
+            decoded: u32::MAX,
+            objects_compared: u64::MAX,
+            state_mismatches: u64::MAX,
+            compared_in_play: u64::MAX,
+            mismatches_in_play: u64::MAX,
+            not_compared: u32::MAX,
+            differences: vec![Difference::default(); DIFFERENCES],
+            stalled: u32::MAX,
+            inputs_due: u64::MAX,
+            inputs_sent: u64::MAX,
+            bits: vec![("Character".to_owned(), "yaw".to_owned(), u64::MAX)],
+            ..Gathered::default()
+        };
+        let mut all = absurd();
+        all.add(absurd());
+        let report = all.report();
+        assert_eq!((report.connected, report.objects_compared, report.ends[0].1), (u32::MAX, u64::MAX, u32::MAX));
+        assert_eq!((report.faults[0].unserved, report.differences.len()), (u32::MAX, DIFFERENCES));
+        let progress = Progress { connected: u32::MAX, ended: u32::MAX, ..Progress::default() };
+        let second = || SecondCounts { progress, near_ages: Counted::default() };
+        let joined = SecondCounts::joined(&[second(), second()]);
+        assert_eq!((joined.connected, joined.ended), (u32::MAX, u32::MAX));
     }
 
     #[test]

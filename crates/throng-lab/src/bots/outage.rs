@@ -89,8 +89,8 @@ pub(super) fn join(faults: &mut Vec<FaultFigures>, others: Vec<FaultFigures>) {
             continue;
         };
         let most = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        figures.bots += other.bots;
-        figures.unserved += other.unserved;
+        figures.bots = figures.bots.saturating_add(other.bots);
+        figures.unserved = figures.unserved.saturating_add(other.unserved);
         figures.longest_gap_ms = most(figures.longest_gap_ms, other.longest_gap_ms);
         figures.served_again_ms = most(figures.served_again_ms, other.served_again_ms);
     }

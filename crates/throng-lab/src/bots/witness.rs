@@ -7,7 +7,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use throng::schema::Threshold;
 use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
-use throng_crowd::copies::{Original, Source};
+use throng_crowd::copies::Original;
 use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
 use throng_crowd::scenario::{NetPreset, Scenario};
@@ -15,12 +15,13 @@ use throng_crowd::truth::{Snapshot, TrueObject};
 use throng_edge::{COAST_TICKS, DRIFT_TICKS};
 use throng_machine::clock;
 
+use self::differences::{Because, Differences, When, add_original, add_seen, add_truth, name, number, of_client};
 use self::past::Past;
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
-use throng_summary::Counted;
 use throng_summary::neighbours::{Looks, NEAR_M, NeighbourLog};
+use throng_summary::{Counted, Difference};
 
 /// Each decoding bot is sampled about this often, and less often if there are many of them.
 const LOOK_INTERVAL_US: u64 = 200_000;
@@ -28,8 +29,8 @@ const LOOKERS: usize = 32;
 /// The files are read this often while everything moves, and before each sample. Each read is a call of the system.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(1);
 const NEARBY_M: f64 = 40.0;
-/// How long to wait for the server's final state.
-const FINAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for the servers' last state.
+pub(super) const FINAL_PATIENCE: Duration = Duration::from_secs(5);
 /// Former snapshots that a state is compared with, for its age: about a second.
 const FORMER: usize = 16;
 /// The most with edges: there each tick has a snapshot.
@@ -91,6 +92,9 @@ pub(super) struct Witness {
     sights: Sights,
     at_rest: Compared,
     in_play: Compared,
+    not_compared: u32,
+    without_last: Vec<u32>,
+    differences: Differences,
 }
 
 /// Objects that were compared with the truth.
@@ -137,6 +141,9 @@ impl Witness {
             sights: Sights::default(),
             at_rest: Compared::default(),
             in_play: Compared::default(),
+            not_compared: 0,
+            without_last: Vec::new(),
+            differences: Differences::default(),
         })
     }
 
@@ -236,18 +243,45 @@ impl Witness {
         self.pasts[0].tell(snapshot);
     }
 
-    /// Waits for the server's final state, and counts the differences.
-    pub(super) fn compare_final<'a, D: Decoder + 'a>(&mut self, all: impl Iterator<Item = Eyes<'a, D>>) {
+    /// Waits for the last state of all servers, at most so long, and counts the differences. Where one is missing, nobody is compared.
+    pub(super) fn compare_final<'a, D: Decoder + 'a>(
+        &mut self,
+        all: impl Iterator<Item = Eyes<'a, D>>,
+        patience: Duration,
+    ) {
+        let has_all = self.await_last(patience);
+        for eyes in all {
+            match has_all && eyes.connection.is_some() {
+                true => self.compare(&eyes),
+                false => self.not_compared += 1,
+            }
+        }
+    }
+
+    /// False if a server has left no last state, though no fault of the run has killed it.
+    fn await_last(&mut self, patience: Duration) -> bool {
         let began = clock::now();
         self.refresh(began);
-        while !self.pasts.iter().all(|past| past.snapshot.is_final || past.is_gone) {
-            if !self.pasts[0].has_file() || clock::now().since(began) > FINAL_PATIENCE {
-                return;
+        loop {
+            let missing = (1..).zip(&self.pasts).filter(|(_, past)| !past.snapshot.is_final && !past.is_gone);
+            self.without_last = missing.map(|(number, _)| number).collect();
+            let is_over = !self.pasts[0].has_file() || clock::now().since(began) > patience;
+            if self.without_last.is_empty() || is_over {
+                return self.without_last.is_empty();
             }
             std::thread::sleep(Duration::from_millis(5));
             self.refresh(clock::now());
         }
-        all.for_each(|eyes| self.compare(&eyes));
+    }
+
+    /// Bots that were not compared at the end.
+    pub(super) fn not_compared(&self) -> u32 {
+        self.not_compared
+    }
+
+    /// The numbers of the servers, from 1, that have left no last state.
+    pub(super) fn without_last(&self) -> &[u32] {
+        &self.without_last
     }
 
     /// Compares all objects of a bot with the snapshot.
@@ -255,27 +289,78 @@ impl Witness {
         let mut held = HashSet::new();
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
-            let same = self.translation.source(through, object.id).is_some_and(|Source { now, .. }| {
-                held.insert((now.origin, now.id));
-                let past = self.pasts.get(now.origin);
-                let tick = past.and_then(|past| self.translation.client_tick(through, now.origin, past.snapshot.tick));
-                let truth = past.and_then(|past| past.find(now.id));
-                truth.is_some_and(|truth| is_same(&object, truth, (tick.unwrap_or_default(), hops(through))))
-            });
-            self.at_rest.mismatches += u64::from(!same);
+            let original = self.original(&object, through);
+            held.extend(original.map(|original| (original.origin, original.id)));
             self.at_rest.objects += 1;
+            if let Some(because) = self.unlike(&object, (original, through)) {
+                self.at_rest.mismatches += 1;
+                self.describe((When::AtRest, because), eyes, (&object, original));
+            }
         }
-        self.at_rest.mismatches += self.lacking(eyes, &held);
+        self.count_lacking(eyes, &held);
     }
 
-    /// Characters close by that the bot does not hold.
-    fn lacking(&self, eyes: &Eyes<'_, impl Decoder>, held: &HashSet<(usize, ObjectId)>) -> u64 {
+    /// Why an object is not as its server has it, with everything at rest; `None` if it is.
+    fn unlike(&self, object: &ObjectView<'_>, (original, through): (Option<Original>, Through)) -> Option<Because> {
+        let Some(now) = original else { return Some(Because::Unknown) };
+        let Some(past) = self.pasts.get(now.origin) else { return Some(Because::NotThere) };
+        if past.is_gone {
+            return Some(Because::Gone);
+        }
+        let Some(truth) = past.find(now.id) else { return Some(Because::NotThere) };
+        let tick = self.translation.client_tick(through, now.origin, past.snapshot.tick).unwrap_or_default();
+        (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
+    }
+
+    /// Which of the truth's objects an object is now.
+    fn original(&self, object: &ObjectView<'_>, through: Through) -> Option<Original> {
+        self.translation.source(through, object.id, object.newest_tick).map(|(now, _)| now)
+    }
+
+    /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
+    fn count_lacking<D: Decoder>(&mut self, eyes: &Eyes<'_, D>, held: &HashSet<(usize, ObjectId)>) {
         let own = eyes.connection.and_then(|owner| self.pasts.iter().find_map(|past| past.owned_by(owner)));
-        let (Some(own), Some(_)) = (own, eyes.replica) else { return 1 };
+        let (Some(own), Some(_)) = (own, eyes.replica) else {
+            self.at_rest.mismatches += 1;
+            let mut difference = of_client(When::AtRest, Because::NoCharacter, eyes);
+            // The one that it takes for its own.
+            if let Some(object) = eyes.replica.and_then(|replica| replica.owned().next()) {
+                add_seen(&mut difference, &object);
+                let original = self.original(&object, eyes.edge).map(|original| (original, eyes.edge));
+                original.into_iter().for_each(|of| add_original(&mut difference, of, &self.pasts, &self.translation));
+            }
+            return self.differences.note(When::AtRest, difference);
+        };
         let near_m = NEARBY_M.min(self.view_m);
         let here = own.position_m();
         let near = self.objects().filter(|(_, object)| distance(here, object.position_m()) <= near_m);
-        near.filter(|(origin, object)| !held.contains(&(*origin, object.id))).count() as u64
+        let lacking = near.filter(|(origin, object)| !held.contains(&(*origin, object.id)));
+        let lacking: Vec<(usize, TrueObject)> = lacking.map(|(origin, object)| (origin, *object)).collect();
+        self.at_rest.mismatches += lacking.len() as u64;
+        for (origin, object) in lacking {
+            let mut difference = of_client(When::AtRest, Because::Lacking, eyes);
+            (difference.server, difference.object_there) = (Some(number(origin)), Some(name(object.id)));
+            add_truth(&mut difference, &object, self.pasts[origin].snapshot.tick.0);
+            self.differences.note(When::AtRest, difference);
+        }
+    }
+
+    /// Describes an object that differs, if there is room for another one.
+    fn describe<D>(
+        &mut self,
+        (when, because): (When, Because),
+        eyes: &Eyes<'_, D>,
+        (object, original): (&ObjectView<'_>, Option<Original>),
+    ) {
+        if !self.differences.has_room(when) {
+            return;
+        }
+        let mut difference = of_client(when, because, eyes);
+        add_seen(&mut difference, object);
+        if let Some(original) = original {
+            add_original(&mut difference, (original, eyes.edge), &self.pasts, &self.translation);
+        }
+        self.differences.note(when, difference);
     }
 
     /// All objects of the newest snapshots, with the number of their server. A character without an owner is one of another server
@@ -297,11 +382,17 @@ impl Witness {
         self.in_play
     }
 
+    /// The first objects that differed, described.
+    pub(super) fn differences(&self) -> Vec<Difference> {
+        self.differences.all()
+    }
+
     pub(super) fn begin(&mut self) {
         self.neighbours.clear();
         self.waiting.clear();
         self.age_error_us = None;
         self.in_play = Compared::default();
+        self.differences.forget_play();
         self.known.reset();
         self.known_nearby = None;
         self.sights.clear();
@@ -378,16 +469,17 @@ impl Witness {
             if is_far(&object) && object.id.index % FAR_PART != chosen {
                 continue;
             }
-            let Some(source) = self.translation.source(through, object.id) else {
+            let Some(source) = self.translation.source(through, object.id, object.newest_tick) else {
                 // An edge notes an object before it sends it.
                 self.in_play.objects += 1;
                 self.in_play.mismatches += 1;
+                self.describe((When::InPlay, Because::Unknown), eyes, (&object, None));
                 continue;
             };
             if through.is_some() {
-                held.insert((source.now.origin, source.now.id));
+                held.insert((source.0.origin, source.0.id));
             }
-            self.look_at(now, &object, (source, through), (connection, here));
+            self.look_at(now, &object, source, (eyes, connection, here));
         }
         let (mut all, mut known) = (0u32, 0u32);
         for (origin, object) in self.objects().filter(|(_, object)| distance(here, object.position_m()) <= NEARBY_M) {
@@ -402,17 +494,17 @@ impl Witness {
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
 
-    /// Compares one object of a client, whose own is `here`.
-    fn look_at(
+    /// Compares one object of a client, whose own is `here`. The client may have been told nothing yet since another server has it:
+    /// what it shows is then of the object that it was told of.
+    fn look_at<D>(
         &mut self,
         now: Time,
         object: &ObjectView<'_>,
-        (source, through): (Source, Through),
-        (connection, here): (u32, [f64; 3]),
+        (original, told): (Original, Option<Original>),
+        (eyes, connection, here): (&Eyes<'_, D>, u32, [f64; 3]),
     ) {
-        let Original { origin, id, .. } = source.now;
-        // The client may have been told nothing yet since another server has it.
-        let told = source.at(object.newest_tick);
+        let through = eyes.edge;
+        let Original { origin, id, .. } = original;
         let Some(past) = self.pasts.get(origin) else { return };
         let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
         let truth = past.find(id).copied();
@@ -421,14 +513,19 @@ impl Witness {
         let may_change = object.kind.0 != Prop::NUMBER;
         let is_of_snapshot = match through {
             None => object.newest_tick == past.snapshot.tick,
-            Some(_) => self.has_all_since(object, through, told.origin),
+            Some(_) => told.is_some_and(|told| self.has_all_since(object, through, told.origin)),
         };
         if self.is_clean && may_change && is_of_snapshot {
-            let is_known = same || through.is_some() && self.was_so(object, (told, through));
+            let is_known = same || through.is_some() && told.is_some_and(|told| self.was_so(object, (told, through)));
             self.in_play.objects += 1;
-            self.in_play.mismatches += u64::from(!is_known);
+            if !is_known {
+                self.in_play.mismatches += 1;
+                let because = if truth.is_some() { Because::Values } else { Because::NotThere };
+                self.describe((When::InPlay, because), eyes, (object, told));
+            }
         }
         let Some(truth) = truth.filter(|truth| truth.owner.is_some_and(|owner| owner != connection)) else { return };
+        let past = &self.pasts[origin];
         // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
         // something was sent since.
         // An edge's tick does not tell from which of the server's ticks a state is.
@@ -440,9 +537,9 @@ impl Witness {
         };
         let equal_us = match is_fresh {
             true => Some(past.snapshot.time.0 as f64),
-            false => self.time_of_equal(object, (told, through), (newest_us.unwrap_or(0.0), 1)),
+            false => told.and_then(|told| self.time_of_equal(object, (told, through), (newest_us.unwrap_or(0.0), 1))),
         };
-        let oldest_us = || self.pasts.get(told.origin).filter(|_| through.is_some()).and_then(Past::oldest_us);
+        let oldest_us = || self.pasts.get(told?.origin).filter(|_| through.is_some()).and_then(Past::oldest_us);
         let equal_us = equal_us.or_else(oldest_us);
         let taken_us = equal_us.map_or(newest_us, |equal_us| Some(equal_us.max(newest_us.unwrap_or(0.0))));
         let there = truth.position_after(past.world_seconds_since_snapshot(now));
@@ -522,6 +619,7 @@ fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
     (0..3).map(|axis| (a[axis] - b[axis]).powi(2)).sum::<f64>().sqrt()
 }
 
+mod differences;
 mod past;
 mod translation;
 

@@ -421,6 +421,35 @@ fn clients(run: &RunSummary, figures: &Figures<'_>) -> Section {
             ],
         ))
         .with(worst(run))
+        .with(differences(run))
+}
+
+/// The first objects that differed, as far as a table can show them.
+fn differences(run: &RunSummary) -> Table {
+    let head =
+        ["when", "because", "#client", "#edge", "#server", "#object there", "#seen tick", "#true tick", "#off by"];
+    let mut table = Table::new("The first objects that differed", &head).wide().brief();
+    for of in &run.differences {
+        let shown = |number: Option<String>| Cell::number(number.unwrap_or_else(|| "–".to_owned()));
+        let off_m = of.seen_m.zip(of.true_m).map(|(seen, there)| {
+            let squares = seen.iter().zip(there).map(|(seen, there)| (seen - there).powi(2));
+            format!("{} m", figure(squares.sum::<f64>().sqrt()))
+        });
+        table.push([
+            Cell::from(&of.when[..]),
+            Cell::from(&of.because[..]),
+            shown(of.client.map(|client| client.to_string())),
+            shown(of.edge.map(|edge| edge.to_string())),
+            shown(of.server.map(|server| server.to_string())),
+            shown(of.object_there.clone()),
+            shown(of.seen_tick_there.or(of.seen_tick).map(|tick| tick.to_string())),
+            shown(of.true_tick.map(|tick| tick.to_string())),
+            shown(off_m),
+        ]);
+    }
+    table.note =
+        "Ticks are those of the server. All values of these objects are in summary.json, under differences.".to_owned();
+    table
 }
 
 fn worst(run: &RunSummary) -> Table {

@@ -181,7 +181,9 @@ impl Crew {
         match self {
             Crew::Here(child) => child.progress(),
             Crew::Workers(workers) => {
-                let seconds: Vec<SecondCounts> = workers.iter().map(Worker::second).collect();
+                // The bots of a worker that is gone play no more.
+                let left = workers.iter().filter(|worker| worker.fault.is_none());
+                let seconds: Vec<SecondCounts> = left.map(Worker::second).collect();
                 SecondCounts::joined(&seconds)
             }
         }
@@ -349,6 +351,20 @@ mod tests {
     use throng_summary::{Band, Spread};
 
     use super::*;
+
+    #[test]
+    fn the_bots_of_a_worker_that_is_gone_are_no_part_of_the_live_figures() {
+        let worker = |port: u16, connected: u32| {
+            let remote = Remote::connect(([127, 0, 0, 1], port).into(), &Key::new([7; 32])).unwrap();
+            let progress = Progress { connected, ..Progress::default() };
+            Worker { second: SecondCounts { progress, ..SecondCounts::default() }, ..Worker::new(remote) }
+        };
+        let mut crew = Crew::Workers(vec![worker(9, 30), worker(10, 12)]);
+        assert_eq!(crew.progress().connected, 42);
+        let Crew::Workers(workers) = &mut crew else { unreachable!("it was made of workers") };
+        workers[0].fail("it is gone");
+        assert_eq!(crew.progress().connected, 12);
+    }
 
     #[test]
     fn ages_are_usable_if_their_error_is_not_larger_than_they_are() {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use throng_crowd::pulse::{ClockBounds, Estimate};
 use throng_crowd::truth;
 use throng_machine::clock;
 
-use super::word::{self, Assembly, Kind, LANE, QUICK, Word, WorkOrder};
+use super::word::{self, Assembly, BODY_MAX, Kind, LANE, Outbox, QUICK, Word, WorkOrder};
 use crate::control::Command;
 
 /// The thread looks at its connection this often.
@@ -25,6 +25,8 @@ const FIRST_ASK_INTERVAL: Duration = Duration::from_millis(10);
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
 /// The words that wait for the thread, and those that it has heard.
 const WAITING: usize = 256;
+/// Bytes of snapshots that wait for the thread, and of lines that it has heard: several of the longest.
+const WAITING_BYTES: usize = 4 * BODY_MAX;
 /// A farewell has so long.
 const FAREWELL: Duration = Duration::from_millis(20);
 
@@ -36,7 +38,17 @@ pub(super) enum Say {
     Snapshot(Arc<Vec<u8>>),
 }
 
+impl Say {
+    fn bytes(&self) -> usize {
+        match self {
+            Say::Snapshot(bytes) => bytes.len(),
+            Say::Order(..) | Say::Command(_) | Say::Tick(..) => 0,
+        }
+    }
+}
+
 /// From the thread.
+#[derive(Debug)]
 pub(super) enum Heard {
     /// The worker is there, and its clock is known.
     Met,
@@ -45,6 +57,15 @@ pub(super) enum Heard {
     Line(String),
     /// It is gone, or its bots are.
     Ended(String),
+}
+
+impl Heard {
+    fn bytes(&self) -> usize {
+        match self {
+            Heard::Refused(text) | Heard::Line(text) | Heard::Ended(text) => text.len(),
+            Heard::Met | Heard::Ready => 0,
+        }
+    }
 }
 
 /// The clock of a worker, and what it was sent.
@@ -69,6 +90,16 @@ pub(super) struct Remote {
 struct Shared {
     clock: Mutex<Clock>,
     snapshots: AtomicU64,
+    said_bytes: AtomicUsize,
+    heard_bytes: AtomicUsize,
+    /// Why the thread has ended.
+    end: Mutex<Option<String>>,
+}
+
+/// Counts bytes that are about to wait. False if they are too many.
+fn reserve(waiting: &AtomicUsize, bytes: usize) -> bool {
+    let fits = |sum: usize| sum.checked_add(bytes).filter(|sum| *sum <= WAITING_BYTES);
+    waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
 }
 
 impl Remote {
@@ -103,7 +134,7 @@ impl Remote {
             answered: 0,
             next_ask: Time(0),
             words: Assembly::default(),
-            outbox: VecDeque::new(),
+            outbox: Outbox::default(),
             waits_for_got: false,
             last: None,
         };
@@ -113,14 +144,28 @@ impl Remote {
 
     /// False if too much waits already, or the worker is gone.
     pub(super) fn say(&self, say: Say) -> bool {
-        self.to.as_ref().is_some_and(|to| to.try_send(say).is_ok())
+        let bytes = say.bytes();
+        if !reserve(&self.shared.said_bytes, bytes) {
+            return false;
+        }
+        let is_said = self.to.as_ref().is_some_and(|to| to.try_send(say).is_ok());
+        if !is_said {
+            self.shared.said_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        is_said
     }
 
     pub(super) fn hear(&self) -> Option<Heard> {
         match self.from.try_recv() {
-            Ok(heard) => Some(heard),
+            Ok(heard) => {
+                self.shared.heard_bytes.fetch_sub(heard.bytes(), Ordering::Relaxed);
+                Some(heard)
+            }
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Heard::Ended("its connection has ended".to_owned())),
+            Err(TryRecvError::Disconnected) => {
+                let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Some(Heard::Ended(end.unwrap_or_else(|| "its connection has ended".to_owned())))
+            }
         }
     }
 
@@ -162,7 +207,7 @@ struct Link {
     answered: u64,
     next_ask: Time,
     words: Assembly,
-    outbox: VecDeque<Word>,
+    outbox: Outbox,
     /// A snapshot is on its way: those that come meanwhile are left out.
     waits_for_got: bool,
     /// The last one is not.
@@ -195,8 +240,7 @@ impl Link {
                     }
                 }
                 ClientEvent::Ended(reason) => {
-                    let _ = self.heard.send(Heard::Ended(reason.to_string()));
-                    return Err(Ends);
+                    return Err(self.end(&reason.to_string()));
                 }
                 _ => {}
             }
@@ -204,12 +248,8 @@ impl Link {
         self.listen()?;
         if self.client.is_connected() {
             self.ask();
-            while let Some(word) = self.outbox.front() {
-                if self.client.send(LANE, word).is_err() {
-                    break;
-                }
-                self.outbox.pop_front();
-            }
+            let Link { client, outbox, .. } = self;
+            outbox.pass_on(|word| client.send(LANE, word).is_ok());
             self.client.flush(clock::now());
         }
         Ok(())
@@ -254,18 +294,38 @@ impl Link {
             Kind::Gone => self.tell(Heard::Ended("its bots have ended".to_owned())),
             Kind::Got => {
                 self.waits_for_got = false;
-                if let Some(last) = self.last.take() {
-                    self.send_snapshot(&last);
+                match self.last.take() {
+                    Some(last) => self.send_snapshot(&last),
+                    None => Ok(()),
                 }
-                Ok(())
             }
             _ => Ok(()),
         }
     }
 
+    /// Tells the run. It listens in each tick: a worker that says more meanwhile than may wait is none. Nothing here waits for the run,
+    /// which may be about to drop this.
     fn tell(&self, heard: Heard) -> Result<(), Ends> {
-        // If the run does not listen, it is over.
-        self.heard.send(heard).map_err(|_| Ends)
+        let fits = reserve(&self.shared.heard_bytes, heard.bytes());
+        match fits.then(|| self.heard.try_send(heard)) {
+            Some(Ok(())) => Ok(()),
+            // If the run does not listen, it is over.
+            Some(Err(TrySendError::Disconnected(_))) => Err(Ends),
+            Some(Err(TrySendError::Full(_))) | None => Err(self.end("it says more than a run can take")),
+        }
+    }
+
+    fn end(&self, why: &str) -> Ends {
+        self.shared.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| why.to_owned());
+        Ends
+    }
+
+    /// Puts a message into the outbox. A worker that takes none of what waits there is none.
+    fn push(&mut self, words: impl IntoIterator<Item = Word>) -> Result<(), Ends> {
+        match self.outbox.push(words) {
+            true => Ok(()),
+            false => Err(self.end("it takes nothing")),
+        }
     }
 
     /// Says what the run has to say.
@@ -275,14 +335,14 @@ impl Link {
                 Ok(Say::Order(mut order, begin)) => {
                     order.begin_us = self.there(begin).map_or(0, |begin| begin.0);
                     let body = serde_json::to_vec(&order).unwrap_or_default();
-                    self.outbox.extend(Word::parts(Kind::Order, &body).into_iter().flatten());
+                    self.push(Word::parts(Kind::Order, &body).into_iter().flatten())?;
                 }
                 Ok(Say::Command(command)) => {
                     let command = match command {
                         Command::MeasureAt(at) => self.there(at).map_or(Command::Measure, Command::MeasureAt),
                         other => other,
                     };
-                    self.outbox.push_back(Word::new(Kind::Command, command.line().into_bytes()));
+                    self.push([Word::new(Kind::Command, command.line().into_bytes())])?;
                 }
                 Ok(Say::Tick(tick, began)) => {
                     if let Some(began) = self.there(began) {
@@ -290,24 +350,28 @@ impl Link {
                         let _ = self.client.send(QUICK, &Word::numbers(Kind::Tick, [tick.0, began.0]));
                     }
                 }
-                Ok(Say::Snapshot(bytes)) => match (self.waits_for_got, truth::is_last(&bytes)) {
-                    (false, _) => self.send_snapshot(&bytes),
-                    (true, true) => self.last = Some(bytes),
-                    (true, false) => {}
-                },
+                Ok(Say::Snapshot(bytes)) => {
+                    self.shared.said_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                    match (self.waits_for_got, truth::is_last(&bytes)) {
+                        (false, _) => self.send_snapshot(&bytes)?,
+                        (true, true) => self.last = Some(bytes),
+                        (true, false) => {}
+                    }
+                }
                 Err(TryRecvError::Empty) => return Ok(()),
                 Err(TryRecvError::Disconnected) => return Err(Ends),
             }
         }
     }
 
-    fn send_snapshot(&mut self, bytes: &[u8]) {
-        let Some(offset) = self.offset() else { return };
+    fn send_snapshot(&mut self, bytes: &[u8]) -> Result<(), Ends> {
+        let Some(offset) = self.offset() else { return Ok(()) };
         if let Some(words) = Word::parts(Kind::Snapshot, &truth::shifted(bytes, offset.us.round() as i64)) {
-            self.outbox.extend(words);
+            self.push(words)?;
             self.waits_for_got = true;
             self.shared.snapshots.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(())
     }
 
     /// A moment on the worker's clock.
@@ -323,5 +387,64 @@ impl Link {
         clock.offset = Some(offset);
         clock.largest_error_us = clock.largest_error_us.max(offset.error_us);
         Some(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use throng::{Server, ServerEvent};
+
+    use super::*;
+    use crate::run::worker;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_worker_that_talks_more_than_a_run_takes_is_given_up_and_holds_nobody_up() {
+        let key = Key::new([7; 32]);
+        let local = ([127, 0, 0, 1], 0).into();
+        let mut server = Server::bind(local, word::schema(), worker::server_options(&key)).unwrap();
+        let remote = Remote::connect(server.local_address(), &key).unwrap();
+        let (mut talks_to, until) = (None, Instant::now() + LONG);
+        let (mut has_left, mut said) = (false, 0);
+        while !has_left && Instant::now() < until {
+            let _ = server.receive(clock::now());
+            while let Some(event) = server.poll_event() {
+                match event {
+                    ServerEvent::Connected { connection, .. } => talks_to = Some(connection),
+                    ServerEvent::Disconnected { .. } => has_left = true,
+                    _ => {}
+                }
+            }
+            if let Some(connection) = talks_to.filter(|_| said <= WAITING) {
+                said += usize::from(server.send(connection, LANE, &Word::new(Kind::Line, vec![b'x'])).is_ok());
+            }
+            server.tick(clock::now());
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // All that it has said waits, and nobody has listened.
+        assert!(has_left && said > WAITING, "{said}");
+        let mut heard: Vec<Heard> = Vec::new();
+        while heard.len() <= WAITING && Instant::now() < until {
+            heard.extend(remote.hear());
+        }
+        assert!(matches!(&heard[WAITING - 1], Heard::Line(_)), "{heard:?}");
+        assert!(matches!(&heard[WAITING], Heard::Ended(why) if why == "it says more than a run can take"), "{heard:?}");
+        assert_eq!(remote.shared.heard_bytes.load(Ordering::Relaxed), 1, "the one that found no room");
+        let began = Instant::now();
+        drop(remote);
+        assert!(began.elapsed() < LONG / 4);
+    }
+
+    #[test]
+    fn what_waits_for_a_worker_is_counted_in_bytes() {
+        // Nobody is there, so the thread takes each snapshot, and leaves it out.
+        let remote = Remote::connect(([127, 0, 0, 1], 9).into(), &Key::new([7; 32])).unwrap();
+        assert!(!remote.say(Say::Snapshot(Arc::new(vec![0; WAITING_BYTES + 1]))));
+        assert!(remote.say(Say::Snapshot(Arc::new(vec![0; WAITING_BYTES]))));
+        let waiting = AtomicUsize::new(0);
+        assert_eq!([WAITING_BYTES, 1, usize::MAX].map(|bytes| reserve(&waiting, bytes)), [true, false, false]);
     }
 }

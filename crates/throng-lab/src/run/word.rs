@@ -18,6 +18,7 @@
 //! lane 1 may lose what it carries. Neither side takes more of the other than the limits here, and whoever does not know the key
 //! of the worker gets no word.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ pub(super) fn check_world(scenario: &Scenario) -> Result<()> {
 }
 
 /// The longest body of a message in parts: a snapshot of that world, and the counts of a worker's bots.
-const BODY_MAX: usize = 8 << 20;
+pub(super) const BODY_MAX: usize = 8 << 20;
 const PART_MAX: usize = 128 << 10;
 /// Bytes that wait in lane 0.
 const QUEUE_BYTES: usize = 4 << 20;
@@ -163,25 +164,73 @@ impl Word {
 /// Puts messages together that come in parts, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
-    kind: Option<Kind>,
+    /// The kind of the message that has begun, and the parts that are still to come.
+    begun: Option<(Kind, u16)>,
+    /// A message of this kind is lost: its other parts are no message of their own.
+    lost: Option<Kind>,
     bytes: Vec<u8>,
 }
 
 impl Assembly {
-    /// Takes a part. The message, once it is whole; a message that is too long, or is mixed with another, is lost.
+    /// Takes a part. The message, once it is whole. A message that is too long, lacks a part or is mixed with another is lost, and so is
+    /// all that comes before its last part.
     pub(super) fn take(&mut self, word: Word) -> Option<(Kind, Vec<u8>)> {
         let kind = word.kind()?;
-        if self.kind.is_some_and(|of| of != kind) || self.bytes.len() + word.body.len() > BODY_MAX {
-            (self.kind, self.bytes) = (None, Vec::new());
+        if let Some(lost) = self.lost {
+            if lost == kind && word.parts_left == 0 {
+                self.lost = None;
+            }
             return None;
         }
-        self.kind = Some(kind);
+        let follows = self.begun.is_none_or(|(of, left)| of == kind && left.checked_sub(1) == Some(word.parts_left));
+        if !follows || self.bytes.len() + word.body.len() > BODY_MAX {
+            let (of, _) = self.begun.take().unwrap_or((kind, word.parts_left));
+            self.lost = (of != kind || word.parts_left > 0).then_some(of);
+            self.bytes = Vec::new();
+            return None;
+        }
+        self.begun = (word.parts_left > 0).then_some((kind, word.parts_left));
         self.bytes.extend_from_slice(&word.body);
-        if word.parts_left > 0 {
-            return None;
+        self.begun.is_none().then(|| (kind, std::mem::take(&mut self.bytes)))
+    }
+}
+
+/// Messages that wait for the connection, oldest first. They are counted in bytes: some are short, and some are a world.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    words: VecDeque<Word>,
+    bytes: usize,
+}
+
+/// A word takes so many bytes beside its body.
+const WORD_BYTES: usize = size_of::<Word>();
+
+impl Outbox {
+    /// Whether a message of any length may wait, too. Then all together have twice the bytes of the longest at most.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < BODY_MAX
+    }
+
+    /// Adds the parts of a message. False, and nothing is added, if there is no room.
+    pub(super) fn push(&mut self, words: impl IntoIterator<Item = Word>) -> bool {
+        let has_room = self.has_room();
+        if has_room {
+            for word in words {
+                self.bytes += WORD_BYTES + word.body.len();
+                self.words.push_back(word);
+            }
         }
-        self.kind = None;
-        Some((kind, std::mem::take(&mut self.bytes)))
+        has_room
+    }
+
+    /// Sends as much as `send` takes: it returns false for a word that has to wait.
+    pub(super) fn pass_on(&mut self, mut send: impl FnMut(&Word) -> bool) {
+        while let Some(word) = self.words.front()
+            && send(word)
+        {
+            self.bytes -= WORD_BYTES + word.body.len();
+            self.words.pop_front();
+        }
     }
 }
 
@@ -199,12 +248,56 @@ mod tests {
         drop(came);
         assert_eq!(Word::parts(Kind::Line, &vec![0; BODY_MAX + 1]), None);
         assert_eq!(assembly.take(Word::new(Kind::Got, Vec::new())), Some((Kind::Got, Vec::new())));
-        // One that never ends, and one that nobody knows.
-        for _ in 0..1_000 {
-            assert_eq!(assembly.take(Word::part(Kind::Line, 1, vec![0; PART_MAX])), None);
+        // One that is too long, and one that nobody knows.
+        for parts_left in (0..1_000).rev() {
+            assert_eq!(
+                assembly.take(Word::part(Kind::Line, parts_left, vec![0; PART_MAX])),
+                None,
+                "its end is no message"
+            );
             assert!(assembly.bytes.len() <= BODY_MAX);
         }
         assert_eq!(assembly.take(Word { kind: 11, ..Word::default() }), None);
+        assert_eq!(assembly.take(Word::new(Kind::Got, Vec::new())), Some((Kind::Got, Vec::new())));
+    }
+
+    #[test]
+    fn a_message_that_lacks_a_part_or_is_mixed_with_another_is_lost_and_the_next_one_is_whole() {
+        let part = |kind: Kind, parts_left: u16| Word::part(kind, parts_left, vec![parts_left as u8]);
+        let whole = |assembly: &mut Assembly| {
+            assert_eq!(assembly.take(part(Kind::Line, 1)), None);
+            assert_eq!(assembly.take(part(Kind::Line, 0)), Some((Kind::Line, vec![1, 0])));
+        };
+        let mut assembly = Assembly::default();
+        for words in [
+            &[(Kind::Line, 3), (Kind::Line, 1), (Kind::Line, 0)][..],
+            &[(Kind::Line, 2), (Kind::Line, 2), (Kind::Line, 1), (Kind::Line, 0)],
+            &[(Kind::Line, 1), (Kind::Got, 0), (Kind::Line, 0)],
+            &[(Kind::Line, 2), (Kind::Got, 1), (Kind::Got, 0), (Kind::Line, 1), (Kind::Line, 0)],
+        ] {
+            let taken = words.iter().filter_map(|&(kind, left)| assembly.take(part(kind, left))).count();
+            assert_eq!(taken, 0, "{words:?}");
+            whole(&mut assembly);
+        }
+    }
+
+    #[test]
+    fn what_waits_for_the_connection_is_counted_in_bytes() {
+        let mut outbox = Outbox::default();
+        let long = || Word::parts(Kind::Line, &vec![0; BODY_MAX]).expect("it is short enough");
+        assert!(outbox.push(long()) && !outbox.push(long()) && !outbox.push([Word::new(Kind::Got, Vec::new())]));
+        let mut sent = 0;
+        outbox.pass_on(|word| {
+            sent += word.body.len();
+            sent <= BODY_MAX / 2
+        });
+        assert!(outbox.push(long()) && !outbox.has_room());
+        assert!(outbox.bytes <= 2 * BODY_MAX, "{}", outbox.bytes);
+        outbox.pass_on(|_| true);
+        assert_eq!((outbox.bytes, outbox.words.len()), (0, 0));
+        // Empty ones take room, too.
+        let many = (0..BODY_MAX).take_while(|_| outbox.push([Word::new(Kind::Got, Vec::new())])).count();
+        assert!(many <= BODY_MAX / WORD_BYTES + 1, "{many}");
     }
 
     #[test]

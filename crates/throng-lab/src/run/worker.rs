@@ -1,6 +1,5 @@
 //! A load worker: a process that plays a part of the bots of runs on other machines, one run after the other.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,16 +10,18 @@ use anyhow::{Context, Result};
 use throng::{ConnectionId, Key, Server, ServerEvent, ServerOptions, Tick, Time};
 use throng_crowd::truth::{self, TruthMirror};
 use throng_machine::clock;
-use throng_machine::piped::{Gone, Piped};
+use throng_machine::piped::{Gone, Piped, Signal};
 
 use super::child::Order;
-use super::word::{self, Assembly, Kind, LANE, QUICK, Word, WorkOrder};
-use crate::control::Command;
+use super::word::{self, Assembly, Kind, LANE, Outbox, QUICK, Word, WorkOrder};
+use crate::control::{BotsLine, Command};
 
 /// The worker looks at its connection and its bots this often.
 const OFTEN: Duration = Duration::from_micros(500);
-/// Messages that wait for the connection. With this many, what the bots say waits with them.
-const OUTBOX_MAX: usize = 1_024;
+/// The bots of a run that has left have so long to end.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+/// Lines of theirs that are thrown away at once.
+const LAST_LINES: usize = 256;
 /// Datagrams of a run that are taken in a second: its server's state comes in them.
 const PACKETS_PER_S: u32 = 50_000;
 
@@ -43,19 +44,11 @@ pub struct WorkerOptions {
 /// # Errors
 /// The address cannot be used.
 pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
-    let server = ServerOptions {
-        tick_interval: Duration::from_millis(1),
-        // One run at a time. The worker refuses another one because it is full.
-        max_clients: 1,
-        client_bytes_per_s: word::BYTES_PER_S,
-        client_packets_per_s: PACKETS_PER_S,
-        lanes: word::lanes(),
-        idle_timeout: word::SILENCE,
-        ..ServerOptions::new(word::PROTOCOL_ID, options.key.clone())
-    };
-    let mut server = Server::bind(options.address, word::schema(), server).context("cannot listen for runs")?;
+    let mut server = Server::bind(options.address, word::schema(), server_options(&options.key))
+        .context("cannot listen for runs")?;
     (options.note)(&format!("load worker at {}; press Ctrl-C to stop", server.local_address()));
     let mut session: Option<Session> = None;
+    let mut former: Option<Former> = None;
     while !stop.load(Ordering::Relaxed) {
         // A socket that fails now and then is a lossy network.
         let _ = server.receive(clock::now());
@@ -65,20 +58,26 @@ pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
                 ServerEvent::Connected { connection, .. } => session = Some(Session::new(connection)),
                 ServerEvent::Disconnected { connection, cause, .. } => {
                     let left = session.take_if(|session| session.connection == connection);
-                    if left.is_some() {
+                    if let Some(left) = left {
                         (options.note)(&format!("the run has left: {cause}"));
+                        // There are others only while nobody is on its way out.
+                        former = left.bots.map(Former::new).or(former);
                     }
                 }
                 ServerEvent::Message { connection, message, .. } => {
                     let session = session.as_mut().filter(|session| session.connection == connection);
                     if let (Some(session), Some(word)) = (session, message.get::<Word>()) {
-                        session.take(word, (options, came), &mut server);
+                        session.take(word, came, &mut server);
                     }
                 }
                 _ => {}
             }
         }
+        former.take_if(Former::is_over);
         if let Some(session) = &mut session {
+            if former.is_none() {
+                session.begin_ordered(options);
+            }
             session.pass_on(&mut server);
         }
         server.tick(clock::now());
@@ -89,23 +88,68 @@ pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
+/// The server of a load worker.
+pub(super) fn server_options(key: &Key) -> ServerOptions {
+    ServerOptions {
+        tick_interval: Duration::from_millis(1),
+        // One run at a time. The worker refuses another one because it is full.
+        max_clients: 1,
+        client_bytes_per_s: word::BYTES_PER_S,
+        client_packets_per_s: PACKETS_PER_S,
+        lanes: word::lanes(),
+        idle_timeout: word::SILENCE,
+        ..ServerOptions::new(word::PROTOCOL_ID, key.clone())
+    }
+}
+
+/// The bots of a run that has left, on their way to their end: meanwhile the worker answers the next run, and does not begin it.
+struct Former {
+    bots: Piped,
+    until: Time,
+}
+
+impl Former {
+    fn new(mut bots: Piped) -> Former {
+        bots.close();
+        Former { bots, until: clock::now().after(END_PATIENCE) }
+    }
+
+    /// Whether they have ended. They are killed when their time is over.
+    fn is_over(&mut self) -> bool {
+        // Bots whose last words nobody takes do not end.
+        let _ = (0..LAST_LINES).take_while(|_| matches!(self.bots.next_line(Duration::ZERO), Ok(Some(_)))).count();
+        if clock::now() >= self.until {
+            self.bots.signal(Signal::Kill);
+        }
+        self.bots.has_ended()
+    }
+}
+
 /// A run that is connected.
 struct Session {
     connection: ConnectionId,
     words: Assembly,
     bots: Option<Piped>,
     mirror: Option<TruthMirror>,
-    /// Oldest first.
-    outbox: VecDeque<Word>,
+    /// Its order, until its bots begin.
+    ordered: Option<Vec<u8>>,
+    outbox: Outbox,
 }
 
 impl Session {
     fn new(connection: ConnectionId) -> Session {
-        Session { connection, words: Assembly::default(), bots: None, mirror: None, outbox: VecDeque::new() }
+        Session {
+            connection,
+            words: Assembly::default(),
+            bots: None,
+            mirror: None,
+            ordered: None,
+            outbox: Outbox::default(),
+        }
     }
 
     /// A word has come by that moment.
-    fn take(&mut self, word: Word, (options, came): (&WorkerOptions, Time), server: &mut Server) {
+    fn take(&mut self, word: Word, came: Time, server: &mut Server) {
         match word.kind() {
             Some(Kind::Ask) => {
                 let Some([number]) = word.read() else { return };
@@ -121,26 +165,30 @@ impl Session {
             }
             _ => {
                 if let Some((kind, body)) = self.words.take(word) {
-                    self.take_whole(kind, &body, options);
+                    self.take_whole(kind, body);
                 }
             }
         }
     }
 
-    fn take_whole(&mut self, kind: Kind, body: &[u8], options: &WorkerOptions) {
-        match kind {
-            Kind::Order if self.bots.is_none() => {
-                let words = match self.begin(body, options) {
-                    Ok(()) => Word::parts(Kind::Ready, &[]),
-                    Err(error) => {
-                        (options.note)(&format!("a run is refused: {error:#}"));
-                        Word::parts(Kind::Refused, format!("{error:#}").as_bytes())
-                    }
-                };
-                self.outbox.extend(words.into_iter().flatten());
+    /// Begins what was ordered.
+    fn begin_ordered(&mut self, options: &WorkerOptions) {
+        let Some(body) = self.ordered.take() else { return };
+        let words = match self.begin(&body, options) {
+            Ok(()) => Word::parts(Kind::Ready, &[]),
+            Err(error) => {
+                (options.note)(&format!("a run is refused: {error:#}"));
+                Word::parts(Kind::Refused, format!("{error:#}").as_bytes())
             }
+        };
+        self.outbox.push(words.into_iter().flatten());
+    }
+
+    fn take_whole(&mut self, kind: Kind, body: Vec<u8>) {
+        match kind {
+            Kind::Order if self.bots.is_none() => self.ordered = Some(body),
             Kind::Command => {
-                let command = std::str::from_utf8(body).ok().and_then(Command::read);
+                let command = std::str::from_utf8(&body).ok().and_then(Command::read);
                 if let (Some(command), Some(bots)) = (command, &mut self.bots) {
                     bots.tell(&command.line());
                 }
@@ -148,9 +196,10 @@ impl Session {
             Kind::Snapshot => {
                 if let Some(mirror) = &mut self.mirror {
                     // One that cannot be written is missing, as one that was lost.
-                    let _ = mirror.write(body);
+                    let _ = mirror.write(&body);
                 }
-                self.outbox.push_back(Word::new(Kind::Got, Vec::new()));
+                // A run that sends the next one before it hears this may get none.
+                self.outbox.push([Word::new(Kind::Got, Vec::new())]);
             }
             _ => {}
         }
@@ -189,33 +238,106 @@ impl Session {
 
     /// Passes on what the bots have said.
     fn pass_on(&mut self, server: &mut Server) {
-        while self.outbox.len() < OUTBOX_MAX {
+        while self.outbox.has_room() {
             let Some(bots) = &self.bots else { break };
             let words = match bots.next_line(Duration::ZERO) {
-                Ok(Some(line)) => Word::parts(Kind::Line, line.as_bytes()),
+                Ok(Some(line)) => Word::parts(Kind::Line, line.as_bytes()).or_else(too_long),
                 Ok(None) => break,
                 Err(Gone) => {
                     self.bots = None;
                     Word::parts(Kind::Gone, &[])
                 }
             };
-            self.outbox.extend(words.into_iter().flatten());
+            self.outbox.push(words.into_iter().flatten());
         }
-        while let Some(word) = self.outbox.front() {
-            if server.send(self.connection, LANE, word).is_err() {
-                return;
-            }
-            self.outbox.pop_front();
-        }
+        self.outbox.pass_on(|word| server.send(self.connection, LANE, word).is_ok());
     }
+}
+
+/// In the place of a line that no run would take.
+fn too_long() -> Option<Vec<Word>> {
+    let line = BotsLine::Failed("they say more at once than a load worker can pass on".to_owned());
+    Word::parts(Kind::Line, &serde_json::to_vec(&line).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::time::Instant;
+
     use throng_crowd::scenario::{Overrides, Scenario};
 
     use super::*;
     use crate::bots::Share;
+    use crate::run::remote::{Heard, Remote, Say};
+
+    fn until_some<T>(mut find: impl FnMut() -> Option<T>) -> T {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(found) = find() {
+                return found;
+            }
+            assert!(Instant::now() < until, "it did not come");
+            std::thread::sleep(OFTEN);
+        }
+    }
+
+    /// Ends the worker, also if the test fails.
+    struct Stops<'a>(&'a AtomicBool);
+
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    static WORKER: Mutex<String> = Mutex::new(String::new());
+
+    #[test]
+    fn a_worker_answers_the_next_run_while_the_bots_of_the_last_one_end_and_begins_it_after_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let ended = folder.path().join("ended");
+        // The first bots take a second to end, and the second ones none.
+        let script = format!("read order; [ -e {0} ] || {{ cat > /dev/null; sleep 1; touch {0}; }}", ended.display());
+        let options = WorkerOptions {
+            address: ([127, 0, 0, 1], 0).into(),
+            key: Key::new([7; 32]),
+            own: Vec::new(),
+            bots_command: ["sh", "-c", &script].map(OsString::from).to_vec(),
+            note: |line| WORKER.lock().unwrap().push_str(line),
+        };
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
+            scope.spawn(|| work(&options, &stop).unwrap());
+            let order = || {
+                let scenario = Scenario::resolve("crowd", &Overrides::default()).unwrap();
+                let server = ([127, 0, 0, 1], 9).into();
+                let order = WorkOrder { server, key: [7; 32], scenario, share: Share::default(), begin_us: 0 };
+                Say::Order(Box::new(order), clock::now())
+            };
+            let address = until_some(|| {
+                let text = WORKER.lock().unwrap().clone();
+                text.strip_prefix("load worker at ")?.split_once(';')?.0.parse().ok()
+            });
+            let met = || {
+                let remote = Remote::connect(address, &options.key).unwrap();
+                until_some(|| remote.hear().filter(|heard| matches!(heard, Heard::Met)));
+                remote
+            };
+            let begin = |remote: &Remote| {
+                assert!(remote.say(order()));
+                until_some(|| remote.hear().filter(|heard| matches!(heard, Heard::Ready)));
+            };
+            let first = met();
+            begin(&first);
+            drop(first);
+            let second = met();
+            assert!(!ended.exists(), "it has waited for the bots");
+            begin(&second);
+            assert!(ended.exists(), "bots of two runs play at once");
+        });
+    }
 
     #[test]
     fn only_loopback_and_ones_own_addresses_are_loaded_and_orders_are_bounded() {

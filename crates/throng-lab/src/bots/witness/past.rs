@@ -73,7 +73,9 @@ impl Past {
         truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
         ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
         snapshot.iter().for_each(|snapshot| self.tell(snapshot));
-        self.is_gone = self.is_mortal && now.since(self.snapshot.time) > GONE_AFTER;
+        // A server that has written its last state writes nothing after it.
+        let is_silent = !self.snapshot.is_final && now.since(self.snapshot.time) > GONE_AFTER;
+        self.is_gone = self.is_mortal && is_silent;
     }
 
     /// Learns when a tick began, or that it began at another time.
@@ -117,6 +119,14 @@ impl Past {
     /// An object of the newest snapshot.
     pub(super) fn find(&self, id: ObjectId) -> Option<&TrueObject> {
         find_in(&self.snapshot, &self.places, id)
+    }
+
+    /// An object in the newest snapshot that has it, of those that are kept.
+    pub(super) fn newest_of(&self, id: ObjectId) -> Option<(&TrueObject, Tick)> {
+        let newest = self.find(id).map(|truth| (truth, self.snapshot.tick));
+        let former =
+            || self.former.iter().find_map(|(snapshot, places)| Some((find_in(snapshot, places, id)?, snapshot.tick)));
+        newest.or_else(former)
     }
 
     /// The object of an owner.

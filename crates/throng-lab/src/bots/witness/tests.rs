@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use throng::net::{
     Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork, ReceiveError, SendError, Transmit, Wrapper,
 };
+use throng::replica::ReplicaClient;
 use throng::{
     Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
     ServerOptions, TokenIssuer, Up,
@@ -14,6 +15,7 @@ use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds::{self, Character};
 use throng_crowd::pulse::{Pulse, SentInputs};
 use throng_crowd::scenario::Overrides;
+use throng_crowd::truth::{GameObject, TruthWriter};
 
 use super::*;
 use crate::host::PROTOCOL_ID;
@@ -591,4 +593,63 @@ fn a_neighbour_that_a_seat_does_not_hold_is_a_mismatch() {
     for seat in &world.seats {
         assert_eq!(seat.witness.at_rest(), Compared { objects: SEATS as u64, mismatches: 1 });
     }
+}
+
+#[test]
+fn a_bot_is_compared_with_nothing_if_a_server_has_left_no_last_state_and_the_witness_says_so() {
+    let scenario = scenario();
+    let mut writers = [0, 1].map(|_| TruthWriter::create(SEATS).expect("a file"));
+    let paths: Vec<PathBuf> = writers.iter().map(|writer| writer.path().to_owned()).collect();
+    let mut write = |server: usize, is_final: bool| {
+        let objects = std::iter::empty::<GameObject>();
+        writers[server].write((Tick(7), clock::now()), None, is_final, objects).expect("the file can be written");
+    };
+    let compared = |connection: Option<u32>| {
+        let mut witness = Witness::new(&paths, &[], &scenario).expect("the files are there");
+        let eyes = Eyes::<ReplicaClient> { replica: None, connection, edge: None };
+        witness.compare_final(std::iter::once(eyes), Duration::ZERO);
+        (witness.without_last().to_vec(), witness.not_compared(), witness.at_rest().mismatches)
+    };
+    write(0, true);
+    assert_eq!(compared(Some(3)), (vec![2], 1, 0), "before the second server has begun");
+    write(1, false);
+    assert_eq!(compared(Some(3)), (vec![2], 1, 0));
+    write(1, true);
+    assert_eq!(compared(Some(3)), (vec![], 0, 1), "no server has its character");
+    assert_eq!(compared(None), (vec![], 1, 0), "it is not connected");
+}
+
+#[test]
+fn whatever_a_client_still_shows_of_a_server_that_was_killed_is_a_mismatch_at_rest() {
+    let mut world = at_an_edge();
+    world.compare();
+    world.seats.iter_mut().for_each(|seat| seat.witness.pasts[0].is_gone = true);
+    world.compare();
+    for seat in &world.seats {
+        // And nobody has the character of its client.
+        let expected = Compared { objects: 2 * SEATS as u64, mismatches: SEATS as u64 + 1 };
+        assert_eq!(seat.witness.at_rest(), expected);
+        let differences = seat.witness.differences();
+        assert_eq!(differences.len(), differences::DESCRIBED, "no more are described");
+        assert!(differences.iter().all(|of| of.because == "its server was killed" && of.server == Some(1)));
+    }
+}
+
+/// In a few ticks an object can go from server to server to server, and a client knows nothing of it yet.
+#[test]
+fn a_state_of_two_servers_ago_is_compared_with_the_state_of_that_server() {
+    let mut world = at_an_edge();
+    let id = world.characters[0].0;
+    let (sent, mut at) = (world.server.current_tick(), Vec::new());
+    for (hops, origin) in [(1, 1), (2, 0)] {
+        let edge = world.edge.as_mut().expect("it is there");
+        let since = sent.after(hops);
+        edge.note(id, Original { origin, id: ObjectId { index: 900 + hops, generation: 1 }, since });
+        edge.flush().expect("the file can be written");
+        let translation = &mut world.seats[0].witness.translation;
+        translation.refresh();
+        let (now, told) = translation.source(Some(0), id, sent).expect("it is known");
+        at.push((now.id.index, told.map(|told| told.id)));
+    }
+    assert_eq!(at, [(901, Some(there(id))), (902, Some(there(id)))]);
 }

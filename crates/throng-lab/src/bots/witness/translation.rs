@@ -5,7 +5,7 @@
 //! edge and client, each time by what its kind allows; a position by one step more.
 
 use throng::{ObjectId, Tick};
-use throng_crowd::copies::{CopiesReader, Original, Source};
+use throng_crowd::copies::{CopiesReader, Original};
 
 use crate::bots::{BotsError, EdgePoint};
 
@@ -31,13 +31,15 @@ impl Translation {
         self.edges.iter_mut().for_each(|edge| drop(edge.poll()));
     }
 
-    /// Which of the truth's objects a client has.
-    pub(super) fn source(&self, through: Through, id: ObjectId) -> Option<Source> {
+    /// Which of the truth's objects a client has now, and which one its state is of if that was sent in the tick; `None` of an object
+    /// that its edge has told nobody of, and of a state that was sent too many origins ago.
+    pub(super) fn source(&self, through: Through, id: ObjectId, sent: Tick) -> Option<(Original, Option<Original>)> {
         let Some(number) = through else {
-            let now = Original { origin: 0, id, since: Tick(0) };
-            return Some(Source { now, before: None });
+            let own = Original { origin: 0, id, since: Tick(0) };
+            return Some((own, Some(own)));
         };
-        self.edges.get(number)?.there(id)
+        let source = self.edges.get(number)?.there(id)?;
+        Some((source.now, source.at(sent)))
     }
 
     /// A client's tick for one of a server.
