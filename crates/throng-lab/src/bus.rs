@@ -512,8 +512,8 @@ mod tests {
         };
         assert_eq!(events.iter().filter_map(newest).max(), Some(Revision(50)), "{events:?}");
         assert!(events.iter().any(|event| matches!(event, Event::Gap(_))), "{events:?}");
-        let MiddleCounters { lost, anew, refused, forged } = middle.counters();
-        assert!(lost > 1 && anew > 0 && (refused, forged) == (0, 0), "{:?}", middle.counters());
+        let MiddleCounters { lost, refused, forged, .. } = counted(&middle, |counters| counters.anew > 0);
+        assert!(lost > 0 && (refused, forged) == (0, 0), "{:?}", middle.counters());
         assert!(middle.counters().line().unwrap().contains("began anew"));
     }
 
@@ -561,7 +561,8 @@ mod tests {
         let (to_end, lines) = channel();
         middle.join(1, Box::new(move |down| to_end.send(down).map_err(|_| Unsaid::Gone)));
         assert_eq!(lines.recv_timeout(Duration::from_secs(10)), Ok(Down::Anew));
-        assert_eq!(middle.counters(), MiddleCounters { lost: 6, anew: 1, ..MiddleCounters::default() });
+        let told = counted(&middle, |counters| counters.anew > 0);
+        assert_eq!(told, MiddleCounters { lost: 6, anew: 1, ..MiddleCounters::default() });
     }
 
     /// A cut that nobody tells of is noticed by the silence, and its end by the next word.
