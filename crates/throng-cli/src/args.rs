@@ -242,6 +242,9 @@ pub(crate) struct CrowdArguments {
     /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; needs --servers and a build with --features nats (docs/edges.md)
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) bus: Option<String>,
+    /// With --bus: let servers and edges send each other everything over it, without UDP between them (docs/edges.md)
+    #[arg(long, requires = "bus", hide_short_help = true)]
+    pub(crate) bus_links: bool,
     /// Kill, drain, pause, cut off or slow down a process while the run is measured, as kill:edge-1:4s, cut:server-2:4s:2s,
     /// slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s; may be repeated (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]

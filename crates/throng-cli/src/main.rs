@@ -43,7 +43,7 @@ use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress, Share};
 use throng_lab::report;
-use throng_lab::run::{self, RunOptions, RunResult, ServeOptions};
+use throng_lab::run::{self, BusOptions, RunOptions, RunResult, ServeOptions};
 use throng_lab::scenario::Scenario;
 use throng_report::{Kind, MetricLimit, RunFile, RunHead};
 use throng_summary::RunSummary;
@@ -130,7 +130,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         wanted: None,
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
-        bus: arguments.bus.clone(),
+        bus: arguments.bus.clone().map(|nats| BusOptions { nats, carries_links: arguments.bus_links }),
         live: arguments.live.address()?,
     };
     output.play(options, &stop)

@@ -145,6 +145,26 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     assert!(!reasons.contains("edge ") && !reasons.contains("server "), "{reasons}");
 }
 
+/// Servers and edges have no UDP between them. All links wait while the nats-server is away, and no state differs afterwards.
+pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
+    let Some(mut nats) = NatsServer::start(&[]) else { return };
+    let runs = tempfile::tempdir().unwrap();
+    let run = crowd_at_edges(runs.path(), "6", "2").args(["--bus", &nats.address(), "--bus-links"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    nats.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    nats.run();
+    let output = run.wait_with_output().unwrap();
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bots = &summary["bots"];
+    assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(300), "{bots}");
+    for edge in summary["edges"].as_array().unwrap() {
+        assert!(edge["connections"].as_f64() > Some(25.0) && edge["objects"].as_u64() >= Some(60), "{edge}");
+    }
+}
+
 pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     let runs = tempfile::tempdir().unwrap();
     let faults = ["kill:edge-1:1s", "pause:edge-2:7s:1.5s", "drain:edge-2:9.3s", "cut:server-2:4.5s:1s"];

@@ -27,6 +27,7 @@
 //!   and loses no input and no message ([`Origin::hand_over`]).
 //! - Borders between servers can follow the load without a stop: each place has one server, and nobody is invisible ([`Balance`]). Servers
 //!   and edges of one world agree on them over a [bus](throng_bus): an edge is not trusted with anybody's load or borders.
+//! - Servers and edges that have no UDP between them meet on the bus ([`BusNetwork`]).
 //! - An edge that dies is the end of its players, told one by one, or they are kept until they come back through another edge
 //!   ([`OriginOptions::keep_ticks`]). An origin that dies leaves an edge that can go on with
 //!   another one ([`Edge::replace_origin`]): its clients stay connected.

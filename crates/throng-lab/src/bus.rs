@@ -20,6 +20,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use throng::Time;
+use throng::net::Driver;
 use throng_bus::endpoint::{Endpoint, Outgoing};
 use throng_bus::{
     Bus, Command, CommandError, Counters, Entry, Event, Expect, Limits, MemberId, RequestError, Revision, StoreError,
@@ -47,7 +48,13 @@ pub(crate) struct BusOrder {
     pub(crate) world: String,
     /// Addresses of NATS; `None`: standard input and output.
     pub(crate) nats: Option<String>,
+    /// Whether servers and edges send each other everything over NATS, and have no UDP between them.
+    pub(crate) carries_links: bool,
 }
+
+/// A process joins the bus a second time for its links, with its number and this bit. No run has so many processes.
+#[cfg(feature = "nats")]
+const LINKS: u64 = 0x8000;
 
 impl BusOrder {
     /// For another process of the same run.
@@ -89,14 +96,42 @@ impl WorldBus for NatsBus {
 
 #[cfg(feature = "nats")]
 fn over_nats(order: &BusOrder, servers: &str) -> Result<Box<dyn WorldBus>> {
+    Ok(Box::new(join_nats(servers, order.member, Limits::default())?))
+}
+
+#[cfg(feature = "nats")]
+fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
     let cluster = throng_bus::Cluster::new("throng-lab", NATS_CLUSTER)?;
-    let options = NatsOptions::new(servers, cluster, MemberId(order.member));
-    Ok(Box::new(NatsBus::start(NatsOptions { creates: true, ..options })?))
+    let options = NatsOptions::new(servers, cluster, MemberId(member));
+    Ok(NatsBus::start(NatsOptions { creates: true, limits, ..options })?)
 }
 
 #[cfg(not(feature = "nats"))]
 fn over_nats(_: &BusOrder, servers: &str) -> Result<Box<dyn WorldBus>> {
     anyhow::bail!("cannot use {servers}: this program was built without NATS; build it with --features nats")
+}
+
+/// Opens endpoints for the links between servers and edges.
+pub(crate) type OpenEndpoint = Box<dyn Fn() -> Result<Box<dyn Driver>>>;
+
+/// The links of a process, if they go over the bus.
+///
+/// # Errors
+/// The nats-server is not there, or does not fit.
+#[cfg(feature = "nats")]
+pub(crate) fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
+    let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
+    // What waits for long is of no use to a link: it has been sent again.
+    let limits = Limits { outgoing: 4_096, waiting_events: 16_384, ..Limits::default() };
+    let bus = join_nats(servers, order.member | LINKS, limits)?;
+    let network = throng_edge::BusNetwork::new(bus, &throng_edge::WorldName::new(&order.world)?);
+    Ok(Some(Box::new(move || Ok(Box::new(network.endpoint()?)))))
+}
+
+/// The links of a process, if they go over the bus. Without NATS they never do.
+#[cfg(not(feature = "nats"))]
+pub(crate) fn links(_: &BusOrder) -> Result<Option<OpenEndpoint>> {
+    Ok(None)
 }
 
 /// A member sends this to the middle. Bytes of messages are envelopes of the bus.

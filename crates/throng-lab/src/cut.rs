@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use throng::Time;
-use throng::net::{Driver, ReceiveError, SendError, Transmit, UdpDriver, Wrapper};
+use throng::net::{Driver, ReceiveError, SendError, Transmit, Wrapper};
 
 /// Cuts the network of its drivers, and mends it.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Cut(Arc<AtomicBool>);
 
 impl Cut {
     /// A driver whose network this cuts.
-    pub(crate) fn driver(&self, inner: UdpDriver) -> CutDriver {
+    pub(crate) fn driver(&self, inner: Box<dyn Driver>) -> CutDriver {
         CutDriver { inner, cut: self.clone() }
     }
 
@@ -28,18 +28,18 @@ impl Cut {
 
 /// See [`Cut::driver`].
 pub(crate) struct CutDriver {
-    inner: UdpDriver,
+    inner: Box<dyn Driver>,
     cut: Cut,
 }
 
 impl Wrapper for CutDriver {
-    type Inner = UdpDriver;
+    type Inner = Box<dyn Driver>;
 
-    fn inner(&self) -> &UdpDriver {
+    fn inner(&self) -> &Box<dyn Driver> {
         &self.inner
     }
 
-    fn inner_mut(&mut self) -> &mut UdpDriver {
+    fn inner_mut(&mut self) -> &mut Box<dyn Driver> {
         &mut self.inner
     }
 
@@ -65,7 +65,7 @@ impl Wrapper for CutDriver {
 
 #[cfg(test)]
 mod tests {
-    use throng::net::UdpOptions;
+    use throng::net::{UdpDriver, UdpOptions};
 
     use super::*;
 
@@ -73,7 +73,7 @@ mod tests {
     fn nothing_passes_a_cut_in_either_direction_and_nothing_waits_for_its_end() {
         let bind = || UdpDriver::bind(([127, 0, 0, 1], 0).into(), &UdpOptions::client()).expect("a port");
         let (cut, mut other, now) = (Cut::default(), bind(), Time(0));
-        let mut driver = cut.driver(bind());
+        let mut driver = cut.driver(Box::new(bind()));
         let (here, there) = (driver.local_address(), other.local_address());
         let received = |driver: &mut dyn Driver| {
             let mut texts = Vec::new();

@@ -20,7 +20,7 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::bus::{self, BusOrder, WorldBus};
+use crate::bus::{self, BusOrder, OpenEndpoint, WorldBus};
 use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
@@ -79,7 +79,7 @@ fn play() -> anyhow::Result<()> {
     let order: EdgeOrder = read_order()?;
     pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
-    let mut links = Links::new(&order);
+    let mut links = Links::new(&order)?;
     let (commands, lines) = listen();
     let mut bus = match &order.bus {
         Some(order) => Some(bus::open(order, Box::new(say_to_bus), lines)?),
@@ -179,30 +179,38 @@ struct Links {
     cut: Cut,
     /// Of what comes from the servers.
     slow: SlowReader,
+    /// The way to the servers, if it is not UDP.
+    over_bus: Option<OpenEndpoint>,
 }
 
 impl Links {
-    fn new(order: &EdgeOrder) -> Links {
+    fn new(order: &EdgeOrder) -> anyhow::Result<Links> {
         let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
         let id = FIRST_ID + u64::from(order.number);
-        Links {
+        let over_bus = order.bus.as_ref().map(bus::links).transpose()?.flatten();
+        Ok(Links {
             id,
             issuer,
             servers: order.servers.clone(),
             came_bytes: 0,
             cut: Cut::default(),
             slow: SlowReader::default(),
-        }
+            over_bus,
+        })
     }
 
     fn driver(&self) -> anyhow::Result<Box<dyn Driver>> {
-        Ok(Box::new(self.cut.driver(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?)))
+        Ok(Box::new(self.cut.driver(Box::new(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?))))
     }
 
     fn connect(&self, origin: usize, now: Time) -> anyhow::Result<Client> {
         let token = self.issuer.issue_with(self.id, &[self.servers[origin]], &edge_user_data())?;
         let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-        let driver = Box::new(self.slow.driver(self.driver()?));
+        let driver = match &self.over_bus {
+            Some(open) => open()?,
+            None => self.driver()?,
+        };
+        let driver = Box::new(self.slow.driver(driver));
         Ok(Client::new(driver, token, kinds::schema(), options, now)?)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throng::meter::{Subsystem, TickRecord};
-use throng::net::{UdpDriver, UdpOptions};
+use throng::net::{Driver, UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
     StartError, Tick, Time, TokenIssuer,
@@ -117,6 +117,14 @@ impl Seat {
     }
 }
 
+/// How clients and edges reach a server.
+pub enum Socket {
+    /// A UDP socket, bound to this address.
+    At(SocketAddr),
+    /// What this driver reaches. The server has one thread.
+    Over(Box<dyn Driver>),
+}
+
 /// Messages of bots that wait to be taken.
 const TALKS: usize = 64;
 
@@ -146,18 +154,18 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
-        Host::with_model(scenario, 0, (address, public, key), Channels::new)
+        Host::with_model(scenario, 0, (Socket::At(address), public, key), Channels::new)
     }
 }
 
 impl<R: Replication> Host<R> {
-    /// A server for the scenario, with the replication model that `model` makes for its schema and options. The first
-    /// address is the one that it is bound to, the second the one under which clients know it, if that is another. `number` says
-    /// which of the scenario's servers it is, from 0.
+    /// A server for the scenario, with the replication model that `model` makes for its schema and options. The address is
+    /// the one under which clients know it, if that is another than its socket's. `number` says which of the scenario's servers it is,
+    /// from 0.
     pub fn with_model(
         scenario: &Scenario,
         number: u16,
-        (address, public, key): (SocketAddr, Option<SocketAddr>, Key),
+        (socket, public, key): (Socket, Option<SocketAddr>, Key),
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Host<R>, StartError> {
         let options = server_options(scenario, &key, public);
@@ -165,14 +173,21 @@ impl<R: Replication> Host<R> {
         let seats = options.max_clients as usize;
         let model = model(&kinds::schema(), &options)?;
         let cut = Cut::default();
-        let (server, tape) = match options.threads {
-            0 | 1 => {
-                let driver = cut.driver(UdpDriver::bind(address, &UdpOptions::server())?);
+        let (server, tape) = match (options.threads, socket) {
+            (0 | 1, socket) => {
+                let driver: Box<dyn Driver> = match socket {
+                    Socket::At(address) => Box::new(UdpDriver::bind(address, &UdpOptions::server())?),
+                    Socket::Over(driver) => driver,
+                };
+                let driver = cut.driver(driver);
                 let (recorder, tape) = Recorder::new(driver, scenario.send_slowdown_percent);
                 (Server::with_replication(Box::new(recorder), model, options)?, Some(tape))
             }
             // Each thread has a socket of its own, past any recorder.
-            _ => (Server::bind_with(address, model, options)?, None),
+            (_, Socket::At(address)) => (Server::bind_with(address, model, options)?, None),
+            (_, Socket::Over(_)) => {
+                return Err(StartError::Options("a server with several threads is reached by UDP only"));
+            }
         };
         let regions = Regions::new(scenario);
         let mut host = Host {

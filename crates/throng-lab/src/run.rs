@@ -41,7 +41,7 @@ use crate::bus::{self, BusOrder, Middle};
 use crate::control::{Command, PlayerCount};
 use crate::edge::{EdgeOrder, EdgeReport};
 use crate::floor::FloorTime;
-use crate::host::Host;
+use crate::host::{Host, Socket};
 use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 use crate::slow_reader::Read;
@@ -88,10 +88,20 @@ pub struct RunOptions {
     pub trace: bool,
     /// Gets the run's metrics while it plays.
     pub metrics: Option<LiveMetrics>,
-    /// Addresses of NATS, if servers and edges meet there (feature `nats`). Without them they need nothing: the run carries what they say.
-    pub bus: Option<String>,
+    /// Where servers and edges meet, if that is NATS (feature `nats`). Otherwise they need nothing: the run carries what they say.
+    pub bus: Option<BusOptions>,
     /// Where a live page takes figures while the run plays. Without one there, the run plays all the same, and a note says so.
     pub live: Option<SocketAddr>,
+}
+
+/// A nats-server for the servers and edges of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusOptions {
+    /// Its addresses, with commas between them, as `nats://127.0.0.1:4222`.
+    pub nats: String,
+    /// Whether servers and edges send each other state, inputs and messages over it too, and have no UDP between them. Each server has
+    /// one thread then.
+    pub carries_links: bool,
 }
 
 /// The result of a run.
@@ -223,9 +233,14 @@ impl<'a, R: Replication> Play<'a, R> {
         let key = throng::random_key();
         let reached = options.workers.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |workers| workers.server);
         let address = SocketAddr::new(reached, 0);
+        let order = bus_order(options)?;
+        let socket = match order.as_ref().map(bus::links).transpose()?.flatten() {
+            Some(open) => Socket::Over(open()?),
+            None => Socket::At(address),
+        };
         let mut host =
-            Host::with_model(scenario, 0, (address, None, key.clone()), model).context("cannot start the server")?;
-        let meeting = Meeting::begin(options, &mut host)?;
+            Host::with_model(scenario, 0, (socket, None, key.clone()), model).context("cannot start the server")?;
+        let meeting = Meeting::begin(order, &mut host)?;
         let truth =
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -578,22 +593,33 @@ struct Meeting {
     middle: Option<Middle>,
 }
 
+/// The bus of the first server; `None` if there is no other one.
+fn bus_order(options: &RunOptions) -> Result<Option<BusOrder>> {
+    if options.scenario.servers < 2 {
+        if options.bus.is_some() {
+            bail!("one server has nobody to meet at --bus: add --servers 2 --edges 2, or leave it out");
+        }
+        return Ok(None);
+    }
+    let cut = options.scenario.faults.iter().find(|fault| matches!(fault.kind, FaultKind::Cut(_)));
+    if let Some(fault) = cut.filter(|_| options.bus.is_some()) {
+        bail!("the connections to a nats-server cannot be cut: leave out --bus, or the fault {fault}");
+    }
+    let carries_links = options.bus.as_ref().is_some_and(|bus| bus.carries_links);
+    if carries_links && options.scenario.server_threads > 1 {
+        bail!("a server with several threads is reached by UDP only: leave out --bus-links or --server-threads");
+    }
+    // Members of different runs at one nats-server are different, too.
+    let member = fastrand::u64(..) & !0xFFFF;
+    let nats = options.bus.as_ref().map(|bus| bus.nats.clone());
+    Ok(Some(BusOrder { member, world: format!("run-{member:016x}"), nats, carries_links }))
+}
+
 impl Meeting {
     /// The first server joins.
-    fn begin<R: Replication>(options: &RunOptions, host: &mut Host<R>) -> Result<Meeting> {
-        if options.scenario.servers < 2 {
-            if options.bus.is_some() {
-                bail!("one server has nobody to meet at --bus: add --servers 2 --edges 2, or leave it out");
-            }
-            return Ok(Meeting::default());
-        }
-        let cut = options.scenario.faults.iter().find(|fault| matches!(fault.kind, FaultKind::Cut(_)));
-        if let Some(fault) = cut.filter(|_| options.bus.is_some()) {
-            bail!("the connections to a nats-server cannot be cut: leave out --bus, or the fault {fault}");
-        }
-        // Members of different runs at one nats-server are different, too.
-        let member = fastrand::u64(..) & !0xFFFF;
-        let order = BusOrder { member, world: format!("run-{member:016x}"), nats: options.bus.clone() };
+    fn begin<R: Replication>(order: Option<BusOrder>, host: &mut Host<R>) -> Result<Meeting> {
+        let Some(order) = order else { return Ok(Meeting::default()) };
+        let member = order.member;
         let middle = if order.nats.is_none() { Some(Middle::start()?) } else { None };
         let (to_first, lines) = std::sync::mpsc::channel();
         let say: Box<dyn FnMut(bus::Up) + Send> = match middle.clone() {

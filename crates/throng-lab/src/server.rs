@@ -18,7 +18,7 @@ use throng_summary::ServerFigures;
 use crate::bots::pin;
 use crate::bus::{self, BusOrder};
 use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
-use crate::host::{Handovers, Host};
+use crate::host::{Handovers, Host, Socket};
 
 /// The players are told this often at most.
 const TOLD_INTERVAL: Duration = Duration::from_millis(50);
@@ -63,8 +63,11 @@ fn play() -> anyhow::Result<()> {
     let ServerOrder { number, key, scenario, core, bus: order } = read_order()?;
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
-    let address = ([127, 0, 0, 1], 0).into();
-    let mut host = Host::with_model(&scenario, number, (address, None, Key::new(key)), Channels::new)?;
+    let socket = match bus::links(&order)? {
+        Some(open) => Socket::Over(open()?),
+        None => Socket::At(([127, 0, 0, 1], 0).into()),
+    };
+    let mut host = Host::with_model(&scenario, number, (socket, None, Key::new(key)), Channels::new)?;
     let (commands, lines) = listen();
     host.join_world(&order.world, bus::open(&order, Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
