@@ -210,7 +210,7 @@ fn tell(input: &SyncSender<Option<String>>, is_closed: &AtomicBool, line: &str) 
 fn write_lines(lines: &Receiver<Option<String>>, is_closed: &AtomicBool, mut to: impl Write) {
     loop {
         let line = match lines.try_recv() {
-            // Who closes says so before the end is put into the queue, so that one of both is seen.
+            // `close` sets the flag before it puts the end into the queue, so that one of both is seen.
             Err(TryRecvError::Empty) if !is_closed.load(Ordering::SeqCst) => lines.recv().ok().flatten(),
             line => line.ok().flatten(),
         };

@@ -521,7 +521,7 @@ pub struct WorstClient {
 /// The most differences that a summary has.
 pub const DIFFERENCES: usize = 20;
 
-/// An object of a decoding client that differed from the state of the servers. What is not known is `null` or empty.
+/// An object of a decoding client that differed from the state of the servers. Values that are not known are `null` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// `in play` while everything moved, `at rest` at the end.

@@ -88,7 +88,7 @@ impl Differences {
     }
 }
 
-/// What there is to say of the client.
+/// A difference of this client, without an object yet.
 pub(super) fn of_client<D>(when: When, because: Because, eyes: &Eyes<'_, D>) -> Difference {
     Difference {
         when: match when {
