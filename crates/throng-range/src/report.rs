@@ -156,9 +156,13 @@ pub(crate) fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> P
         summary.tick_hz,
         figure(summary.head.seconds)
     );
+    if !matches!(&summary.profile[..], "" | "constant") {
+        page.subtitle += &format!(", {}", summary.profile);
+    }
     page.facts.push(format!("workers: {}, as {}", summary.workers, summary.mode));
     page.limits = limits(summary);
     page.tiles = tiles(summary, &figures);
+    page.sections.extend(steps(summary, &figures));
     page.sections.push(frame(summary, &figures, frames));
     if inside.is_empty() {
         page.sections.push(Section::new("Map").note(
@@ -335,6 +339,29 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
     section
 }
 
+/// The levels of a load profile.
+fn steps(summary: &Summary, figures: &Figures<'_>) -> Option<Section> {
+    let head = ["#from", "#to", "#matches", "#frame p50", "#frame p99", "#late p99", "#cores", "#missed ticks"];
+    let mut table = Table::new("", &head).wide().brief();
+    for step in &summary.steps {
+        let cells = [
+            format!("{} s", figure(step.from_s)),
+            format!("{} s", figure(step.to_s)),
+            step.matches.to_string(),
+            format!("{} ms", ms(step.frame_ms.p50)),
+            format!("{} ms", ms(step.frame_ms.p99)),
+            format!("{} µs", figure(step.lateness_us.p99)),
+            figure(step.cpu_cores),
+            step.missed_ticks.to_string(),
+        ];
+        table.push(cells.map(Cell::number));
+    }
+    table.note = "The first fifth of a level after a change (10 s at most) is not judged.".to_owned();
+    let curves = [("samples.matches", "send"), ("samples.matches_wanted", "encode")];
+    let section = Section::new("Load steps").with(table).with(figures.chart("", &curves));
+    (!summary.steps.is_empty()).then_some(section)
+}
+
 fn density(summary: &Summary) -> Table {
     let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "purpose", "verdict"];
     let mut table = Table::new("Steps of the search", &head).brief();
@@ -380,6 +407,7 @@ fn checks(figures: &Figures<'_>) -> Section {
             "Bots and commands",
             &[
                 "bots.joined",
+                "bots.late",
                 "bots.skipped",
                 "bots.late_p99_us",
                 "bots.cpu_cores",

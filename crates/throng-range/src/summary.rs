@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::{Frames, Histogram, RunHead};
+use throng_report::{Frames, Histogram, Profile, RunHead};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -27,8 +27,11 @@ pub struct Summary {
     /// The head that every kind of run has.
     #[serde(flatten)]
     pub head: RunHead,
-    /// Matches.
+    /// Matches; with a load profile, the most that are possible.
     pub matches: u32,
+    /// How many of them play at each moment, as on the command line.
+    #[serde(default)]
+    pub profile: String,
     /// Players of all matches.
     pub players: u32,
     /// Ticks per second.
@@ -99,6 +102,9 @@ pub struct Summary {
     pub slow_files: usize,
     /// A value for about each second of the measured part; empty for matches in processes of their own.
     pub samples: Samples,
+    /// The levels of a load profile; absent of a constant load, and of matches in processes of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<LoadStep>,
     /// Triangles of the map.
     pub triangles: u32,
     /// The steps of `throng density`; else absent.
@@ -115,6 +121,25 @@ pub struct Summary {
     pub(crate) goal: Vec<Block>,
 }
 
+/// A level of a load profile, or a tenth of a ramp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadStep {
+    /// The judged time begins here, in seconds of the measured part.
+    pub from_s: f64,
+    /// It ends here.
+    pub to_s: f64,
+    /// Matches that are wanted; in a tenth of a ramp, those in its middle.
+    pub matches: u32,
+    /// Wall time of frames.
+    pub frame_ms: Percentiles,
+    /// How late frames began.
+    pub lateness_us: Percentiles,
+    /// Deadlines that were skipped.
+    pub missed_ticks: u64,
+    /// Processor use of the process; bots in a thread of it count too.
+    pub cpu_cores: f64,
+}
+
 /// Lists of the same length: a value for about each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
@@ -125,6 +150,12 @@ pub struct Samples {
     pub frames: Vec<u64>,
     /// Of these, frames over the budget of a whole frame.
     pub frames_over: Vec<u64>,
+    /// Matches that play.
+    #[serde(default)]
+    pub matches: Vec<u32>,
+    /// Matches that are to play.
+    #[serde(default)]
+    pub matches_wanted: Vec<u32>,
 }
 
 /// Frames by their wall time, in bars of equal width.
@@ -263,8 +294,11 @@ pub struct Bots {
     pub joined: u64,
     /// Bots that could not connect.
     pub lost: u64,
-    /// Commands that they skipped, because they were too late.
+    /// Commands that were due and that they did not send, because they were too late.
     pub skipped: u64,
+    /// Commands that they made more than a tick after their planned instants, and those that they did not send.
+    #[serde(default)]
+    pub late: u64,
     /// How late their commands were, 99th percentile.
     pub late_p99_us: u64,
     /// Their processor use.
@@ -343,6 +377,9 @@ pub struct Step {
 /// The findings of a run, before they are a summary.
 pub(crate) struct Found<'a> {
     pub(crate) matches: u32,
+    /// Matches that were played.
+    pub(crate) begun: u32,
+    pub(crate) profile: Profile,
     pub(crate) players: u32,
     /// Players that are bots over UDP.
     pub(crate) bot_players: u32,
@@ -357,6 +394,8 @@ pub(crate) struct Found<'a> {
     pub(crate) faults: Vec<String>,
     /// The samples of each second.
     pub(crate) samples: Samples,
+    /// The figures of each level of the profile.
+    pub(crate) steps: Vec<LoadStep>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -383,6 +422,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let mut summary = Summary {
         head: RunHead { seconds, ..found.head.clone() },
         matches: found.matches,
+        profile: found.profile.to_string(),
         players: found.players,
         tick_hz: found.tick_hz,
         result: ends().next().and_then(|end| end.outcome.clone()),
@@ -434,6 +474,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             joined: found.bots.joined,
             lost: found.bots.lost,
             skipped: found.bots.skipped,
+            late: found.bots.late,
             late_p99_us: found.bots.late_p99_us,
             cpu_cores: found.bots.cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         },
@@ -444,6 +485,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         slow_files: sites.iter().map(|site| site.slow_files).sum(),
         goal: goal(found),
         samples: found.samples.clone(),
+        steps: found.steps.clone(),
         triangles: found.triangles,
         ..Summary::default()
     };
@@ -512,16 +554,18 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         }
     }
     let ended: usize = found.sites.iter().map(|site| site.ends.len() + site.stuck.len()).sum();
-    if ended < found.matches as usize {
-        reasons.push(format!("{} matches have no end", found.matches as usize - ended));
+    if ended < found.begun as usize {
+        reasons.push(format!("{} matches have no end", found.begun as usize - ended));
     }
     // Bots that left no report are a fault of its own.
     if summary.bots.joined < found.bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
         reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.bot_players));
     }
     let due = found.bots.commands + found.bots.skipped;
-    if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
-        reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
+    if found.bots.late as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
+        let BotsReport { late, skipped, .. } = found.bots;
+        reasons
+            .push(format!("{late} of {due} commands of bots were more than a tick late, {skipped} of them not sent"));
     }
     if let Some(difference) = &summary.replay.difference {
         reasons.push(difference.clone());
