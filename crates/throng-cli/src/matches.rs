@@ -31,7 +31,7 @@ pub(crate) const SITE_FOR_MATCH: &str = "site-for-match";
 
 /// Rounds that a team has to win.
 const ROUNDS: u8 = 1;
-/// The same with a load profile: the most that the rules allow, of at least 9 s each, mostly several times that.
+/// The same with a load profile: the most that the rules allow. Each takes as long as the buy phase at least.
 const ROUNDS_OF_PROFILE: u8 = 100;
 
 pub(crate) const LONG_ABOUT: &str = "\

@@ -415,9 +415,7 @@ fn wait_for_end(
     let mut wanted = options.wanted_at(Duration::ZERO);
     let mut levels = Levels::new(options.profile, options.matches, options.seconds.unwrap_or(0));
     let why = loop {
-        if sites.wait(LOOK_INTERVAL) {
-            break None;
-        }
+        let are_over = sites.wait(LOOK_INTERVAL);
         let passed_s = began.elapsed().as_secs_f64();
         levels.look(passed_s, || sites.counts());
         let now_wanted = options.wanted_at(began.elapsed());
@@ -435,6 +433,9 @@ fn wait_for_end(
         if let Some(number) = ended {
             let words = "was over before the profile let it go, so the run was stopped; give it more --rounds";
             break Some(format!("match {number} {words}"));
+        }
+        if are_over {
+            break None;
         }
         if stop.load(Ordering::Relaxed) {
             let passed = began.elapsed().as_secs();

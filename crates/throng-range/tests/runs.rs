@@ -102,6 +102,16 @@ fn matches_come_and_go_by_the_profile_until_the_time_is_over() {
 }
 
 #[test]
+fn a_match_that_is_over_before_its_profile_makes_the_run_invalid() {
+    let rules = Rules { buy_s: 0.5, live_s: 0.5, rounds_to_win: 1, ..options().rules };
+    let profile = "soak:1m".parse().expect("a profile");
+    let summary = played(&RunOptions { rules, profile, matches: 1, seconds: Some(60), ..spike() }).summary;
+    let reason = "match 1 was over before the profile let it go, so the run was stopped; give it more --rounds";
+    assert_eq!(summary.head.invalid_reasons[0], reason);
+    assert!(summary.head.seconds < 30.0);
+}
+
+#[test]
 fn steps_of_a_search_in_one_process_do_not_tell_the_memory_of_a_match() {
     let run = RunOptions { seconds: Some(1), is_checked: false, ..options() };
     let finished = density(&DensityOptions { run, first: 1, most: 1 }, &AtomicBool::new(false)).expect("it is played");
