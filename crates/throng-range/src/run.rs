@@ -390,7 +390,7 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
         has_own_map: options.has_own_maps,
         seed: options.seed,
         key,
-        rules: RulesText { has_agents: options.agents > 0, ..options.rules.into() },
+        rules: RulesText { rules: options.rules, has_agents: options.agents > 0 },
         record: Some(log.to_owned()),
         budgets: options.budgets.clone(),
         files: options.folder.clone(),

@@ -86,90 +86,11 @@ pub struct SiteOrder {
 /// The rules of a match, as text in input logs and between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RulesText {
-    /// [`Rules::tick_hz`].
-    pub tick_hz: u32,
-    /// [`Rules::team_size`].
-    pub team_size: u16,
-    /// [`Rules::rounds_to_win`].
-    pub rounds_to_win: u8,
-    /// [`Rules::buy_s`].
-    pub buy_s: f32,
-    /// [`Rules::live_s`].
-    pub live_s: f32,
-    /// [`Rules::end_s`].
-    pub end_s: f32,
-    /// [`Rules::fuse_s`].
-    pub fuse_s: f32,
-    /// [`Rules::plant_s`].
-    pub plant_s: f32,
-    /// [`Rules::defuse_s`].
-    pub defuse_s: f32,
-    /// [`Rules::money`].
-    pub money: u32,
-    /// [`Rules::has_fog`].
-    pub has_fog: bool,
-    /// [`Rules::interpolation_ticks`].
-    pub interpolation_ticks: u8,
+    /// The rules.
+    #[serde(flatten)]
+    pub rules: Rules,
     /// Whether the server plays the seats that no client has taken.
     pub has_agents: bool,
-}
-
-impl RulesText {
-    /// The rules.
-    pub fn rules(&self) -> Rules {
-        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, plant_s, defuse_s, .. } =
-            *self;
-        let RulesText { money, has_fog, interpolation_ticks, has_agents: _, .. } = *self;
-        Rules {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-        }
-    }
-}
-
-impl From<Rules> for RulesText {
-    fn from(rules: Rules) -> RulesText {
-        // Without `..`: a new rule is written too.
-        let Rules {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-        } = rules;
-        RulesText {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-            has_agents: false,
-        }
-    }
 }
 
 /// Percentiles of times in nanoseconds.
@@ -382,8 +303,8 @@ impl Site {
 
     fn make(&mut self, number: u32, order: &SiteOrder, stage: &Stage) -> Result<(), RangeError> {
         let seed = order.seed.wrapping_add(number.into());
-        let rules = rules_of(order.rules.rules(), order.first + number);
-        let written = RulesText { has_agents: order.rules.has_agents, ..rules.into() };
+        let rules = rules_of(order.rules.rules, order.first + number);
+        let written = RulesText { rules, ..order.rules };
         let options = kinds::server_options(&rules, Key::new(order.key));
         let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), schema()?, options)?;
         self.addresses.push(server.local_address());
@@ -618,7 +539,7 @@ pub(crate) fn schema() -> Result<std::sync::Arc<Schema>, RangeError> {
 
 /// A match at its beginning, as the server plays it and as a replay does.
 pub(crate) fn new_game(text: &RulesText, seed: u64, stage: &Stage) -> Result<Tactical, RangeError> {
-    let rules = text.rules();
+    let rules = text.rules;
     let game = Tactical::new(stage.arena.clone(), rules, seed)?;
     if !text.has_agents {
         return Ok(game);

@@ -167,9 +167,11 @@ fn the_rules_come_back_whole_from_the_text_of_a_log() {
         has_fog: false,
         interpolation_ticks: 5,
     };
-    let text = serde_json::to_string(&RulesText::from(rules)).expect("it is text");
+    let written = RulesText { rules, has_agents: true };
+    let text = serde_json::to_string(&written).expect("it is text");
     let read: RulesText = serde_json::from_str(&text).expect("it is read");
-    assert_eq!(read.rules(), rules);
+    assert_eq!(read, written);
+    assert!(text.starts_with(r#"{"tick_hz":64,"team_size":3,"#), "{text}");
 }
 
 #[test]

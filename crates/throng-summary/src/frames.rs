@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use throng::meter::Subsystem;
 use throng_report::Histogram;
 
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
@@ -204,25 +203,8 @@ impl FrameSeries {
     fn push(&mut self, time_s: f64, frame: &Split) {
         self.time_s.push(rounded(time_s));
         self.total.push(rounded(frame.total));
-        for (subsystem, part) in frame.parts() {
-            self.curve_mut(subsystem).push(rounded(part));
-        }
-    }
-
-    fn curve_mut(&mut self, subsystem: Subsystem) -> &mut Vec<f64> {
-        match subsystem {
-            Subsystem::SIMULATE => &mut self.simulate,
-            Subsystem::INTEREST => &mut self.interest,
-            Subsystem::QUANTISE => &mut self.quantise,
-            Subsystem::PLAN => &mut self.plan,
-            Subsystem::ENCODE => &mut self.encode,
-            Subsystem::WRITE => &mut self.write,
-            Subsystem::SEAL => &mut self.seal,
-            Subsystem::SEND => &mut self.send,
-            Subsystem::RECEIVE => &mut self.receive,
-            Subsystem::OPEN => &mut self.open,
-            Subsystem::SETTLE => &mut self.settle,
-            _ => &mut self.other,
+        for (curve, (_, part)) in stages!(FrameSeries, &mut *self).into_iter().zip(frame.parts()) {
+            curve.push(rounded(part));
         }
     }
 }
@@ -284,6 +266,8 @@ fn mean(frames: &[Split]) -> Split {
 
 #[cfg(test)]
 mod tests {
+    use throng::meter::Subsystem;
+
     use super::*;
 
     /// Frames of 1 to `count` milliseconds, in an order of their own, three quarters of each spent sending.

@@ -2,6 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
 
+use crate::Split;
+
 /// Ticks of each second of the measured part, whole and exact: what thresholds are judged by. A run has at most 86,400 seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
@@ -55,20 +57,8 @@ pub struct FrameSeries {
 impl FrameSeries {
     /// The curve of a subsystem; that of `other` for one that is no stage of the server.
     pub fn curve(&self, subsystem: Subsystem) -> &[f64] {
-        match subsystem {
-            Subsystem::SIMULATE => &self.simulate,
-            Subsystem::INTEREST => &self.interest,
-            Subsystem::QUANTISE => &self.quantise,
-            Subsystem::PLAN => &self.plan,
-            Subsystem::ENCODE => &self.encode,
-            Subsystem::WRITE => &self.write,
-            Subsystem::SEAL => &self.seal,
-            Subsystem::SEND => &self.send,
-            Subsystem::RECEIVE => &self.receive,
-            Subsystem::OPEN => &self.open,
-            Subsystem::SETTLE => &self.settle,
-            _ => &self.other,
-        }
+        let place = Split::place(subsystem).unwrap_or(Split::ORDER.len() - 1);
+        stages!(FrameSeries, self)[place]
     }
 }
 
