@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use throng_match::Seat;
 use throng_report::{
-    Bars, Cell, Figures, Frames, Histogram, Kind, LIMITS_FILE, Limit, Line, Page, RunFile, Section, Table, Term, Tile,
-    Verdict, Verdicts, figure, metric,
+    Bars, Cell, Figures, Frames, Kind, LIMITS_FILE, Limit, Line, Page, RunFile, Section, Table, Term, Tile, Verdict,
+    Verdicts, figure, metric,
 };
 use throng_tactical::Event;
 use throng_telemetry::{LongFrame, read_longest};
@@ -295,11 +295,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         rows: vec![("mean".to_owned(), rows.iter().map(|(name, of)| ((*name).clone(), of.mean_ms)).collect())],
         note: String::new(),
     };
-    let histogram = Histogram {
-        from: summary.histogram.from_ms.clone(),
-        counts: summary.histogram.frames.clone(),
-        budget: Some(goal(summary)),
-    };
+    let histogram = summary.histogram.bars(Some(goal(summary)));
     let measuring =
         throng_report::measuring(summary.measuring_us_per_frame.zip(summary.measuring_share), "frame", "a mean frame");
     let chart = |curves: &[(&str, &str)]| figures.chart("", curves);

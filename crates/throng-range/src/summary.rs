@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::{Frames, Histogram, Profile, RunHead};
+use throng_report::{FrameHistogram, Frames, Profile, RunHead};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -156,23 +156,6 @@ pub struct Samples {
     /// Matches that are to play.
     #[serde(default)]
     pub matches_wanted: Vec<u32>,
-}
-
-/// Frames by their wall time, in bars of equal width.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FrameHistogram {
-    /// Where each bar begins, in milliseconds. It ends where the next one begins.
-    pub from_ms: Vec<f64>,
-    /// Frames of each bar.
-    pub frames: Vec<u64>,
-}
-
-impl FrameHistogram {
-    fn of(times: &Times) -> FrameHistogram {
-        let in_ms: Vec<(f64, u64)> = times.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
-        let Histogram { from, counts, .. } = Histogram::of(&in_ms, None);
-        FrameHistogram { from_ms: from, frames: counts }
-    }
 }
 
 /// Percentiles in the unit of their key.
@@ -407,6 +390,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let sites = found.sites;
     let seconds = sites.iter().map(|site| site.seconds).fold(0.0, f64::max);
     let frame = Times::joined(sites.iter().map(|site| &site.frame));
+    let in_ms: Vec<(f64, u64)> = frame.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
     let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
@@ -431,7 +415,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         frame_ms: Percentiles::of(&frame, 1e6),
         not_running_ms: total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64,
         missed_ticks,
-        histogram: FrameHistogram::of(&frame),
+        histogram: FrameHistogram::of(&in_ms),
         measuring_us_per_frame: measuring_ns.map(|ns| ns / 1e3),
         measuring_share: measuring_ns.filter(|_| frame.mean > 0.0).map(|ns| ns / frame.mean),
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use throng_report::Histogram;
-
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
@@ -181,8 +179,7 @@ impl FrameLog {
     /// The frames by their working time, in at most 60 bars.
     pub fn histogram(&self) -> FrameHistogram {
         let totals: Vec<(f64, u64)> = self.frames_ms.iter().map(|frame| (frame.total, 1)).collect();
-        let Histogram { from: from_ms, counts: frames, .. } = Histogram::of(&totals, None);
-        FrameHistogram { from_ms, frames }
+        FrameHistogram::of(&totals)
     }
 
     /// The times from planned instant to end, sorted, with one for each frame that was never played. The results of

@@ -32,8 +32,9 @@ use throng_report::{Kind, RunFile, RunFileError, RunHead, SUMMARY_FILE};
 
 pub use counted::Counted;
 pub use published::Published;
-pub use series::{FrameHistogram, FrameSeries, Samples, Second, SecondSeries, Series};
+pub use series::{FrameSeries, Samples, Second, SecondSeries, Series};
 pub use targets::{Bound, Target};
+pub use throng_report::FrameHistogram;
 
 /// Everything that a run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
