@@ -72,7 +72,7 @@ pub struct BotsReport {
     pub cpu_s: Option<f64>,
 }
 
-/// What the run wants of its bots while they play.
+/// The wishes of the run while its bots play.
 #[derive(Debug)]
 pub struct Wanted {
     is_over: AtomicBool,

@@ -23,26 +23,39 @@ pub(crate) struct Levels {
     profile: Profile,
     matches: u32,
     parts: std::vec::IntoIter<Range<f64>>,
-    /// The level that is played, with the counts at the beginning of its judged part.
-    present: Option<(Range<f64>, Option<(f64, Counts)>)>,
+    present: Option<Level>,
     done: Vec<LoadStep>,
+}
+
+/// The level that is played.
+struct Level {
+    /// Its judged time.
+    judged: Range<f64>,
+    /// When that began, and the counts then.
+    began: Option<(f64, Counts)>,
+}
+
+impl Level {
+    fn new(judged: Range<f64>) -> Level {
+        Level { judged, began: None }
+    }
 }
 
 impl Levels {
     /// Of a measured part of so many seconds.
     pub(crate) fn new(profile: Profile, matches: u32, seconds: u32) -> Levels {
         let mut parts = profile.judged(matches, seconds).into_iter();
-        let present = parts.next().map(|part| (part, None));
+        let present = parts.next().map(Level::new);
         Levels { profile, matches, parts, present, done: Vec::new() }
     }
 
     /// To be called often: it is `at_s` seconds after the beginning. Asks for the counts where a level begins or ends.
     pub(crate) fn look(&mut self, at_s: f64, mut counts: impl FnMut() -> Counts) {
-        while let Some((part, began)) = &mut self.present {
-            if at_s >= part.start && began.is_none() {
+        while let Some(Level { judged, began }) = &mut self.present {
+            if at_s >= judged.start && began.is_none() {
                 *began = Some((at_s, counts()));
             }
-            if at_s < part.end {
+            if at_s < judged.end {
                 return;
             }
             self.close(at_s, &mut counts);
@@ -57,8 +70,9 @@ impl Levels {
     }
 
     fn close(&mut self, at_s: f64, counts: &mut impl FnMut() -> Counts) {
-        let next = self.parts.next().map(|part| (part, None));
-        let Some((part, Some((from_s, before)))) = std::mem::replace(&mut self.present, next) else { return };
+        let next = self.parts.next().map(Level::new);
+        let ended = std::mem::replace(&mut self.present, next);
+        let Some(Level { judged: part, began: Some((from_s, before)) }) = ended else { return };
         let (to_s, after) = (part.end.min(at_s), counts());
         if to_s <= from_s {
             return;

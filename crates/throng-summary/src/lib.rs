@@ -652,7 +652,7 @@ impl Split {
         let mut split = Split::default();
         let mut sum = 0.0;
         for (subsystem, value) in parts {
-            // What is given as other is a part of the rest.
+            // A part that is given as other belongs to the rest.
             if let Some(place) = Split::place(subsystem).filter(|_| subsystem != Subsystem::OTHER) {
                 *stages!(Split, &mut split)[place] += value;
                 sum += value;

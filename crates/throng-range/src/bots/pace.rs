@@ -62,7 +62,7 @@ mod tests {
 
     const TICK_NS: u64 = 10_000_000;
 
-    /// A bot at 100 Hz for 100 ticks that stalls for `stalled` of them in the middle. What was counted, and the commands that
+    /// A bot at 100 Hz for 100 ticks that stalls for `stalled` of them in the middle. Returns the counts, and the commands that
     /// it made.
     fn play(stalled: u64) -> (Planned, u64) {
         let (mut planned, mut deadlines) = (Planned::new(100), Deadlines::new(0, 100, Planned::overrun()));
