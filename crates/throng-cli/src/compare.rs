@@ -141,14 +141,10 @@ impl Figures for Comparison {
         report::models_text(self)
     }
 
-    /// A failure if no model has a completed run of some workload and size; invalid if some model has no valid run of one. A run
-    /// that does not count is no matter where another one does.
+    /// A failure if no model has a completed run of some workload and size. Else the head says whether the comparison is valid:
+    /// to the page, the terminal, the files for a build server, and the exit code.
     fn answer(&self) -> Option<Result<u8, Failure>> {
-        Some(Ok(match (self.failed_cells().is_empty(), self.is_complete()) {
-            (false, _) => exit::FAILED,
-            (true, false) => exit::INVALID_RUN,
-            (true, true) => exit::SUCCESS,
-        }))
+        (!self.failed_cells().is_empty()).then_some(Ok(exit::FAILED))
     }
 }
 
@@ -199,29 +195,52 @@ fn arguments(turn: &Turn, folder: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_lab::compare::{self, Run};
+    use std::process::ExitCode;
+
+    use crate::limits::{LimitArguments, Played};
+    use throng_lab::compare::Run;
+
+    /// A comparison of one model in two rounds, as `spoiled` makes the second one.
+    fn code_and_head(spoiled: impl Fn(&mut Run)) -> (ExitCode, RunHead) {
+        let run = Run {
+            workload: "dense".to_owned(),
+            contestant: "throng".to_owned(),
+            players: 100,
+            valid: true,
+            figures: Some(compare::Figures::default()),
+            ..Run::default()
+        };
+        let mut second = Run { round: 1, ..run.clone() };
+        spoiled(&mut second);
+        let mut comparison = Comparison {
+            head: RunHead::example(Kind::Models),
+            contestants: vec!["throng".to_owned()],
+            workloads: vec!["dense".to_owned()],
+            planned: Vec::new(),
+            runs: vec![run, second],
+            published: Vec::new(),
+            advantages: Default::default(),
+        };
+        comparison.head.invalid_reasons.clear();
+        comparison.head.conclude(comparison.complaints());
+        let gate = LimitArguments::default().open(Kind::Models, &[]).unwrap();
+        let played = Played { name: "compare", figures: &comparison, folder: None };
+        (gate.judge(&played).unwrap(), comparison.head)
+    }
+
+    #[test]
+    fn the_exit_code_says_what_the_page_says_also_of_a_round_that_is_spoiled_beside_a_valid_one() {
+        let (code, head) = code_and_head(|_| ());
+        assert!(head.valid && code == ExitCode::SUCCESS, "{code:?}");
+        let (code, head) = code_and_head(|run| run.valid = false);
+        assert!(!head.valid && code == ExitCode::from(exit::INVALID_RUN), "{code:?}");
+    }
 
     #[test]
     fn a_cell_in_which_everybody_failed_is_a_failure() {
-        let code_of = |valid: bool, figures: Option<compare::Figures>| {
-            let names = || vec!["throng".to_owned()];
-            let run =
-                Run { workload: "dense".to_owned(), contestant: names().remove(0), players: 100, ..Run::default() };
-            let comparison = Comparison {
-                head: RunHead::example(Kind::Models),
-                contestants: names(),
-                workloads: vec!["dense".to_owned()],
-                planned: Vec::new(),
-                runs: vec![Run { valid, figures, ..run }],
-                published: Vec::new(),
-                advantages: Default::default(),
-            };
-            comparison.answer().map(Result::unwrap)
-        };
-        let some = || Some(compare::Figures::default());
-        assert_eq!(code_of(true, some()), Some(exit::SUCCESS));
-        assert_eq!(code_of(false, some()), Some(exit::INVALID_RUN));
-        assert_eq!(code_of(false, None), Some(exit::FAILED));
+        let (code, _) =
+            code_and_head(|run| *run = Run { workload: "sparse".to_owned(), players: 50, ..Run::default() });
+        assert_eq!(code, ExitCode::from(exit::FAILED));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use throng_range::{
     DensityOptions, Finished, MapSource, Note, Players, RangeError, Rules, RunOptions, Summary, bots, density, play,
     replay_file, site,
 };
-use throng_report::{Kind, RunHead};
+use throng_report::{Kind, Profile, RunHead};
 
 use crate::agones::Agones;
 use crate::exit::{Failure, Outcome};
@@ -29,6 +29,11 @@ pub(crate) const BOTS_FOR_MATCH: &str = "bots-for-match";
 /// The command that starts a process with one match.
 pub(crate) const SITE_FOR_MATCH: &str = "site-for-match";
 
+/// Rounds that a team has to win.
+const ROUNDS: u8 = 1;
+/// The same with a load profile: the most that the rules allow. Each takes as long as the buy phase at least.
+const ROUNDS_OF_PROFILE: u8 = 100;
+
 pub(crate) const LONG_ABOUT: &str = "\
 Play a match of the tactical game with ten bots over UDP, and write a report
 
@@ -41,6 +46,7 @@ verdicts, and what the fog hid.
   throng match --rounds 3               a longer one: to 3 rounds
   throng match --agents 5               five bots, and five agents that the server plays itself
   throng match --matches 12 --seconds 60 --json     twelve at once for a minute, figures as JSON (docs/match-summary.md)
+  throng match --matches 6 --profile staircase:2+2:20s      two matches, four, six, each for 20 s
   throng match --metrics 127.0.0.1:9128 metrics for Prometheus while it goes on
   throng match --record a.log           keep the input log
   throng match --replay a.log           play it again, and compare every digest";
@@ -68,9 +74,9 @@ pub(crate) struct MatchWorkload {
     /// Ticks per second
     #[arg(long, value_name = "HZ", default_value_t = 128)]
     hz: u32,
-    /// Rounds that a team has to win
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    rounds: u8,
+    /// Rounds that a team has to win [default: 1; with a load profile 100, so that no match is over before its time]
+    #[arg(long, value_name = "N")]
+    rounds: Option<u8>,
     /// Length of the buy phase of a round
     #[arg(long, value_name = "S", default_value_t = 8.0)]
     buy_seconds: f32,
@@ -126,10 +132,14 @@ pub(crate) struct MatchWorkload {
 pub(crate) struct MatchArguments {
     #[command(flatten)]
     workload: MatchWorkload,
-    /// Matches at once
+    /// Matches at once; with a load profile, the largest number that is possible
     #[arg(long, value_name = "N", default_value_t = 1)]
     matches: u32,
-    /// End after so many seconds; without it, when all matches are over
+    /// How many of the matches play at each moment of the measured part: constant, ramp:1..8:60s, step:2..6:20s,
+    /// staircase:2+2:20s, spike:2..8:20s:10s, soak:2h
+    #[arg(long, value_name = "PROFILE", default_value = "constant", conflicts_with = "replay")]
+    profile: Profile,
+    /// End after so many seconds; without it, after the load profile, or when all matches are over
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
     /// Write the input log of the first match to this file
@@ -174,7 +184,7 @@ impl MatchWorkload {
             seed: self.seed,
             rules: Rules {
                 tick_hz: self.hz,
-                rounds_to_win: self.rounds,
+                rounds_to_win: self.rounds.unwrap_or(ROUNDS),
                 buy_s: self.buy_seconds,
                 live_s: self.live_seconds,
                 fuse_s: self.fuse_seconds,
@@ -289,12 +299,17 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome
         outln!("{}: identical, {} ticks, {} digests: {outcome}", path.display(), replayed.ticks, replayed.digests);
         return Ok(ExitCode::SUCCESS);
     }
-    let options = RunOptions {
-        matches: arguments.matches,
-        seconds: arguments.seconds,
+    let MatchArguments { matches, profile, .. } = *arguments;
+    let mut options = RunOptions {
+        matches,
+        profile,
+        seconds: arguments.seconds.or_else(|| (profile != Profile::Constant).then(|| profile.seconds(matches))),
         record: arguments.record.clone(),
         ..arguments.workload.options()?
     };
+    if profile != Profile::Constant && arguments.workload.rounds.is_none() {
+        options.rules.rounds_to_win = ROUNDS_OF_PROFILE;
+    }
     options.check().map_err(failure)?;
     arguments.workload.output.play(Matches { arguments, options }, stop)
 }

@@ -35,7 +35,7 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
     let profile = complaint(&["crowd", "--profile", "ramp:100..2000:60s"], 2);
     assert!(profile.contains("more than the 1000 players") && !profile.contains('\n'), "{profile}");
     let profile = complaint(&["crowd", "--profile", "ramp:NaN..100:60s"], 2);
-    assert!(profile.contains("two numbers of players"), "{profile}");
+    assert!(profile.contains("two numbers from 1"), "{profile}");
     let runs = complaint(&["crowd", "--players", "5", "--quiet", "--runs", "Cargo.toml/runs"], 2);
     assert!(runs.contains("Cargo.toml/runs") && runs.contains("choose another") && !runs.contains('\n'), "{runs}");
     let preset = complaint(&["crowd", "--net", "moon"], 2);

@@ -113,7 +113,8 @@ fn metrics_are_shown_while_a_match_is_played() {
 #[test]
 fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     let fake = fake::FakeSidecar::start(10);
-    let arguments = ["--matches", "2", "--seconds", "2", "--json", "--no-report", "--no-check", "--agones"];
+    let profile = ["--matches", "2", "--profile", "step:1..2:1s"];
+    let arguments = [&profile[..], &["--json", "--no-report", "--no-check", "--agones"]].concat();
     let port = "AGONES_SDK_HTTP_PORT";
     let output = throng(&arguments).env(port, fake.port.to_string()).output().expect("it runs");
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", line(&output));
@@ -122,6 +123,10 @@ fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     assert_eq!((server.most_values, server.counters["matches"].0, server.lists["matches"].0.len()), (2, 0, 0));
     assert_eq!(server.state, "Shutdown");
     assert!(server.health >= 1);
+    // The length of the measured part is that of the profile, and so many rounds are played that none is over before.
+    let summary = summary(&output);
+    assert!(summary["seconds"].as_f64().is_some_and(|seconds| (2.0..3.0).contains(&seconds)), "{summary}");
+    assert_eq!((&summary["profile"], &summary["steps"][1]["matches"]), (&"step:1..2:1s".into(), &2.into()));
 
     let refused = throng(&arguments).env(port, "many").output().expect("it runs");
     assert_eq!(refused.status.code(), Some(2));

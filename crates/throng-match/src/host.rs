@@ -6,12 +6,13 @@
 //!  worker 1, on core 1:   match 1 | match 2 | ...
 //!                            a whole match moves between two of its ticks when loads differ
 //!  Host <-- ends -- workers
+//!  Host -- end --> the next frame of a match, whichever worker has it then
 //! ```
 
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -151,6 +152,8 @@ pub struct Host {
     balance: Arc<Balance>,
     ends: Receiver<(MatchId, MatchEnd)>,
     added: u64,
+    /// Of each match that is played: where it finds the reason for which it is to end.
+    asked: Vec<(MatchId, Weak<OnceLock<String>>)>,
 }
 
 impl Host {
@@ -168,8 +171,8 @@ impl Host {
         let (controls, receivers): (Vec<_>, Vec<_>) = (0..options.workers).map(|_| channel()).unzip();
         let states: Vec<_> = controls.iter().map(|_| Arc::<Mutex<WorkerState>>::default()).collect();
         let balance = Arc::new(Balance::new(options.workers, options.migrates));
-        let mut host =
-            Host { clock, overrun: options.overrun, controls, threads: Vec::new(), states, balance, ends, added: 0 };
+        let (overrun, threads, asked) = (options.overrun, Vec::new(), Vec::new());
+        let mut host = Host { clock, overrun, controls, threads, states, balance, ends, added: 0, asked };
         for (number, receiver) in receivers.into_iter().enumerate() {
             let worker = Worker {
                 number,
@@ -198,9 +201,21 @@ impl Host {
         self.added += 1;
         let deadlines = Deadlines::new(start_ns, game.rate_hz(), self.overrun);
         let worker = self.balance.place();
-        let sent = self.controls[worker].send(Control::Take(Box::new(Slot::new(id, game, deadlines))));
+        let slot = Slot::new(id, game, deadlines);
+        self.asked.retain(|(_, asked)| asked.strong_count() > 0);
+        self.asked.push((id, Arc::downgrade(&slot.asked)));
+        let sent = self.controls[worker].send(Control::Take(Box::new(slot)));
         debug_assert!(sent.is_ok(), "a worker runs as long as its host");
         id
+    }
+
+    /// Ends one match at its next frame; its clients get the reason. A match that has ended stays as it is.
+    pub fn end(&self, id: MatchId, reason: &str) {
+        let asked = self.asked.iter().find(|(asked, _)| *asked == id);
+        if let Some(asked) = asked.and_then(|(_, asked)| asked.upgrade()) {
+            // The first reason counts.
+            let _ = asked.set(reason.to_owned());
+        }
     }
 
     /// A match that has ended.

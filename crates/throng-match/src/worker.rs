@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use throng::Time;
 use throng::meter::Histogram;
@@ -23,11 +23,13 @@ pub(crate) struct Slot {
     deadlines: Deadlines,
     /// Time in frames since the last report.
     busy_ns: u64,
+    /// The reason for which it is to end, if somebody asks for that.
+    pub(crate) asked: Arc<OnceLock<String>>,
 }
 
 impl Slot {
     pub(crate) fn new(id: MatchId, game: Match, deadlines: Deadlines) -> Slot {
-        Slot { id, game, deadlines, busy_ns: 0 }
+        Slot { id, game, deadlines, busy_ns: 0, asked: Arc::default() }
     }
 }
 
@@ -197,6 +199,9 @@ impl Worker {
             state.figures.missed_ticks += due.skipped;
             state.figures.frames += 1;
             state.playing.push_str(slot.game.name());
+        }
+        if let Some(reason) = slot.asked.get() {
+            slot.game.stop(Time(now_ns / 1_000), reason);
         }
         let stage = slot.game.frame(Time(now_ns / 1_000), due.late_ns);
         let spent_ns = self.clock.now_ns().saturating_sub(now_ns);

@@ -125,6 +125,25 @@ fn shutting_down_ends_all_matches_and_tells_their_clients() {
 }
 
 #[test]
+fn one_match_ends_when_it_is_asked_to_and_the_others_are_played_on() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    let ids: Vec<_> = (0..3)
+        .map(|number| host.add(place.game(&format!("match {number}"), Balls::new(number, 1_000_000)).0))
+        .collect();
+    host.end(ids[1], "the load falls");
+    host.end(ids[1], "a later reason");
+    let (id, end) = host.wait_end(PATIENCE).expect("it ends");
+    assert_eq!((id, end.to_string().rsplit(": ").next()), (ids[1], Some("the load falls")));
+    host.end(ids[1], "it has ended");
+    let frames = || host.figures().iter().map(|worker| worker.frames).sum::<u64>();
+    let before = frames();
+    place.until("the others go on", || frames() > before + u64::from(RATE_HZ));
+    assert_eq!(host.figures().iter().map(|worker| worker.matches).sum::<usize>(), 2);
+    assert_eq!(host.shut_down("closing", Duration::from_secs(10)).ends.len(), 2);
+}
+
+#[test]
 fn a_game_that_hangs_is_named_and_does_not_stop_the_end() {
     let place = Place::new();
     let mut host = place.host(two_workers());

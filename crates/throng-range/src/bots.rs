@@ -1,29 +1,31 @@
 //! Players: a socket, a client and a brain each, as programs of people would have. They know what their clients were sent.
 
+mod pace;
+
 use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use throng::meter::Histogram;
 use throng::{Client, ClientOptions, Key, Schema, Time};
 use throng_agent::Navigation;
-use throng_match::{Deadlines, Overrun};
+use throng_match::Deadlines;
 use throng_tactical::brain::{self, Player, Skill};
 use throng_tactical::client::Eyes;
 use throng_tactical::{Arena, Rules, kinds};
 
 use crate::RangeError;
+use pace::Planned;
 
 /// The bots know the map, and are about to connect.
 pub const READY: &str = "ready";
-/// All bots play.
+/// All bots that come first play.
 pub const JOINED: &str = "joined";
-/// An input is late if it is made more than so many ticks after its time.
-const LATE_TICKS: u64 = 1;
+/// A line to their process that begins with this has the number of matches that are wanted now.
+pub(crate) const WANT: &str = "want ";
 
 /// The orders for bots. It goes to a second process as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,8 @@ pub struct Order {
     pub servers: Vec<SocketAddr>,
     /// The key of their tokens.
     pub key: [u8; 32],
+    /// Matches whose bots come first. Those of the others come when they are wanted.
+    pub first: u32,
     /// Bots in each match.
     pub bots_per_match: u16,
     /// Ticks, and commands of each bot, per second.
@@ -53,16 +57,43 @@ pub struct BotsReport {
     pub lost: u64,
     /// Commands sent.
     pub commands: u64,
-    /// Commands that were not sent, because the bots were too late for their tick.
+    /// Commands that were due and were not sent, because the bots were too late for a match to take them.
     pub skipped: u64,
+    /// Commands that were made more than a tick after the instant for which they were planned, and those that were not sent.
+    pub late: u64,
     /// Decisions of brains.
     pub decisions: u64,
     /// Decisions that were made more than a tick after their time.
     pub late_decisions: u64,
-    /// How late commands were made, 99th percentile, in microseconds.
+    /// How long after their planned instants commands were made, 99th percentile, in microseconds. One that was not sent is as
+    /// late as its bot was when it came back.
     pub late_p99_us: u64,
     /// Processor time of the bots' thread, in seconds; `None` where the system does not tell it.
     pub cpu_s: Option<f64>,
+}
+
+/// The wishes of the run while its bots play.
+#[derive(Debug)]
+pub struct Wanted {
+    is_over: AtomicBool,
+    matches: AtomicU32,
+}
+
+impl Wanted {
+    /// The bots of so many matches. They never become fewer: a match that ends sends its bots away.
+    pub fn new(matches: u32) -> Wanted {
+        Wanted { is_over: AtomicBool::new(false), matches: AtomicU32::new(matches) }
+    }
+
+    /// The bots of so many matches are to play.
+    pub fn want(&self, matches: u32) {
+        self.matches.fetch_max(matches, Ordering::Relaxed);
+    }
+
+    /// All are to end.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Bot {
@@ -76,7 +107,7 @@ struct Bot {
 }
 
 /// The second process: reads an [`Order`] from `input`, writes [`READY`] and [`JOINED`], plays until `input` ends, and writes
-/// a [`BotsReport`].
+/// a [`BotsReport`]. A line `want 3` has the bots of the first three matches play.
 ///
 /// # Errors
 /// The order makes no sense, the map cannot be opened, or a socket.
@@ -85,14 +116,18 @@ pub fn serve(input: impl Read + Send + 'static, mut output: impl Write) -> Resul
     let mut line = String::new();
     input.read_line(&mut line).map_err(|error| RangeError::Bots(error.to_string()))?;
     let order: Order = serde_json::from_str(&line).map_err(|error| RangeError::Bots(error.to_string()))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
+    let wanted = Arc::new(Wanted::new(order.first));
+    let told = Arc::clone(&wanted);
     std::thread::spawn(move || {
         // The host closes the pipe at the end, and so does its death.
-        let _ = io::copy(&mut input, &mut io::sink());
-        flag.store(true, Ordering::Relaxed);
+        for line in input.lines().map_while(Result::ok) {
+            if let Some(matches) = line.strip_prefix(WANT).and_then(|matches| matches.parse().ok()) {
+                told.want(matches);
+            }
+        }
+        told.end();
     });
-    let report = play(&order, &stop, |word| {
+    let report = play(&order, &wanted, |word| {
         // A host that is gone ends the input too.
         let _ = writeln!(output, "{word}").and_then(|()| output.flush());
     })?;
@@ -100,21 +135,25 @@ pub fn serve(input: impl Read + Send + 'static, mut output: impl Write) -> Resul
     writeln!(output, "{json}").map_err(|error| RangeError::Bots(error.to_string()))
 }
 
-/// Plays until `stop` is set, or all matches are over. Tells [`READY`] before the bots connect, and [`JOINED`] when all of
-/// them play.
+/// Plays until it is [over](Wanted::end), or all matches are that were wanted. Tells [`READY`] before the bots connect, and
+/// [`JOINED`] when all play that come first.
 ///
 /// # Errors
 /// The map cannot be opened or walked on, or a socket cannot be opened.
-pub fn play(order: &Order, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> Result<BotsReport, RangeError> {
+pub fn play(order: &Order, wanted: &Wanted, mut tell: impl FnMut(&str)) -> Result<BotsReport, RangeError> {
     if let Some(id) = order.core {
         core_affinity::set_for_current(core_affinity::CoreId { id });
     }
     let arena = Arena::new(throng_map::open(&order.map)?)?;
     let navigation = brain::navigation(arena.map())?;
     tell(READY);
-    let mut crowd = Crowd::new(order, &arena, navigation)?;
+    let mut crowd = Crowd::new(order, navigation)?;
     let mut has_told = false;
-    while !stop.load(Ordering::Relaxed) && crowd.bots.iter().any(|bot| !bot.is_done) {
+    while !wanted.is_over.load(Ordering::Relaxed) {
+        crowd.begin(order, &arena, wanted.matches.load(Ordering::Relaxed))?;
+        if crowd.bots.iter().all(|bot| bot.is_done) {
+            break;
+        }
         crowd.turn(order, &arena)?;
         if !has_told && crowd.report.joined == crowd.bots.len() as u64 {
             has_told = true;
@@ -126,40 +165,59 @@ pub fn play(order: &Order, stop: &AtomicBool, mut tell: impl FnMut(&str)) -> Res
 
 struct Crowd {
     bots: Vec<Bot>,
+    /// Matches whose bots are among them.
+    matches: usize,
+    schema: Arc<Schema>,
+    issuer: throng::TokenIssuer,
     navigation: Navigation,
     began: Instant,
     report: BotsReport,
-    late: Histogram,
+    planned: Planned,
 }
 
 impl Crowd {
-    fn new(order: &Order, arena: &Arena, navigation: Navigation) -> Result<Crowd, RangeError> {
-        let schema = crate::site::schema()?;
-        let issuer = kinds::server_options(&Rules::default(), Key::new(order.key)).token_issuer();
-        let began = Instant::now();
-        let mut bots = Vec::new();
-        let interval_ns = 1_000_000_000 / u64::from(order.tick_hz.max(1));
+    fn new(order: &Order, navigation: Navigation) -> Result<Crowd, RangeError> {
+        Ok(Crowd {
+            bots: Vec::new(),
+            matches: 0,
+            schema: crate::site::schema()?,
+            issuer: kinds::server_options(&Rules::default(), Key::new(order.key)).token_issuer(),
+            navigation,
+            began: Instant::now(),
+            report: BotsReport::default(),
+            planned: Planned::new(order.tick_hz),
+        })
+    }
+
+    /// Has the bots of the first matches play, as many as are wanted.
+    fn begin(&mut self, order: &Order, arena: &Arena, matches: u32) -> Result<(), RangeError> {
+        let new = self.matches..order.servers.len().min(matches as usize);
+        self.matches = self.matches.max(new.end);
+        let (interval_ns, now_ns) = (self.planned.interval_ns(), self.began.elapsed().as_nanos() as u64);
         let count = order.servers.len() as u64 * u64::from(order.bots_per_match);
-        for (number, &server) in order.servers.iter().enumerate() {
+        for number in new {
+            let server = order.servers[number];
             for bot in 0..u64::from(order.bots_per_match) {
                 let place = number as u64 * u64::from(order.bots_per_match) + bot;
                 let failed = |error: String| RangeError::Bots(format!("bot {bot} of match {number}: {error}"));
-                let token = issuer.issue(bot + 1, &[server]).map_err(|error| failed(error.to_string()))?;
-                let client = connect(token, Arc::clone(&schema)).map_err(failed)?;
+                let token = self.issuer.issue(bot + 1, &[server]).map_err(|error| failed(error.to_string()))?;
+                let (schema, now) = (Arc::clone(&self.schema), Time(now_ns / 1_000));
+                let client = Client::connect(token, schema, ClientOptions::default(), now);
+                let client = client.map_err(|error| failed(error.to_string()))?;
                 // Spread over a tick, as the commands of people are.
-                let start_ns = 1_000_000 + interval_ns * place / count.max(1);
-                bots.push(Bot {
+                let start_ns = now_ns + 1_000_000 + interval_ns * place / count.max(1);
+                self.bots.push(Bot {
                     client,
                     eyes: Eyes::new(arena.clone()),
                     player: None,
-                    deadlines: Deadlines::new(start_ns, order.tick_hz, Overrun::SkipLate),
+                    deadlines: Deadlines::new(start_ns, order.tick_hz, Planned::overrun()),
                     seed: order.seed.wrapping_add(number as u64),
                     was_in: false,
                     is_done: false,
                 });
             }
         }
-        Ok(Crowd { bots, navigation, began, report: BotsReport::default(), late: Histogram::new() })
+        Ok(())
     }
 
     /// Waits for the bot that is due next, and plays its tick.
@@ -173,7 +231,6 @@ impl Crowd {
         }
         let now_ns = elapsed(self.began);
         let due = bot.deadlines.begin(now_ns);
-        let tick_ns = 1_000_000_000 / u64::from(order.tick_hz.max(1));
         let now = Time(now_ns / 1_000);
         bot.client.update(now).map_err(|error| RangeError::Bots(error.to_string()))?;
         while let Some(event) = bot.client.poll_event() {
@@ -185,8 +242,7 @@ impl Crowd {
             return Ok(());
         }
         let Some(senses) = bot.eyes.look(&bot.client) else { return Ok(()) };
-        self.late.record(due.late_ns / 1_000);
-        self.report.skipped += due.skipped;
+        self.planned.take(due);
         if !bot.was_in {
             bot.was_in = true;
             self.report.joined += 1;
@@ -203,7 +259,7 @@ impl Crowd {
         let command = player.tick(&senses);
         let decided = player.brain().decisions() - before;
         self.report.decisions += decided;
-        if due.late_ns > LATE_TICKS * tick_ns || due.skipped > 0 {
+        if self.planned.is_late(due.late_ns) {
             self.report.late_decisions += decided;
         }
         if bot.client.is_connected() && bot.client.send_input(&command.encode()).is_ok() {
@@ -215,12 +271,9 @@ impl Crowd {
 
     fn report(self) -> BotsReport {
         let cpu_s = thread_cpu_s();
-        BotsReport { late_p99_us: self.late.quantile(0.99), cpu_s, ..self.report }
+        let Planned { late_us, late, missed, .. } = self.planned;
+        BotsReport { late_p99_us: late_us.quantile(0.99), late, skipped: missed, cpu_s, ..self.report }
     }
-}
-
-fn connect(token: throng::ConnectToken, schema: Arc<Schema>) -> Result<Client, String> {
-    Client::connect(token, schema, ClientOptions::default(), Time(0)).map_err(|error| error.to_string())
 }
 
 /// Processor time of this thread, in seconds.

@@ -22,6 +22,7 @@ mod check;
 mod density;
 mod error;
 mod growth;
+mod levels;
 mod observe;
 mod rays;
 mod report;

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use throng_match::Seat;
 use throng_report::{
-    Bars, Cell, Figures, Frames, Histogram, Kind, LIMITS_FILE, Limit, Line, Page, RunFile, Section, Table, Term, Tile,
-    Verdict, Verdicts, figure, metric,
+    Bars, Cell, Figures, Frames, Kind, LIMITS_FILE, Limit, Line, Page, RunFile, Section, Table, Term, Tile, Verdict,
+    Verdicts, figure, metric,
 };
 use throng_tactical::Event;
 use throng_telemetry::{LongFrame, read_longest};
@@ -156,9 +156,13 @@ pub(crate) fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> P
         summary.tick_hz,
         figure(summary.head.seconds)
     );
+    if !matches!(&summary.profile[..], "" | "constant") {
+        page.subtitle += &format!(", {}", summary.profile);
+    }
     page.facts.push(format!("workers: {}, as {}", summary.workers, summary.mode));
     page.limits = limits(summary);
     page.tiles = tiles(summary, &figures);
+    page.sections.extend(steps(summary, &figures));
     page.sections.push(frame(summary, &figures, frames));
     if inside.is_empty() {
         page.sections.push(Section::new("Map").note(
@@ -291,11 +295,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         rows: vec![("mean".to_owned(), rows.iter().map(|(name, of)| ((*name).clone(), of.mean_ms)).collect())],
         note: String::new(),
     };
-    let histogram = Histogram {
-        from: summary.histogram.from_ms.clone(),
-        counts: summary.histogram.frames.clone(),
-        budget: Some(goal(summary)),
-    };
+    let histogram = summary.histogram.bars(Some(goal(summary)));
     let measuring =
         throng_report::measuring(summary.measuring_us_per_frame.zip(summary.measuring_share), "frame", "a mean frame");
     let chart = |curves: &[(&str, &str)]| figures.chart("", curves);
@@ -333,6 +333,29 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         section.push(table);
     }
     section
+}
+
+/// The levels of a load profile.
+fn steps(summary: &Summary, figures: &Figures<'_>) -> Option<Section> {
+    let head = ["#from", "#to", "#matches", "#frame p50", "#frame p99", "#late p99", "#cores", "#missed ticks"];
+    let mut table = Table::new("", &head).wide().brief();
+    for step in &summary.steps {
+        let cells = [
+            format!("{} s", figure(step.from_s)),
+            format!("{} s", figure(step.to_s)),
+            step.matches.to_string(),
+            format!("{} ms", ms(step.frame_ms.p50)),
+            format!("{} ms", ms(step.frame_ms.p99)),
+            format!("{} µs", figure(step.lateness_us.p99)),
+            figure(step.cpu_cores),
+            step.missed_ticks.to_string(),
+        ];
+        table.push(cells.map(Cell::number));
+    }
+    table.note = "The first fifth of a level after a change (10 s at most) is not judged.".to_owned();
+    let curves = [("samples.matches", "send"), ("samples.matches_wanted", "encode")];
+    let section = Section::new("Load steps").with(table).with(figures.chart("", &curves));
+    (!summary.steps.is_empty()).then_some(section)
 }
 
 fn density(summary: &Summary) -> Table {
@@ -380,6 +403,7 @@ fn checks(figures: &Figures<'_>) -> Section {
             "Bots and commands",
             &[
                 "bots.joined",
+                "bots.late",
                 "bots.skipped",
                 "bots.late_p99_us",
                 "bots.cpu_cores",

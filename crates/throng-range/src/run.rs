@@ -14,17 +14,18 @@ use std::time::{Duration, Instant, SystemTime};
 use throng_machine::clock::{self, MachineUse};
 use throng_machine::piped::{Gone, Piped};
 use throng_match::{InputLog, Replayed, build_id};
-use throng_report::{Kind, RunHead};
+use throng_report::{Kind, Profile, RunHead};
 use throng_tactical::{Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
-use crate::bots::{self, BotsReport, Order};
+use crate::bots::{self, BotsReport, Order, Wanted};
 use crate::check::{Checks, check};
+use crate::levels::Levels;
 use crate::show::Show;
 use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
 use crate::sites::Sites;
 use crate::stage::file_error;
-use crate::summary::{Found, Samples, Summary, summarise};
+use crate::summary::{Found, LoadStep, Samples, Summary, summarise};
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -60,8 +61,12 @@ pub struct RunOptions {
     pub rules: Rules,
     /// Seats of each match that the server plays itself; bots over UDP have the others.
     pub agents: u16,
-    /// Matches at once, 1 to 1,000.
+    /// Matches at once, 1 to 1,000; with a profile, the most that are possible.
     pub matches: u32,
+    /// How many of them play at each moment of the measured part. One that is no longer wanted ends, the newest first, and none
+    /// that has ended begins again. All but a constant one need [`seconds`](RunOptions::seconds), and rules by which matches
+    /// last so long.
+    pub profile: Profile,
     /// Threads that play them.
     pub workers: usize,
     /// Each match in a process of its own, started by this command.
@@ -146,6 +151,7 @@ impl RunOptions {
             rules: Rules::default(),
             agents: 0,
             matches: 1,
+            profile: Profile::Constant,
             workers: 1,
             processes: None,
             has_own_maps: false,
@@ -176,6 +182,15 @@ impl RunOptions {
         }
         if self.seconds.is_some_and(|seconds| !(1..=SECONDS_MAX).contains(&seconds)) {
             return Err(RangeError::Options(format!("a run has 1 to {SECONDS_MAX} seconds")));
+        }
+        if self.has_profile() {
+            let fault = match self.seconds {
+                Some(seconds) => self.profile.fault((self.matches, "matches (--matches)"), seconds),
+                None => Some("it needs the length of the measured part (--seconds)".to_owned()),
+            };
+            if let Some(fault) = fault {
+                return Err(RangeError::Options(format!("profile {}: {fault}", self.profile)));
+            }
         }
         if self.metrics.is_some() && self.processes.is_some() {
             let words = "live metrics are those of matches in one process: leave out --processes, or --metrics";
@@ -218,6 +233,15 @@ impl RunOptions {
             rules.seats(),
             rules.tick_hz
         )
+    }
+
+    fn has_profile(&self) -> bool {
+        self.profile != Profile::Constant
+    }
+
+    /// How many matches are wanted so long after the beginning of the measured part.
+    fn wanted_at(&self, elapsed: Duration) -> u32 {
+        self.profile.players_at(self.matches, elapsed)
     }
 
     fn line(&self, line: &str) {
@@ -266,7 +290,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let mut bots = start_bots(options, &order, sites.addresses(), &cores, &stage)?;
     options.line("the bots read the map");
     bots.wait_for(bots::READY, &mut || stop.load(Ordering::Relaxed));
-    sites.begin();
+    sites.begin(options.profile.first(options.matches));
     options.tell_playing(&sites.playing());
     options.line("the bots join");
     bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
@@ -278,6 +302,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let others_cpu_cores = others.cores();
     options.tell_playing(&[]);
     options.line("the matches are over");
+    let begun = sites.begun();
     let (reports, watched) = sites.finish();
     let (bots, fault) = bots.finish();
     // The cause first.
@@ -292,12 +317,15 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         }
         false => Checks::default(),
     };
-    let players = options.matches * options.rules.seats() as u32;
+    let seats = options.rules.seats() as u32;
+    let course = if options.has_profile() { format!(" ({})", options.profile) } else { String::new() };
     let measures_rays = options.is_checked && !stop.load(Ordering::Relaxed);
     let summary = summarise(&Found {
         matches: options.matches,
-        players,
-        bot_players: players - options.matches * u32::from(options.agents),
+        begun,
+        players: options.matches * seats,
+        bot_players: begun * (seats - u32::from(options.agents)),
+        profile: options.profile,
         tick_hz: options.rules.tick_hz,
         is_by_processes: options.processes.is_some(),
         is_budget_goal: options.budgets.is_none(),
@@ -306,13 +334,14 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         bots,
         faults,
         samples: sampler.samples,
+        steps: if options.has_profile() && options.processes.is_none() { sampler.steps } else { Vec::new() },
         checks: &checks,
         rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
         head: RunHead {
             others_cpu_cores,
             partial: stop.load(Ordering::Relaxed),
-            ..RunHead::new(Kind::Match, &options.workload(&format!("match {}", options.matches)), started_at)
+            ..RunHead::new(Kind::Match, &options.workload(&format!("match {}{course}", options.matches)), started_at)
         },
     });
     let watched = watched.first().or(checks.watched.as_ref());
@@ -361,7 +390,7 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
         has_own_map: options.has_own_maps,
         seed: options.seed,
         key,
-        rules: RulesText { has_agents: options.agents > 0, ..options.rules.into() },
+        rules: RulesText { rules: options.rules, has_agents: options.agents > 0 },
         record: Some(log.to_owned()),
         budgets: options.budgets.clone(),
         files: options.folder.clone(),
@@ -383,30 +412,48 @@ fn wait_for_end(
     let mut noted = None;
     let mut left: Option<Instant> = None;
     let mut playing = sites.playing();
-    while !sites.wait(LOOK_INTERVAL) {
+    let mut wanted = options.wanted_at(Duration::ZERO);
+    let mut levels = Levels::new(options.profile, options.matches, options.seconds.unwrap_or(0));
+    let why = loop {
+        let are_over = sites.wait(LOOK_INTERVAL);
+        let passed_s = began.elapsed().as_secs_f64();
+        levels.look(passed_s, || sites.counts());
+        let now_wanted = options.wanted_at(began.elapsed());
+        if now_wanted != wanted {
+            wanted = now_wanted;
+            sites.want(wanted);
+            bots.want(wanted);
+        }
         let now_playing = sites.playing();
         if now_playing != playing {
             options.tell_playing(&now_playing);
             playing = now_playing;
         }
+        let ended = (1..=wanted).find(|number| options.has_profile() && !playing.contains(number));
+        if let Some(number) = ended {
+            let words = "was over before the profile let it go, so the run was stopped; give it more --rounds";
+            break Some(format!("match {number} {words}"));
+        }
+        if are_over {
+            break None;
+        }
         if stop.load(Ordering::Relaxed) {
             let passed = began.elapsed().as_secs();
-            return Some(format!("the run was interrupted after {passed} s, before the matches were over"));
+            break Some(format!("the run was interrupted after {passed} s, before the matches were over"));
         }
         if options.seconds.is_some_and(|seconds| began.elapsed() >= Duration::from_secs(seconds.into())) {
-            return None;
+            break None;
         }
         if bots.have_ended() && left.get_or_insert_with(Instant::now).elapsed() >= ENDING_PATIENCE {
-            return Some("the bots ended before the matches did, so the matches were stopped".to_owned());
+            break Some("the bots ended before the matches did, so the matches were stopped".to_owned());
         }
         if noted.is_none_or(|noted: Instant| noted.elapsed() >= NOTE_INTERVAL) {
             noted = Some(Instant::now());
-            let (passed_s, longest_s) = (began.elapsed().as_secs_f32(), options.longest_s());
-            let left_s = (longest_s - passed_s).max(0.0);
+            let left_s = (f64::from(options.longest_s()) - passed_s).max(0.0);
             let at_most = if options.seconds.is_some() { "" } else { "at most " };
             if let Some(snapshot) = sites.snapshot() {
-                sampler.take(&snapshot, options.workers);
-                if let Some(Err(error)) = show.as_mut().map(|show| show.take(&snapshot)) {
+                sampler.take(&snapshot, options.workers, (playing.len() as u32, wanted));
+                if let Some(Err(error)) = show.as_mut().map(|show| show.take(&snapshot, playing.len() as u32)) {
                     (options.note)(Note::Line(&error.to_string()));
                 }
                 (options.note)(Note::Table(&frame_table(&snapshot)));
@@ -417,8 +464,9 @@ fn wait_for_end(
             let progress = sites.progress().unwrap_or_else(|| "the matches begin".to_owned());
             (options.note)(Note::Now(&format!("{passed_s:3.0} s, {at_most}{left_s:.0} s left; {progress}")));
         }
-    }
-    None
+    };
+    sampler.steps = levels.end(began.elapsed().as_secs_f64(), || sites.counts());
+    why
 }
 
 /// The processor time of other programs since a moment.
@@ -446,6 +494,7 @@ impl Others {
 #[derive(Default)]
 struct Sampler {
     samples: Samples,
+    steps: Vec<LoadStep>,
     before: Option<Sampled>,
 }
 
@@ -458,7 +507,7 @@ struct Sampled {
 }
 
 impl Sampler {
-    fn take(&mut self, snapshot: &Snapshot, workers: usize) {
+    fn take(&mut self, snapshot: &Snapshot, workers: usize, (matches, wanted): (u32, u32)) {
         let now = Sampled {
             at: Instant::now(),
             cpu_s: clock::process_cpu_s(),
@@ -470,6 +519,8 @@ impl Sampler {
             let samples = &mut self.samples;
             samples.cpu_share.push((now.cpu_s - before.cpu_s) / seconds / workers.max(1) as f64);
             samples.frames.push(now.frames.saturating_sub(before.frames));
+            samples.matches.push(matches);
+            samples.matches_wanted.push(wanted);
             samples.frames_over.push(now.frames_over.saturating_sub(before.frames_over));
         }
         self.before = Some(now);
@@ -500,7 +551,7 @@ pub(crate) fn process_error(error: io::Error) -> RangeError {
 
 /// The bots: a thread, or a process.
 enum Bots {
-    Thread { stop: Arc<AtomicBool>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<String> },
+    Thread { wanted: Arc<Wanted>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<String> },
     Process(Piped),
 }
 
@@ -514,6 +565,7 @@ fn start_bots(
     let order = Order {
         servers,
         key: site.key,
+        first: options.profile.first(options.matches),
         bots_per_match: options.rules.seats() as u16 - options.agents,
         tick_hz: options.rules.tick_hz,
         seed: options.seed,
@@ -523,16 +575,16 @@ fn start_bots(
     match &options.players {
         Players::Thread => {
             let (sender, words) = channel();
-            let stop = Arc::new(AtomicBool::new(false));
-            let flag = Arc::clone(&stop);
+            let wanted = Arc::new(Wanted::new(order.first));
+            let shared = Arc::clone(&wanted);
             let work = move || {
-                bots::play(&order, &flag, |word| {
+                bots::play(&order, &shared, |word| {
                     let _ = sender.send(word.to_owned());
                 })
             };
             let failed = |error: io::Error| RangeError::Bots(error.to_string());
             let thread = std::thread::Builder::new().name("bots".to_owned()).spawn(work).map_err(failed)?;
-            Ok(Bots::Thread { stop, thread, words })
+            Ok(Bots::Thread { wanted, thread, words })
         }
         Players::Process(command) => Ok(Bots::Process(Piped::start(command, &order).map_err(process_error)?)),
     }
@@ -559,6 +611,14 @@ impl Bots {
         }
     }
 
+    /// Has the bots of so many matches play.
+    fn want(&mut self, matches: u32) {
+        match self {
+            Bots::Thread { wanted, .. } => wanted.want(matches),
+            Bots::Process(process) => process.tell(&format!("{}{matches}", bots::WANT)),
+        }
+    }
+
     /// The process, if they have one of their own.
     fn id(&self) -> Option<u32> {
         match self {
@@ -577,8 +637,8 @@ impl Bots {
     /// Ends them. Returns their report, and why there is none if there is none.
     fn finish(self) -> (BotsReport, Option<String>) {
         let report = match self {
-            Bots::Thread { stop, thread, .. } => {
-                stop.store(true, Ordering::Relaxed);
+            Bots::Thread { wanted, thread, .. } => {
+                wanted.end();
                 match thread.join() {
                     Ok(report) => report.map_err(|error| error.to_string()),
                     Err(_) => Err("the thread of the bots panicked".to_owned()),

@@ -22,8 +22,8 @@ impl Show {
         Show { address, matches, tick_hz, began: Instant::now(), feed: None, has_begun: false }
     }
 
-    /// Shows the frames since the snapshot before. The error is for the first one: there is no live page.
-    pub(crate) fn take(&mut self, snapshot: &Snapshot) -> Result<(), throng_live::FeedError> {
+    /// Shows the frames since the snapshot before, of so many matches. The error is for the first one: there is no live page.
+    pub(crate) fn take(&mut self, snapshot: &Snapshot, playing: u32) -> Result<(), throng_live::FeedError> {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.feed = Some((Feed::connect(self.address, self.hello(snapshot))?, snapshot.clone()));
             return Ok(());
@@ -31,7 +31,7 @@ impl Show {
         let Some((feed, before)) = &mut self.feed else { return Ok(()) };
         let frames = snapshot.frames.saturating_sub(before.frames);
         if frames > 0 {
-            feed.sample(sample(snapshot, before, (self.matches, self.began.elapsed().as_secs_f64())));
+            feed.sample(sample(snapshot, before, (playing, self.began.elapsed().as_secs_f64())));
         }
         *before = snapshot.clone();
         Ok(())

@@ -1,5 +1,6 @@
 //! The matches of one process: a host with servers, games, telemetry, and the figures of all of it.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, Write};
 use std::net::SocketAddr;
@@ -11,15 +12,16 @@ use throng::meter::Histogram;
 use throng::{Key, Schema, Server};
 use throng_machine::clock::process_cpu_s;
 use throng_match::{
-    Host, HostOptions, Match, MatchEnd, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
+    Host, HostOptions, Match, MatchEnd, MatchId, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
 use throng_tactical::brain::{self, Squad, SquadOptions};
 use throng_tactical::{Rules, Tactical, kinds};
 use throng_telemetry::{
-    Collecting, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystem, SubsystemFigures, Subsystems, Telemetry,
-    TelemetryOptions,
+    Collecting, Distributions, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystem, SubsystemFigures,
+    Subsystems, Telemetry, TelemetryOptions,
 };
 
+use crate::levels::Counts;
 use crate::observe::Observed;
 use crate::stage::file_error;
 use crate::watch::{Watched, Watcher, Window};
@@ -84,90 +86,11 @@ pub struct SiteOrder {
 /// The rules of a match, as text in input logs and between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RulesText {
-    /// [`Rules::tick_hz`].
-    pub tick_hz: u32,
-    /// [`Rules::team_size`].
-    pub team_size: u16,
-    /// [`Rules::rounds_to_win`].
-    pub rounds_to_win: u8,
-    /// [`Rules::buy_s`].
-    pub buy_s: f32,
-    /// [`Rules::live_s`].
-    pub live_s: f32,
-    /// [`Rules::end_s`].
-    pub end_s: f32,
-    /// [`Rules::fuse_s`].
-    pub fuse_s: f32,
-    /// [`Rules::plant_s`].
-    pub plant_s: f32,
-    /// [`Rules::defuse_s`].
-    pub defuse_s: f32,
-    /// [`Rules::money`].
-    pub money: u32,
-    /// [`Rules::has_fog`].
-    pub has_fog: bool,
-    /// [`Rules::interpolation_ticks`].
-    pub interpolation_ticks: u8,
+    /// The rules.
+    #[serde(flatten)]
+    pub rules: Rules,
     /// Whether the server plays the seats that no client has taken.
     pub has_agents: bool,
-}
-
-impl RulesText {
-    /// The rules.
-    pub fn rules(&self) -> Rules {
-        let RulesText { tick_hz, team_size, rounds_to_win, buy_s, live_s, end_s, fuse_s, plant_s, defuse_s, .. } =
-            *self;
-        let RulesText { money, has_fog, interpolation_ticks, has_agents: _, .. } = *self;
-        Rules {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-        }
-    }
-}
-
-impl From<Rules> for RulesText {
-    fn from(rules: Rules) -> RulesText {
-        // Without `..`: a new rule is written too.
-        let Rules {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-        } = rules;
-        RulesText {
-            tick_hz,
-            team_size,
-            rounds_to_win,
-            buy_s,
-            live_s,
-            end_s,
-            fuse_s,
-            plant_s,
-            defuse_s,
-            money,
-            has_fog,
-            interpolation_ticks,
-            has_agents: false,
-        }
-    }
 }
 
 /// Percentiles of times in nanoseconds.
@@ -194,6 +117,11 @@ impl Times {
         Times { count, mean, p50: p50 as f64, p99: p99 as f64, max: max as f64, values }
     }
 
+    /// Of values in a histogram.
+    pub(crate) fn from(histogram: &Histogram) -> Times {
+        Times::of(histogram.percentiles(), histogram.values().collect())
+    }
+
     /// Of several parts together: the percentiles of all values, and not percentiles of percentiles.
     pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Times>) -> Times {
         let (mut all, mut sum, mut max) = (Histogram::new(), 0.0, 0.0_f64);
@@ -203,8 +131,7 @@ impl Times {
             max = max.max(part.max);
         }
         let mean = if all.is_empty() { 0.0 } else { sum / all.len() as f64 };
-        let joined = Times::of(all.percentiles(), all.values().collect());
-        Times { mean, max, ..joined }
+        Times { mean, max, ..Times::from(&all) }
     }
 }
 
@@ -310,7 +237,10 @@ pub(crate) struct Site {
     telemetry: Telemetry,
     _collecting: Collecting,
     host: Host,
-    waiting: Vec<Match>,
+    /// Matches that have not begun.
+    waiting: VecDeque<Match>,
+    /// Those that have.
+    begun: Vec<MatchId>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) windows: Vec<Window>,
     pub(crate) ends: Vec<MatchEnd>,
@@ -352,7 +282,8 @@ impl Site {
             telemetry,
             _collecting: collecting,
             host,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
+            begun: Vec::new(),
             addresses: Vec::new(),
             windows: Vec::new(),
             ends: Vec::new(),
@@ -372,8 +303,8 @@ impl Site {
 
     fn make(&mut self, number: u32, order: &SiteOrder, stage: &Stage) -> Result<(), RangeError> {
         let seed = order.seed.wrapping_add(number.into());
-        let rules = rules_of(order.rules.rules(), order.first + number);
-        let written = RulesText { has_agents: order.rules.has_agents, ..rules.into() };
+        let rules = rules_of(order.rules.rules, order.first + number);
+        let written = RulesText { rules, ..order.rules };
         let options = kinds::server_options(&rules, Key::new(order.key));
         let server = Server::bind(SocketAddr::from(([127, 0, 0, 1], 0)), schema()?, options)?;
         self.addresses.push(server.local_address());
@@ -396,16 +327,37 @@ impl Site {
         let log_path = order.record.clone().unwrap_or_default();
         let game =
             Match::new(options, Box::new(game), server, recorder).map_err(|error| file_error(&log_path, error))?;
-        self.waiting.push(game);
+        self.waiting.push_back(game);
         Ok(())
     }
 
-    /// Begins to play.
-    pub(crate) fn start(&mut self) {
-        for game in self.waiting.drain(..) {
-            self.host.add(game);
-        }
+    /// Begins to play the first matches.
+    pub(crate) fn start(&mut self, matches: u32) {
+        self.want(matches);
         self.measure_from_now();
+    }
+
+    /// Has so many matches play: the first ones. Matches that have ended do not begin again.
+    pub(crate) fn want(&mut self, matches: u32) {
+        let wanted = matches as usize;
+        while self.begun.len() < wanted
+            && let Some(game) = self.waiting.pop_front()
+        {
+            self.begun.push(self.host.add(game));
+        }
+        self.begun.iter().skip(wanted).for_each(|id| self.host.end(*id, "the load falls"));
+    }
+
+    /// Matches that have begun until now.
+    pub(crate) fn begun(&self) -> u32 {
+        self.begun.len() as u32
+    }
+
+    /// The counts so far of what is measured.
+    pub(crate) fn counts(&self) -> Counts {
+        let Distributions { frame_ns, late_ns, .. } = self.telemetry.distributions();
+        let missed_ticks = self.host.figures().iter().map(|worker| worker.missed_ticks).sum();
+        Counts { frame_ns, late_ns, missed_ticks, cpu_s: process_cpu_s() }
     }
 
     /// Forgets all figures: the measured part begins.
@@ -431,10 +383,10 @@ impl Site {
         self.ends.len() == self.matches
     }
 
-    /// The numbers of the matches that have not ended, from 1.
+    /// The numbers of the matches that have begun and have not ended, from 1.
     pub(crate) fn playing(&self) -> Vec<u32> {
         let has_ended = |number: u32| self.ends.iter().any(|end| end.name == match_name(number));
-        (1..=self.matches as u32).filter(|number| !has_ended(*number)).collect()
+        (1..=self.begun()).filter(|number| !has_ended(*number)).collect()
     }
 
     pub(crate) fn telemetry(&self) -> &Telemetry {
@@ -567,7 +519,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
             }
         }
         match orders.try_recv() {
-            Ok(line) if line == "start" => site.start(),
+            Ok(line) if line == "start" => site.start(order.matches),
             Ok(line) if line == "measure" => site.measure_from_now(),
             Ok(_) | Err(std::sync::mpsc::TryRecvError::Empty) => {}
             Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
@@ -587,7 +539,7 @@ pub(crate) fn schema() -> Result<std::sync::Arc<Schema>, RangeError> {
 
 /// A match at its beginning, as the server plays it and as a replay does.
 pub(crate) fn new_game(text: &RulesText, seed: u64, stage: &Stage) -> Result<Tactical, RangeError> {
-    let rules = text.rules();
+    let rules = text.rules;
     let game = Tactical::new(stage.arena.clone(), rules, seed)?;
     if !text.has_agents {
         return Ok(game);
@@ -657,7 +609,7 @@ mod tests {
     fn times(values: impl Iterator<Item = u64>) -> Times {
         let mut histogram = Histogram::new();
         values.for_each(|value| histogram.record(value));
-        Times::of(histogram.percentiles(), histogram.values().collect())
+        Times::from(&histogram)
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use throng_machine::piped::{Gone, Piped};
 use throng_telemetry::Snapshot;
 
+use crate::levels::Counts;
 use crate::run::{REPORT_PATIENCE, process_error};
 use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
 use crate::watch::Watched;
@@ -17,7 +18,8 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// The matches: here, or in processes of their own.
 pub(crate) enum Sites {
     Here(Box<Site>),
-    Processes(Vec<MatchProcess>),
+    /// One each, with the number of those that have begun.
+    Processes(Vec<MatchProcess>, u32),
 }
 
 /// A process with a match.
@@ -49,13 +51,13 @@ impl Sites {
             started.push(Piped::start(command, &one).map_err(process_error)?);
         }
         let processes = started.into_iter().enumerate().map(|(number, process)| MatchProcess::new(number, process));
-        Ok(Sites::Processes(processes.collect::<Result<_, _>>()?))
+        Ok(Sites::Processes(processes.collect::<Result<_, _>>()?, 0))
     }
 
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         match self {
             Sites::Here(site) => site.addresses.clone(),
-            Sites::Processes(processes) => processes.iter().map(|process| process.address).collect(),
+            Sites::Processes(processes, _) => processes.iter().map(|process| process.address).collect(),
         }
     }
 
@@ -63,21 +65,55 @@ impl Sites {
     pub(crate) fn ids(&self) -> Vec<u32> {
         match self {
             Sites::Here(_) => Vec::new(),
-            Sites::Processes(processes) => processes.iter().map(|process| process.process.id()).collect(),
+            Sites::Processes(processes, _) => processes.iter().map(|process| process.process.id()).collect(),
         }
     }
 
-    pub(crate) fn begin(&mut self) {
+    /// Begins the first matches.
+    pub(crate) fn begin(&mut self, matches: u32) {
         match self {
-            Sites::Here(site) => site.start(),
-            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.process.tell("start")),
+            Sites::Here(site) => site.start(matches),
+            Sites::Processes(..) => self.want(matches),
         }
     }
 
+    /// Has so many matches play: the first ones. Matches that have ended do not begin again.
+    pub(crate) fn want(&mut self, matches: u32) {
+        match self {
+            Sites::Here(site) => site.want(matches),
+            Sites::Processes(processes, begun) => {
+                let wanted = processes.len().min(matches as usize);
+                processes.iter_mut().take(wanted).skip(*begun as usize).for_each(|one| one.process.tell("start"));
+                // One that has begun ends when its input does, and writes its report.
+                processes.iter_mut().take(*begun as usize).skip(wanted).for_each(|one| one.process.close());
+                *begun = (*begun).max(wanted as u32);
+            }
+        }
+    }
+
+    /// Matches that have begun until now.
+    pub(crate) fn begun(&self) -> u32 {
+        match self {
+            Sites::Here(site) => site.begun(),
+            Sites::Processes(_, begun) => *begun,
+        }
+    }
+
+    /// The measured part begins. Matches that begin later are measured from their beginning.
     pub(crate) fn measure(&mut self) {
         match self {
             Sites::Here(site) => site.measure_from_now(),
-            Sites::Processes(processes) => processes.iter_mut().for_each(|process| process.process.tell("measure")),
+            Sites::Processes(processes, begun) => {
+                processes.iter_mut().take(*begun as usize).for_each(|process| process.process.tell("measure"));
+            }
+        }
+    }
+
+    /// The counts so far of matches in this process.
+    pub(crate) fn counts(&self) -> Counts {
+        match self {
+            Sites::Here(site) => site.counts(),
+            Sites::Processes(..) => Counts::default(),
         }
     }
 
@@ -85,7 +121,7 @@ impl Sites {
     pub(crate) fn wait(&mut self, within: Duration) -> bool {
         match self {
             Sites::Here(site) => site.wait(within),
-            Sites::Processes(processes) => {
+            Sites::Processes(processes, _) => {
                 std::thread::sleep(within);
                 // Each is asked: the lines of all of them are taken.
                 processes.iter_mut().filter_map(|process| (!process.has_ended()).then_some(())).count() == 0
@@ -93,12 +129,12 @@ impl Sites {
         }
     }
 
-    /// The numbers of the matches that have not ended, from 1.
+    /// The numbers of the matches that have begun and have not ended, from 1.
     pub(crate) fn playing(&mut self) -> Vec<u32> {
         match self {
             Sites::Here(site) => site.playing(),
-            Sites::Processes(processes) => {
-                let numbered = (1..).zip(processes.iter_mut());
+            Sites::Processes(processes, begun) => {
+                let numbered = (1..=*begun).zip(processes.iter_mut());
                 numbered.filter_map(|(number, process)| (!process.has_ended()).then_some(number)).collect()
             }
         }
@@ -111,7 +147,7 @@ impl Sites {
                 site.wait(Duration::ZERO);
                 !site.ends.is_empty()
             }
-            Sites::Processes(processes) => processes.iter_mut().any(MatchProcess::has_ended),
+            Sites::Processes(processes, _) => processes.iter_mut().any(MatchProcess::has_ended),
         }
     }
 
@@ -131,7 +167,7 @@ impl Sites {
     pub(crate) fn progress(&self) -> Option<String> {
         match self {
             Sites::Here(site) => site.progress(),
-            Sites::Processes(processes) => processes.iter().find_map(|process| process.progress.clone()),
+            Sites::Processes(processes, _) => processes.iter().find_map(|process| process.progress.clone()),
         }
     }
 
@@ -141,7 +177,9 @@ impl Sites {
                 let (report, watched) = site.finish();
                 (vec![report], watched)
             }
-            Sites::Processes(mut processes) => {
+            Sites::Processes(mut processes, begun) => {
+                // The others have played nothing.
+                processes.truncate(begun as usize);
                 // All end together, so that none is measured beside fewer others.
                 processes.iter_mut().for_each(|process| process.process.close());
                 let finished = processes.into_iter().enumerate();

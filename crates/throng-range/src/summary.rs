@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_judge::Block;
 use throng_match::{ReplayError, Replayed};
-use throng_report::{Frames, Histogram, RunHead};
+use throng_report::{FrameHistogram, Frames, Profile, RunHead};
 
 use crate::bots::BotsReport;
 use crate::check::Checks;
@@ -27,8 +27,11 @@ pub struct Summary {
     /// The head that every kind of run has.
     #[serde(flatten)]
     pub head: RunHead,
-    /// Matches.
+    /// Matches; with a load profile, the most that are possible.
     pub matches: u32,
+    /// How many of them play at each moment, as on the command line.
+    #[serde(default)]
+    pub profile: String,
     /// Players of all matches.
     pub players: u32,
     /// Ticks per second.
@@ -99,6 +102,9 @@ pub struct Summary {
     pub slow_files: usize,
     /// A value for about each second of the measured part; empty for matches in processes of their own.
     pub samples: Samples,
+    /// The levels of a load profile; absent of a constant load, and of matches in processes of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<LoadStep>,
     /// Triangles of the map.
     pub triangles: u32,
     /// The steps of `throng density`; else absent.
@@ -115,6 +121,25 @@ pub struct Summary {
     pub(crate) goal: Vec<Block>,
 }
 
+/// A level of a load profile, or a tenth of a ramp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadStep {
+    /// The judged time begins here, in seconds of the measured part.
+    pub from_s: f64,
+    /// It ends here.
+    pub to_s: f64,
+    /// Matches that are wanted; in a tenth of a ramp, those in its middle.
+    pub matches: u32,
+    /// Wall time of frames.
+    pub frame_ms: Percentiles,
+    /// How late frames began.
+    pub lateness_us: Percentiles,
+    /// Deadlines that were skipped.
+    pub missed_ticks: u64,
+    /// Processor use of the process; bots in a thread of it count too.
+    pub cpu_cores: f64,
+}
+
 /// Lists of the same length: a value for about each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
@@ -125,23 +150,12 @@ pub struct Samples {
     pub frames: Vec<u64>,
     /// Of these, frames over the budget of a whole frame.
     pub frames_over: Vec<u64>,
-}
-
-/// Frames by their wall time, in bars of equal width.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FrameHistogram {
-    /// Where each bar begins, in milliseconds. It ends where the next one begins.
-    pub from_ms: Vec<f64>,
-    /// Frames of each bar.
-    pub frames: Vec<u64>,
-}
-
-impl FrameHistogram {
-    fn of(times: &Times) -> FrameHistogram {
-        let in_ms: Vec<(f64, u64)> = times.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
-        let Histogram { from, counts, .. } = Histogram::of(&in_ms, None);
-        FrameHistogram { from_ms: from, frames: counts }
-    }
+    /// Matches that play.
+    #[serde(default)]
+    pub matches: Vec<u32>,
+    /// Matches that are to play.
+    #[serde(default)]
+    pub matches_wanted: Vec<u32>,
 }
 
 /// Percentiles in the unit of their key.
@@ -263,8 +277,11 @@ pub struct Bots {
     pub joined: u64,
     /// Bots that could not connect.
     pub lost: u64,
-    /// Commands that they skipped, because they were too late.
+    /// Commands that were due and that they did not send, because they were too late.
     pub skipped: u64,
+    /// Commands that they made more than a tick after their planned instants, and those that they did not send.
+    #[serde(default)]
+    pub late: u64,
     /// How late their commands were, 99th percentile.
     pub late_p99_us: u64,
     /// Their processor use.
@@ -343,6 +360,9 @@ pub struct Step {
 /// The findings of a run, before they are a summary.
 pub(crate) struct Found<'a> {
     pub(crate) matches: u32,
+    /// Matches that were played.
+    pub(crate) begun: u32,
+    pub(crate) profile: Profile,
     pub(crate) players: u32,
     /// Players that are bots over UDP.
     pub(crate) bot_players: u32,
@@ -357,6 +377,8 @@ pub(crate) struct Found<'a> {
     pub(crate) faults: Vec<String>,
     /// The samples of each second.
     pub(crate) samples: Samples,
+    /// The figures of each level of the profile.
+    pub(crate) steps: Vec<LoadStep>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,
@@ -368,6 +390,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let sites = found.sites;
     let seconds = sites.iter().map(|site| site.seconds).fold(0.0, f64::max);
     let frame = Times::joined(sites.iter().map(|site| &site.frame));
+    let in_ms: Vec<(f64, u64)> = frame.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
     let total = |of: fn(&SiteReport) -> u64| sites.iter().map(of).sum::<u64>();
     let ends = || sites.iter().flat_map(|site| &site.ends);
     let cpu_s: Option<f64> = sites.iter().map(|site| site.cpu_s).sum();
@@ -383,6 +406,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let mut summary = Summary {
         head: RunHead { seconds, ..found.head.clone() },
         matches: found.matches,
+        profile: found.profile.to_string(),
         players: found.players,
         tick_hz: found.tick_hz,
         result: ends().next().and_then(|end| end.outcome.clone()),
@@ -391,7 +415,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         frame_ms: Percentiles::of(&frame, 1e6),
         not_running_ms: total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64,
         missed_ticks,
-        histogram: FrameHistogram::of(&frame),
+        histogram: FrameHistogram::of(&in_ms),
         measuring_us_per_frame: measuring_ns.map(|ns| ns / 1e3),
         measuring_share: measuring_ns.filter(|_| frame.mean > 0.0).map(|ns| ns / frame.mean),
         lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.late)), 1e3),
@@ -434,6 +458,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
             joined: found.bots.joined,
             lost: found.bots.lost,
             skipped: found.bots.skipped,
+            late: found.bots.late,
             late_p99_us: found.bots.late_p99_us,
             cpu_cores: found.bots.cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         },
@@ -444,6 +469,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         slow_files: sites.iter().map(|site| site.slow_files).sum(),
         goal: goal(found),
         samples: found.samples.clone(),
+        steps: found.steps.clone(),
         triangles: found.triangles,
         ..Summary::default()
     };
@@ -512,16 +538,18 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         }
     }
     let ended: usize = found.sites.iter().map(|site| site.ends.len() + site.stuck.len()).sum();
-    if ended < found.matches as usize {
-        reasons.push(format!("{} matches have no end", found.matches as usize - ended));
+    if ended < found.begun as usize {
+        reasons.push(format!("{} matches have no end", found.begun as usize - ended));
     }
     // Bots that left no report are a fault of its own.
     if summary.bots.joined < found.bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
         reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.bot_players));
     }
     let due = found.bots.commands + found.bots.skipped;
-    if found.bots.skipped as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
-        reasons.push(format!("the bots skipped {} of {due} commands, because they were too late", found.bots.skipped));
+    if found.bots.late as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
+        let BotsReport { late, skipped, .. } = found.bots;
+        reasons
+            .push(format!("{late} of {due} commands of bots were more than a tick late, {skipped} of them not sent"));
     }
     if let Some(difference) = &summary.replay.difference {
         reasons.push(difference.clone());

@@ -72,10 +72,26 @@ fn agents_play_the_seats_that_bots_leave_and_the_match_replays_identically() {
     assert!(of_agents.mean_ms > 0.0, "{of_agents:?}");
 }
 
+/// A load of one match, three, and one again, each for a second.
+fn spike() -> RunOptions {
+    let profile = "spike:1..3:1s:1s".parse().expect("a profile");
+    let rules = Rules { rounds_to_win: 100, ..options().rules };
+    RunOptions { matches: 3, profile, rules, workers: 2, seconds: Some(3), is_checked: false, ..options() }
+}
+
 #[test]
-fn several_matches_are_played_at_once_until_the_time_is_over() {
-    let options = RunOptions { matches: 3, workers: 2, seconds: Some(2), is_checked: false, ..options() };
-    let summary = played(&options).summary;
+fn matches_come_and_go_by_the_profile_until_the_time_is_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let finished = played(&RunOptions { folder: Some(folder.path().to_owned()), ..spike() });
+    let summary = finished.summary;
+    assert!(summary.head.invalid_reasons.iter().all(|reason| !reason.contains("profile")), "{summary:?}");
+    let ends: Vec<&str> = summary.ends.iter().map(|end| end.rsplit(": ").next().unwrap_or_default()).collect();
+    assert_eq!(ends, ["the load falls", "the load falls", "the time is over"], "{:?}", summary.ends);
+    let levels: Vec<_> = summary.steps.iter().map(|step| (step.matches, step.from_s, step.to_s)).collect();
+    assert_eq!(levels, [(1, 0.0, 1.0), (3, 1.2, 2.0), (1, 2.2, 3.0)]);
+    assert!(summary.steps.iter().all(|step| step.frame_ms.p99 > 0.0 && step.cpu_cores > 0.0), "{:?}", summary.steps);
+    let page = std::fs::read_to_string(finished.page.expect("a page").expect("it is written")).expect("it is there");
+    assert!(page.contains("Load steps") && page.contains("spike:1..3:1s:1s"));
     assert_eq!((summary.matches, summary.players, summary.bots.joined), (3, 30, 30));
     assert_eq!(summary.ends.len(), 3);
     assert_eq!(summary.replay.identical, None, "it was not asked for");
@@ -83,6 +99,16 @@ fn several_matches_are_played_at_once_until_the_time_is_over() {
     let [of_match, of_player] = [summary.memory_bytes_per_match, summary.memory_bytes_per_player].map(Option::unwrap);
     assert!(of_match > 10_000.0 && (of_match / of_player - 10.0).abs() < 0.01, "{of_match} and {of_player}");
     assert!(summary.rss_bytes.is_some_and(|bytes| bytes as f64 > 3.0 * of_match));
+}
+
+#[test]
+fn a_match_that_is_over_before_its_profile_makes_the_run_invalid() {
+    let rules = Rules { buy_s: 0.5, live_s: 0.5, rounds_to_win: 1, ..options().rules };
+    let profile = "soak:1m".parse().expect("a profile");
+    let summary = played(&RunOptions { rules, profile, matches: 1, seconds: Some(60), ..spike() }).summary;
+    let reason = "match 1 was over before the profile let it go, so the run was stopped; give it more --rounds";
+    assert_eq!(summary.head.invalid_reasons[0], reason);
+    assert!(summary.head.seconds < 30.0);
 }
 
 #[test]
@@ -141,9 +167,11 @@ fn the_rules_come_back_whole_from_the_text_of_a_log() {
         has_fog: false,
         interpolation_ticks: 5,
     };
-    let text = serde_json::to_string(&RulesText::from(rules)).expect("it is text");
+    let written = RulesText { rules, has_agents: true };
+    let text = serde_json::to_string(&written).expect("it is text");
     let read: RulesText = serde_json::from_str(&text).expect("it is read");
-    assert_eq!(read.rules(), rules);
+    assert_eq!(read, written);
+    assert!(text.starts_with(r#"{"tick_hz":64,"team_size":3,"#), "{text}");
 }
 
 #[test]
@@ -152,6 +180,9 @@ fn options_that_are_not_possible_are_refused() {
     assert_eq!(refused(RunOptions { matches: 0, ..options() }), "a run has 1 to 1000 matches, and not 0");
     assert!(refused(RunOptions { agents: 10, ..options() }).starts_with("a match has 0 to 9 agents"));
     assert!(refused(RunOptions { seconds: Some(0), ..options() }).starts_with("a run has 1 to "));
+    let line = "profile spike:1..3:1s:1s: peak 3 is more than the 2 matches (--matches)";
+    assert_eq!(refused(RunOptions { matches: 2, ..spike() }), line);
+    assert!(refused(RunOptions { seconds: None, ..spike() }).contains("--seconds"));
     let rules = Rules { tick_hz: 5, ..Rules::default() };
     assert!(refused(RunOptions { rules, ..options() }).contains("tick_hz"));
     let nowhere = MapSource::File("/nowhere/a.map".into());

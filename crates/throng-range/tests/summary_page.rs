@@ -40,6 +40,7 @@ fn the_page_has_the_keys_of_the_summary() {
     summary.subsystems.insert("physics".to_owned(), Default::default());
     summary.phases.insert("live".to_owned(), Default::default());
     summary.density.push(Default::default());
+    summary.steps.push(Default::default());
     summary.density_growth = Some(Default::default());
     summary.density_answer = Some(Default::default());
     let mut written = BTreeSet::new();

@@ -48,7 +48,7 @@ pub use junit::{Case, Outcome};
 pub use limits::{JudgedLimit, LIMITS_FILE, LIMITS_MAX, LimitError, MetricLimit, Verdicts, check_limits};
 pub use lines::{LineFile, SECONDS_FILE};
 pub use metric::{Better, Kind, Metric, find, keys, metric, of_kind};
-pub use page::{Bars, Chart, Curve, Frames, Histogram, Line};
+pub use page::{Bars, Chart, Curve, FrameHistogram, Frames, Histogram, Line};
 pub use page::{Block, Cell, Limit, Page, Section, Table, Term, Tile, Validity, Verdict};
 pub use parts::{explanation as explanation_of_part, ink};
 pub use picture::{Mark, Picture, Shape};

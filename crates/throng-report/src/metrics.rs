@@ -324,10 +324,12 @@ const MATCH: &[Metric] = rows![Match:
         "commands and shots that the games refused: malformed, or with impossible view times";
     Neither "bots.joined", "bots joined", "bots",
         "bots that got a character";
-    Less "bots.skipped", "commands skipped", "",
-        "commands that bots did not send, because they were too late for the tick";
+    Less "bots.skipped", "commands missed", "",
+        "commands that were due and that bots did not send: a match takes four of a player in one tick";
+    Less "bots.late", "commands late", "",
+        "commands that bots made more than a tick after the instants for which they were planned, and those that they did not send";
     Less "bots.late_p99_us", "bots late, p99", "µs",
-        "how late bots made their commands, 99th percentile";
+        "how long after its planned instant a command was made, 99th percentile; one that was not sent is as late as its bot was when it came back";
     Less "bots.cpu_cores", "bots", "cores",
         "processor use of the bots";
     Neither "replay.ticks", "ticks played again", "ticks",
@@ -338,6 +340,10 @@ const MATCH: &[Metric] = rows![Match:
         "frames in each of these seconds";
     Less "samples.frames_over", "frames over the budget", "frames",
         "of these, the frames over the budget of a whole frame";
+    Neither "samples.matches", "matches", "matches",
+        "matches that played at the end of each of these seconds";
+    Neither "samples.matches_wanted", "matches wanted", "matches",
+        "matches that were to play then";
 ];
 
 const AI: &[Metric] = rows![Ai:

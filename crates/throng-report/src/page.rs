@@ -453,6 +453,29 @@ impl Histogram {
     }
 }
 
+/// The bars of a histogram of frames, as a summary has them. A curve of thousands of frames hides that there are two kinds of them;
+/// this shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct FrameHistogram {
+    /// Where each bar begins, in milliseconds. It ends where the next one begins.
+    pub from_ms: Vec<f64>,
+    /// Frames of each bar.
+    pub frames: Vec<u64>,
+}
+
+impl FrameHistogram {
+    /// Of times of frames in milliseconds, each with how often.
+    pub fn of(values: &[(f64, u64)]) -> FrameHistogram {
+        let Histogram { from: from_ms, counts: frames, .. } = Histogram::of(values, None);
+        FrameHistogram { from_ms, frames }
+    }
+
+    /// The bars on a page.
+    pub fn bars(&self, budget: Option<Line>) -> Histogram {
+        Histogram { from: self.from_ms.clone(), counts: self.frames.clone(), budget }
+    }
+}
+
 /// The next of 1, 2 and 5 times a power of ten that is not below `width`, and at least a microsecond of milliseconds.
 fn round_width(width: f64) -> f64 {
     let power = 10f64.powf(width.max(1e-3).log10().floor());

@@ -1,4 +1,4 @@
-//! How large a load is at each moment of the measured part: players of a crowd, or clients of a gateway.
+//! How large a load is at each moment of the measured part: players of a crowd, clients of a gateway, or matches.
 //!
 //! ```text
 //!  constant        ramp           step             staircase           spike
@@ -71,6 +71,10 @@ pub enum Profile {
 const STEPS_MAX: u32 = 200;
 /// A ramp is judged in so many parts.
 const RAMP_PARTS: u32 = 10;
+/// This share of a level after a change is not judged: connections are made there.
+const SETTLING_SHARE: f64 = 0.2;
+/// But at most so long.
+const SETTLING_MAX_S: f64 = 10.0;
 
 impl Profile {
     /// The number of players at a moment of the measured part, if `all` is the largest.
@@ -143,6 +147,17 @@ impl Profile {
         ends.push(f64::from(seconds));
         let mut from = 0.0;
         ends.into_iter().map(|to| std::mem::replace(&mut from, to)..to).collect()
+    }
+
+    /// The judged time of each of these parts. Connections are made at the beginning of a level; the first one had the warm-up
+    /// for that, and a ramp has no level.
+    pub fn judged(&self, all: u32, seconds: u32) -> Vec<Range<f64>> {
+        let is_ramp = matches!(self, Profile::Ramp { .. });
+        let judged = |part: Range<f64>| {
+            let settling_s = (SETTLING_SHARE * (part.end - part.start)).min(SETTLING_MAX_S);
+            if is_ramp || part.start == 0.0 { part } else { part.start + settling_s..part.end }
+        };
+        self.parts(all, seconds).into_iter().map(judged).collect()
     }
 
     /// Levels of a staircase.
@@ -245,7 +260,7 @@ impl Display for Profile {
 fn pair(text: &str, between: &str) -> Result<(u32, u32), String> {
     let number = |text: &str| text.parse().ok().filter(|number: &u32| *number > 0);
     let numbers = text.split_once(between).and_then(|(first, second)| number(first).zip(number(second)));
-    numbers.ok_or_else(|| format!("`{text}`: two numbers of players from 1 are expected, as 100{between}1000"))
+    numbers.ok_or_else(|| format!("`{text}`: two numbers from 1 are expected, as 100{between}1000"))
 }
 
 /// A time in whole seconds, from 1 s to a day.
@@ -315,6 +330,11 @@ mod tests {
         }
         let stairs: Profile = "staircase:100+300:20s".parse().unwrap();
         assert_eq!(stairs.parts(1_000, 80), [0.0..20.0, 20.0..40.0, 40.0..60.0, 60.0..80.0]);
+        assert_eq!(stairs.judged(1_000, 80), [0.0..20.0, 24.0..40.0, 44.0..60.0, 64.0..80.0]);
+        let step: Profile = "step:1..2:100s".parse().unwrap();
+        assert_eq!(step.judged(2, 200), [0.0..100.0, 110.0..200.0], "10 s at most");
+        let ramp: Profile = "ramp:1..1000:60s".parse().unwrap();
+        assert_eq!(ramp.judged(1_000, 60), ramp.parts(1_000, 60));
     }
 
     #[test]

@@ -2,9 +2,6 @@
 
 use std::ops::Range;
 
-use throng::meter::Subsystem;
-use throng_report::Histogram;
-
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
@@ -182,8 +179,7 @@ impl FrameLog {
     /// The frames by their working time, in at most 60 bars.
     pub fn histogram(&self) -> FrameHistogram {
         let totals: Vec<(f64, u64)> = self.frames_ms.iter().map(|frame| (frame.total, 1)).collect();
-        let Histogram { from: from_ms, counts: frames, .. } = Histogram::of(&totals, None);
-        FrameHistogram { from_ms, frames }
+        FrameHistogram::of(&totals)
     }
 
     /// The times from planned instant to end, sorted, with one for each frame that was never played. The results of
@@ -204,25 +200,8 @@ impl FrameSeries {
     fn push(&mut self, time_s: f64, frame: &Split) {
         self.time_s.push(rounded(time_s));
         self.total.push(rounded(frame.total));
-        for (subsystem, part) in frame.parts() {
-            self.curve_mut(subsystem).push(rounded(part));
-        }
-    }
-
-    fn curve_mut(&mut self, subsystem: Subsystem) -> &mut Vec<f64> {
-        match subsystem {
-            Subsystem::SIMULATE => &mut self.simulate,
-            Subsystem::INTEREST => &mut self.interest,
-            Subsystem::QUANTISE => &mut self.quantise,
-            Subsystem::PLAN => &mut self.plan,
-            Subsystem::ENCODE => &mut self.encode,
-            Subsystem::WRITE => &mut self.write,
-            Subsystem::SEAL => &mut self.seal,
-            Subsystem::SEND => &mut self.send,
-            Subsystem::RECEIVE => &mut self.receive,
-            Subsystem::OPEN => &mut self.open,
-            Subsystem::SETTLE => &mut self.settle,
-            _ => &mut self.other,
+        for (curve, (_, part)) in stages!(FrameSeries, &mut *self).into_iter().zip(frame.parts()) {
+            curve.push(rounded(part));
         }
     }
 }
@@ -284,6 +263,8 @@ fn mean(frames: &[Split]) -> Split {
 
 #[cfg(test)]
 mod tests {
+    use throng::meter::Subsystem;
+
     use super::*;
 
     /// Frames of 1 to `count` milliseconds, in an order of their own, three quarters of each spent sending.

@@ -4,6 +4,15 @@
 //! could not measure are `null`, never made up. All numbers are finite.
 #![forbid(unsafe_code)]
 
+/// The fields of the stages of a [`Split`] or [`FrameSeries`], in the order of [`Split::ORDER`].
+macro_rules! stages {
+    ($of:ident, $value:expr) => {{
+        let $of { simulate, interest, quantise, plan, encode, write, seal, send, receive, open, settle, other, .. } =
+            $value;
+        [simulate, interest, quantise, plan, encode, write, seal, send, receive, open, settle, other]
+    }};
+}
+
 mod counted;
 mod example;
 pub mod frames;
@@ -23,8 +32,9 @@ use throng_report::{Kind, RunFile, RunFileError, RunHead, SUMMARY_FILE};
 
 pub use counted::Counted;
 pub use published::Published;
-pub use series::{FrameHistogram, FrameSeries, Samples, Second, SecondSeries, Series};
+pub use series::{FrameSeries, Samples, Second, SecondSeries, Series};
 pub use targets::{Bound, Target};
+pub use throng_report::FrameHistogram;
 
 /// Everything that a run measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -690,8 +700,9 @@ impl Split {
         let mut split = Split::default();
         let mut sum = 0.0;
         for (subsystem, value) in parts {
-            if let Some(part) = split.part_mut(subsystem) {
-                *part += value;
+            // A part that is given as other belongs to the rest.
+            if let Some(place) = Split::place(subsystem).filter(|_| subsystem != Subsystem::OTHER) {
+                *stages!(Split, &mut split)[place] += value;
                 sum += value;
             }
         }
@@ -699,42 +710,14 @@ impl Split {
         split
     }
 
-    /// One part; `None` for a subsystem that is no stage of the server.
-    pub fn part(&self, subsystem: Subsystem) -> Option<f64> {
-        match subsystem {
-            Subsystem::SIMULATE => Some(self.simulate),
-            Subsystem::INTEREST => Some(self.interest),
-            Subsystem::QUANTISE => Some(self.quantise),
-            Subsystem::PLAN => Some(self.plan),
-            Subsystem::ENCODE => Some(self.encode),
-            Subsystem::WRITE => Some(self.write),
-            Subsystem::SEAL => Some(self.seal),
-            Subsystem::SEND => Some(self.send),
-            Subsystem::RECEIVE => Some(self.receive),
-            Subsystem::OPEN => Some(self.open),
-            Subsystem::SETTLE => Some(self.settle),
-            Subsystem::OTHER => Some(self.other),
-            _ => None,
-        }
+    /// The place of a stage in [`Split::ORDER`].
+    fn place(subsystem: Subsystem) -> Option<usize> {
+        Split::ORDER.iter().position(|stage| *stage == subsystem)
     }
 
-    /// The value of a subsystem; `None` for those that count as other.
-    fn part_mut(&mut self, subsystem: Subsystem) -> Option<&mut f64> {
-        let part = match subsystem {
-            Subsystem::SIMULATE => &mut self.simulate,
-            Subsystem::INTEREST => &mut self.interest,
-            Subsystem::QUANTISE => &mut self.quantise,
-            Subsystem::PLAN => &mut self.plan,
-            Subsystem::ENCODE => &mut self.encode,
-            Subsystem::WRITE => &mut self.write,
-            Subsystem::SEAL => &mut self.seal,
-            Subsystem::SEND => &mut self.send,
-            Subsystem::RECEIVE => &mut self.receive,
-            Subsystem::OPEN => &mut self.open,
-            Subsystem::SETTLE => &mut self.settle,
-            _ => return None,
-        };
-        Some(part)
+    /// One part; `None` for a subsystem that is no stage of the server.
+    pub fn part(&self, subsystem: Subsystem) -> Option<f64> {
+        Some(stages!(Split, *self)[Split::place(subsystem)?])
     }
 
     /// The parts, in the order of [`Split::ORDER`].
@@ -770,11 +753,6 @@ impl RunSummary {
             "" => "encrypt".to_owned(),
             cipher => format!("encrypt with {cipher}"),
         }
-    }
-
-    /// Stated targets that the run has measured and missed. A valid run can miss targets: its figures are right, and bad.
-    pub fn missed_targets(&self) -> usize {
-        self.targets.iter().filter(|target| target.met == Some(false)).count()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rules of a match, as numbers.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Most players of a team.
@@ -9,7 +10,7 @@ pub const TEAM_SIZE_MAX: u16 = 8;
 pub const SEATS_MAX: usize = 2 * TEAM_SIZE_MAX as usize;
 
 /// The choices for a match.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     /// Ticks per second, 10 to 1,000.
     pub tick_hz: u32,

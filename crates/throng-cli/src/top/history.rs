@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use throng_report::bytes;
+
 use super::figures::Figures;
-use super::panels::{bytes, count, milliseconds};
+use super::panels::{count, milliseconds};
 
 /// How far back curves go.
 const SPAN: Duration = Duration::from_secs(120);

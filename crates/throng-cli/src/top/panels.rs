@@ -1,5 +1,7 @@
 //! Figures as text: the same lines for the screen and for `--once`.
 
+use throng_report::bytes;
+
 use super::figures::{Dropped, Figures, Percentile, SideFigures, Spread};
 
 /// Subscribers that are served later than this feel it.
@@ -136,15 +138,6 @@ pub(super) fn count(value: f64) -> String {
     }
 }
 
-/// A number of bytes of at most nine letters.
-pub(super) fn bytes(value: f64) -> String {
-    const UNITS: [(f64, &str); 3] = [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1_024.0, "KiB")];
-    match UNITS.iter().find(|&&(from, _)| value >= from) {
-        Some(&(from, unit)) => format!("{:.1} {unit}", value / from),
-        None => format!("{value:.0} B"),
-    }
-}
-
 pub(super) fn milliseconds(ms: f64) -> String {
     match ms {
         ..10.0 => format!("{ms:.2} ms"),
@@ -164,7 +157,6 @@ mod tests {
         for (value, text) in counts {
             assert_eq!(count(value), text);
         }
-        assert_eq!([bytes(0.0), bytes(1_536.0), bytes(3e9)], ["0 B", "1.5 KiB", "2.8 GiB"]);
         assert_eq!([milliseconds(0.25), milliseconds(61.4), milliseconds(5_000.0)], ["0.25 ms", "61 ms", "5.0 s"]);
     }
 
