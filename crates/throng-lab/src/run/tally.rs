@@ -95,7 +95,7 @@ impl Counts {
 }
 
 fn counts_of(server: &Server<impl Replication>, id: ConnectionId) -> Counts {
-    let link = server.link_statistics(id).map(|statistics| statistics.counters).unwrap_or_default();
+    let link = server.link_counters(id).copied().unwrap_or_default();
     Counts {
         replicated: server.replication_counters(id).unwrap_or_default(),
         packets_sent: link.packets_sent,

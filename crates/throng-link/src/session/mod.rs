@@ -442,6 +442,12 @@ impl Session {
         self.closed.is_some()
     }
 
+    /// The counters as they stand: less memory to fetch than for [`statistics`](Session::statistics), where there are many sessions.
+    #[inline]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The counters and estimates as they stand.
     pub fn statistics(&self) -> Statistics {
         let micros = |micros: u32| Duration::from_micros(u64::from(micros));
