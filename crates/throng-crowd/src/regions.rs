@@ -175,6 +175,10 @@ mod tests {
         let key = WorldName::new("crowd").unwrap().borders_key();
         let (watch, value) = (WatchId(u32::MAX - 1), Some(value.into()));
         moved.handle_event(Time(0), &Event::Changed { watch, key, revision: Revision(4), value });
+        // A second later nobody looks by the borders of before.
+        for now in [Time(0), Time(1_000_000)] {
+            moved.handle_event(now, &Event::Listed { watch });
+        }
         let mut servers = Vec::new();
         four.of_cell(&moved, [7, 0, 0], &mut servers);
         Regions { has_fixed: true, ..four }.of_cell(&moved, [7, 0, 0], &mut servers);
