@@ -6,15 +6,15 @@
 //!                                        '                                          '-- BusDriver, port 2 -- Client --'
 //! ```
 //!
-//! A message has the datagrams of one transmit. Its subject is `world.NAME.link.` and the receiving member as 16 hexadecimal digits. Its
-//! sender is the publisher that the bus names. The content, little endian:
+//! A message has up to 64 datagrams of one transmit. Its subject is `world.NAME.link.` and the receiving member as 16 hexadecimal digits. Its
+//! sender is the publisher that the envelope of the bus names. The content, little endian:
 //!
 //! ```text
 //! [port of the sender: u16][port of the receiver: u16][length: u16][datagrams, each of this length; the last may be shorter]
 //! ```
 //!
-//! Such a network is no more trusted than any other one: whoever may publish on the bus can send anything to anybody. The link above it
-//! has its keys, its handshake and its resends, as over UDP.
+//! Such a network is no more trusted than any other one: whoever may publish on the bus can send anything to anybody, also in the name of
+//! another member. The link above it has its keys, its handshake and its resends, as over UDP.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use throng::Time;
-use throng::net::{Driver, DriverCounters, InFlight, InFlightLimit, ReceiveError, SendError, Transmit};
-use throng_bus::{Bus, Event, MemberId, Message, Pattern, SubscriptionId};
+use throng::net::{
+    Driver, DriverCounters, InFlight, InFlightLimit, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit,
+};
+use throng_bus::{Bus, Event, MemberId, Message, Pattern, Subject, SubscriptionId};
 
 use crate::roster::WorldName;
 
@@ -33,12 +35,14 @@ const PREFIX: [u16; 4] = [0xFD74, 0x6872, 0x6F6E, 0x6700];
 const HEAD_BYTES: usize = 6;
 /// Endpoints of one member at most.
 const ENDPOINTS_MAX: usize = 4_096;
-/// What one call takes from the bus at most: others must have their turn.
-const EVENTS_PER_RECEIVE: usize = 4_096;
-/// A call hands over no more datagrams than this.
+/// A call takes about as many datagrams from the bus at most, and hands over no more than this: others must have their turn.
 const RECEIVE_LIMIT_DATAGRAMS: usize = 65_536;
-/// Datagrams that one transmit carries at best.
+/// Datagrams of one message at most.
 const MAX_SEGMENTS: usize = 64;
+/// All that may wait for one endpoint. Of one sender it is [`InFlightLimit::PEER`], so that none takes the room of the others.
+const INBOX: InFlightLimit = InFlightLimit { datagrams: 65_536, bytes: 64 << 20 };
+/// Members whose subjects are remembered.
+const SUBJECTS_MAX: usize = 4_096;
 /// The only subscription of the member.
 const OWN: SubscriptionId = SubscriptionId(1);
 
@@ -82,11 +86,11 @@ pub struct BusDriver<B> {
 /// The counts of a network over the bus since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusNetworkCounters {
-    /// Messages that make no sense, or come from no member.
+    /// Messages that make no sense.
     pub refused: u64,
     /// Datagrams for a port that nobody has.
     pub no_port: u64,
-    /// Datagrams for an endpoint that takes too little: 4,096 of them, or 4 MiB, waited.
+    /// Datagrams for an endpoint that takes too little: 4,096 of them, or 4 MiB, waited from the same sender, or 16 times as many from all.
     pub dropped: u64,
     /// Times that messages of another member were missing on the bus.
     pub gaps: u64,
@@ -101,12 +105,51 @@ struct Ports<B> {
     bus: B,
     world: WorldName,
     is_subscribed: bool,
-    inboxes: FxHashMap<u16, InFlight<SocketAddr>>,
+    inboxes: FxHashMap<u16, Inbox>,
+    /// Of members that were sent to.
+    subjects: FxHashMap<MemberId, Subject>,
     /// The port that was opened last. One that was closed is not opened again soon: something may still be on its way to it.
     last_port: u16,
-    /// The message being made.
-    message: Vec<u8>,
     counters: BusNetworkCounters,
+}
+
+/// The datagrams that wait for one endpoint.
+struct Inbox {
+    waiting: InFlight<(MemberId, u16)>,
+    /// How many of them, and how many bytes, each sender has there.
+    by_sender: FxHashMap<MemberId, (usize, usize)>,
+}
+
+impl Inbox {
+    fn new() -> Inbox {
+        Inbox { waiting: InFlight::new(INBOX), by_sender: FxHashMap::default() }
+    }
+
+    /// Returns false if there is no room.
+    fn push(&mut self, now: Time, from: (MemberId, u16), datagram: &[u8]) -> bool {
+        let (datagrams, bytes) = self.by_sender.get(&from.0).copied().unwrap_or_default();
+        let InFlightLimit { datagrams: datagrams_max, bytes: bytes_max } = InFlightLimit::PEER;
+        if datagrams >= datagrams_max || bytes + datagram.len() > bytes_max || !self.waiting.push(now, from, datagram) {
+            return false;
+        }
+        self.by_sender.insert(from.0, (datagrams + 1, bytes + datagram.len()));
+        true
+    }
+
+    /// Moves the next datagram into `contents`, and returns its arrival and its sender.
+    fn pop(&mut self, now: Time, contents: &mut Vec<u8>) -> Option<(Time, (MemberId, u16))> {
+        let arrival = self.waiting.pop(now)?;
+        contents.clear();
+        contents.extend_from_slice(arrival.bytes);
+        let (at, from) = (arrival.at, arrival.tag);
+        if let Some((datagrams, bytes)) = self.by_sender.get_mut(&from.0) {
+            (*datagrams, *bytes) = (*datagrams - 1, *bytes - contents.len());
+            if *datagrams == 0 {
+                self.by_sender.remove(&from.0);
+            }
+        }
+        Some((at, from))
+    }
 }
 
 impl<B: Bus> BusNetwork<B> {
@@ -117,8 +160,8 @@ impl<B: Bus> BusNetwork<B> {
             world: world.clone(),
             is_subscribed: false,
             inboxes: FxHashMap::default(),
+            subjects: FxHashMap::default(),
             last_port: 0,
-            message: Vec::new(),
             counters: BusNetworkCounters::default(),
         };
         BusNetwork { shared: Arc::new(Mutex::new(ports)) }
@@ -141,7 +184,7 @@ impl<B: Bus> BusNetwork<B> {
         self.lock().counters
     }
 
-    /// The bus underneath, to cut it in a test or to read its counters. Its events belong to the network.
+    /// The bus underneath, to read its counters or to cut it. Its events belong to the network.
     pub fn with_bus<T>(&self, look: impl FnOnce(&mut B) -> T) -> T {
         look(&mut self.lock().bus)
     }
@@ -168,35 +211,57 @@ impl<B: Bus> Ports<B> {
         loop {
             self.last_port = self.last_port.checked_add(1).unwrap_or(1);
             if !self.inboxes.contains_key(&self.last_port) {
-                self.inboxes.insert(self.last_port, InFlight::new(InFlightLimit::PEER));
+                self.inboxes.insert(self.last_port, Inbox::new());
                 return Ok(self.last_port);
             }
         }
     }
 
-    /// Returns false if the bus did not take it.
-    fn publish(&mut self, now: Time, from_port: u16, to: (MemberId, u16), transmit: &Transmit<'_>) -> bool {
-        let each = transmit.segment_bytes.min(transmit.bytes.len()) as u16;
-        self.message.clear();
-        for number in [from_port, to.1, each] {
-            self.message.extend_from_slice(&number.to_le_bytes());
+    /// Sends messages until the bus takes one not. Returns how many datagrams it took.
+    fn publish(&mut self, now: Time, from_port: u16, to: (MemberId, u16), transmit: &Transmit<'_>) -> usize {
+        let each = transmit.segment_bytes.min(transmit.bytes.len()).max(1);
+        let subject = self.subject(to.0);
+        let mut taken = 0;
+        for datagrams in transmit.bytes.chunks(each * MAX_SEGMENTS) {
+            let mut message = Vec::with_capacity(HEAD_BYTES + datagrams.len());
+            for number in [from_port, to.1, each as u16] {
+                message.extend_from_slice(&number.to_le_bytes());
+            }
+            message.extend_from_slice(datagrams);
+            if self.bus.publish(now, &subject, Bytes::from(message)).is_err() {
+                break;
+            }
+            taken += datagrams.len().div_ceil(each);
         }
-        self.message.extend_from_slice(transmit.bytes);
-        self.bus.publish(now, &self.world.link_subject(to.0), Bytes::copy_from_slice(&self.message)).is_ok()
+        taken
+    }
+
+    fn subject(&mut self, member: MemberId) -> Subject {
+        if self.subjects.len() >= SUBJECTS_MAX {
+            self.subjects.clear();
+        }
+        self.subjects.entry(member).or_insert_with(|| self.world.link_subject(member)).clone()
     }
 
     /// Takes what the bus has, and sorts it by port.
     fn take(&mut self, now: Time) {
         self.bus.handle_timeout(now);
-        for _ in 0..EVENTS_PER_RECEIVE {
-            match self.bus.poll_event(now) {
-                Some(Event::Connected) => self.subscribe(now),
+        let mut taken = 0;
+        while taken < RECEIVE_LIMIT_DATAGRAMS {
+            taken += match self.bus.poll_event(now) {
                 Some(Event::Message(message)) => self.sort(now, &message),
-                Some(Event::Gap(_)) => self.counters.gaps += 1,
+                Some(Event::Connected) => {
+                    self.subscribe(now);
+                    1
+                }
+                Some(Event::Gap(_)) => {
+                    self.counters.gaps += 1;
+                    1
+                }
                 // A bus that is away is a network that loses everything. The subscription stays.
-                Some(_) => {}
+                Some(_) => 1,
                 None => return,
-            }
+            };
         }
     }
 
@@ -208,19 +273,22 @@ impl<B: Bus> Ports<B> {
         }
     }
 
-    fn sort(&mut self, now: Time, message: &Message) {
+    /// Puts the datagrams of a message into their inbox. Returns how many there were, at least one.
+    fn sort(&mut self, now: Time, message: &Message) -> usize {
         let Some((from_port, to_port, datagrams)) = parts(&message.payload) else {
             self.counters.refused += 1;
-            return;
+            return 1;
         };
-        let from = address_of(message.publisher, from_port);
+        let count = datagrams.len();
+        let from = (message.publisher, from_port);
         match self.inboxes.get_mut(&to_port) {
             Some(inbox) => {
                 let dropped = datagrams.filter(|datagram| !inbox.push(now, from, datagram)).count();
                 self.counters.dropped += dropped as u64;
             }
-            None => self.counters.no_port += datagrams.count() as u64,
+            None => self.counters.no_port += count as u64,
         }
+        count
     }
 }
 
@@ -228,8 +296,12 @@ impl<B: Bus> Ports<B> {
 fn parts(payload: &[u8]) -> Option<(u16, u16, std::slice::Chunks<'_, u8>)> {
     let (head, bytes) = payload.split_at_checked(HEAD_BYTES)?;
     let [from, to, each] = [0, 2, 4].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
-    let makes_sense = from != 0 && each != 0 && usize::from(each) <= bytes.len();
-    makes_sense.then(|| (from, to, bytes.chunks(each.into())))
+    let length = usize::from(each);
+    if from == 0 || !(1..=MAX_DATAGRAM_BYTES.min(bytes.len())).contains(&length) {
+        return None;
+    }
+    let datagrams = bytes.chunks(length);
+    (datagrams.len() <= MAX_SEGMENTS).then_some((from, to, datagrams))
 }
 
 /// The address of a port of a member, as it stands in connect tokens and leases.
@@ -249,8 +321,8 @@ fn member_of(address: SocketAddr) -> Option<MemberId> {
 }
 
 impl<B: Bus + Send> Driver for BusDriver<B> {
-    /// All datagrams of a transmit are one message. What the bus does not take, because it has no connection or no room, is dropped and counted
-    /// as [`send_dropped`](DriverCounters::send_dropped). An address that is none of this network is refused.
+    /// Up to 64 datagrams are one message. The bus does not take them if it has no connection or no room: then they are dropped and counted as
+    /// [`send_dropped`](DriverCounters::send_dropped). An address that is none of this network is refused.
     fn send(&mut self, now: Time, transmit: &Transmit<'_>) -> Result<usize, SendError> {
         transmit.check()?;
         self.counters.send_calls += 1;
@@ -260,13 +332,11 @@ impl<B: Bus + Send> Driver for BusDriver<B> {
             return Err(SendError::BadDestination { to: transmit.to });
         };
         let to = (member, transmit.to.port());
-        if datagrams > 0 && !self.network.lock().publish(now, self.local.port(), to, transmit) {
-            self.counters.send_dropped += datagrams as u64;
-            return Ok(0);
-        }
-        self.counters.sent_datagrams += datagrams as u64;
-        self.counters.sent_bytes += transmit.bytes.len() as u64;
-        Ok(datagrams)
+        let taken = self.network.lock().publish(now, self.local.port(), to, transmit);
+        self.counters.send_dropped += (datagrams - taken) as u64;
+        self.counters.sent_datagrams += taken as u64;
+        self.counters.sent_bytes += (taken * transmit.segment_bytes).min(transmit.bytes.len()) as u64;
+        Ok(taken)
     }
 
     /// Delivers at most 65,536 datagrams per call. Those of other endpoints of the same member wait for their calls.
@@ -275,16 +345,14 @@ impl<B: Bus + Send> Driver for BusDriver<B> {
         self.network.lock().take(now);
         for delivered in 0..RECEIVE_LIMIT_DATAGRAMS {
             let mut ports = self.network.lock();
-            let arrival = ports.inboxes.get_mut(&self.local.port()).and_then(|inbox| inbox.pop(now));
-            let Some(arrival) = arrival else { return Ok(delivered) };
-            self.scratch.clear();
-            self.scratch.extend_from_slice(arrival.bytes);
-            let (arrived, from) = (arrival.at, arrival.tag);
+            let inbox = ports.inboxes.get_mut(&self.local.port());
+            let arrival = inbox.and_then(|inbox| inbox.pop(now, &mut self.scratch));
+            let Some((arrived, (member, port))) = arrival else { return Ok(delivered) };
             // The sink may send through another endpoint.
             drop(ports);
             self.counters.received_datagrams += 1;
             self.counters.received_bytes += self.scratch.len() as u64;
-            sink(arrived, from, &mut self.scratch);
+            sink(arrived, address_of(member, port), &mut self.scratch);
         }
         self.counters.receive_limited += 1;
         Ok(RECEIVE_LIMIT_DATAGRAMS)
@@ -333,5 +401,9 @@ mod tests {
         assert!((0..9).all(|bytes| parts(&whole[..bytes]).is_none()), "shorter than one datagram");
         assert!(parts(&[0, 0, 2, 0, 3, 0, 7, 7, 7]).is_none(), "a sender that cannot be answered");
         assert!(parts(&[1, 0, 2, 0, 0, 0, 7, 7, 7]).is_none(), "no length");
+        let of = |datagrams: usize| [&[1, 0, 2, 0, 2, 0][..], &vec![7; 2 * datagrams - 1]].concat();
+        assert_eq!((parts(&of(64)).map(|parts| parts.2.len()), parts(&of(65)).is_none()), (Some(64), true));
+        let long = [&[1, 0, 2, 0, 0xFF, 0xFF][..], &[7; 65_535]].concat();
+        assert!(parts(&long).is_none(), "longer than a datagram can be");
     }
 }
