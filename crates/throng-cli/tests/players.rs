@@ -145,7 +145,8 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     assert!(!reasons.contains("edge ") && !reasons.contains("server "), "{reasons}");
 }
 
-/// Servers and edges have no UDP between them. All links wait while the nats-server is away, and no state differs afterwards.
+/// Servers and edges have no UDP between them. All links wait while the nats-server is away: clients get nothing new for about as long, as nothing
+/// passes by another way. Afterwards no state differs.
 pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let Some(mut nats) = NatsServer::start(&[]) else { return };
     let runs = tempfile::tempdir().unwrap();
@@ -158,8 +159,9 @@ pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
-    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
-    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(300), "{bots}");
+    assert!(bots["state_mismatches"] == 0 && bots["objects_compared"].as_u64() > Some(500), "{bots}");
+    let age_ms = &summary["neighbours"]["near"]["age_ms"]["p99"];
+    assert!(age_ms.as_f64() > Some(700.0), "{age_ms}");
     for edge in summary["edges"].as_array().unwrap() {
         assert!(edge["connections"].as_f64() > Some(25.0) && edge["objects"].as_u64() >= Some(60), "{edge}");
     }
