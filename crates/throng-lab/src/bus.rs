@@ -121,8 +121,8 @@ pub(crate) type OpenEndpoint = Box<dyn Fn() -> Result<Box<dyn Driver>>>;
 #[cfg(feature = "nats")]
 pub(crate) fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
     let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
-    // What waits for long is of no use to a link: it has been sent again.
-    let limits = Limits { outgoing: 4_096, waiting_events: 16_384, ..Limits::default() };
+    // A datagram that has waited for long is of no use to a link: it has been sent again.
+    let limits = Limits { outgoing: 1_024, waiting_events: 4_096, waiting_bytes: 16 << 20, ..Limits::default() };
     let bus = join_nats(servers, order.member | LINKS, limits)?;
     let network = throng_edge::BusNetwork::new(bus, &throng_edge::WorldName::new(&order.world)?);
     Ok(Some(Box::new(move || Ok(Box::new(network.endpoint()?)))))

@@ -121,7 +121,7 @@ impl Seat {
 pub enum Socket {
     /// A UDP socket, bound to this address.
     At(SocketAddr),
-    /// What this driver reaches. The server has one thread.
+    /// Any other driver. The server has one thread.
     Over(Box<dyn Driver>),
 }
 
