@@ -39,6 +39,15 @@ use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions}
 use crate::origin::{Origin, OriginEvent};
 use crate::roster::{BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes};
 
+/// A server that cannot read the borders of most others leaves deciding to them for so long at least. They take the free lease
+/// within a second.
+const STEP_BACK_MIN: Duration = Duration::from_secs(10);
+/// The time doubles so often: to more than five minutes.
+const STEP_BACK_DOUBLED: u32 = 5;
+/// A server without a holder for so long, as far as the decider knows, is gone, also if the decider has never seen it: it may have died
+/// before the decider started. A cluster manager starts a process that is on its way within this time.
+const START_UP: Duration = Duration::from_secs(30);
+
 /// Options of a [`Balance`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BalanceOptions {
@@ -138,19 +147,24 @@ enum Deciding {
     Sure(Fence, BordersVersion),
     /// A plan is being written.
     Writing(Fence, WriteId),
+    /// The borders that are known here are being written again.
+    Restoring(Fence, WriteId),
 }
 
 impl Deciding {
     fn fence(self) -> Option<Fence> {
         match self {
             Deciding::No => None,
-            Deciding::Fencing(fence, _) | Deciding::Sure(fence, _) | Deciding::Writing(fence, _) => Some(fence),
+            Deciding::Fencing(fence, _)
+            | Deciding::Sure(fence, _)
+            | Deciding::Writing(fence, _)
+            | Deciding::Restoring(fence, _) => Some(fence),
         }
     }
 
     fn write(self) -> Option<WriteId> {
         match self {
-            Deciding::Fencing(_, write) | Deciding::Writing(_, write) => Some(write),
+            Deciding::Fencing(_, write) | Deciding::Writing(_, write) | Deciding::Restoring(_, write) => Some(write),
             Deciding::No | Deciding::Sure(..) => None,
         }
     }
@@ -191,6 +205,11 @@ pub struct Balance {
     seat: Lease,
     /// The lease to decide.
     decider: Lease,
+    member: MemberId,
+    /// It leaves deciding to the others until then.
+    steps_back_until: Option<Time>,
+    /// How often in a row it has left deciding to the others.
+    stepped_back: u32,
     writes: FencedWrites,
     deciding: Deciding,
     planner: Planner,
@@ -218,8 +237,11 @@ impl Balance {
         let BalanceOptions { world, division, number, address, lease, desk, .. } = options.clone();
         let note = address_note(address);
         Balance {
-            seat: Lease::new(world.server_key(number), member, note.clone(), lease, desk),
-            decider: Lease::new(world.decider_key(), member, note, lease, desk.wrapping_add(1)),
+            seat: Lease::new(world.server_key(number), member, note, lease, desk),
+            decider: decider_lease(&options, member),
+            member,
+            steps_back_until: None,
+            stepped_back: 0,
             writes: FencedWrites::new(member, desk.wrapping_add(2)),
             roster: Roster::new(world, division, SubscriptionId(u32::MAX - 1), WatchId(u32::MAX - 1)),
             deciding: Deciding::No,
@@ -237,7 +259,8 @@ impl Balance {
     }
 
     /// Whether this server moves borders by load when it is its turn to decide. At first it does: a game whose players are still coming
-    /// may want to wait. The strip of a server that is gone goes to others all the same.
+    /// may want to wait. The strip of a server that is gone goes to others all the same; the strip of one that was never seen does so
+    /// after 30 s.
     pub fn set_planning(&mut self, plans: bool) {
         self.plans = plans;
     }
@@ -274,6 +297,7 @@ impl Balance {
     pub fn resign(&mut self) {
         self.seat.release();
         self.decider.release();
+        self.steps_back_until = None;
     }
 
     /// The server to which something at a step belongs, if that is another one and it can be handed over there now.
@@ -405,6 +429,10 @@ impl Balance {
             }
             self.deciding = match (self.deciding, result) {
                 (Deciding::Fencing(fence, _), Ok(done)) => Deciding::Sure(fence, BordersVersion(done.revision.0)),
+                (Deciding::Restoring(fence, _), Ok(done)) => {
+                    self.counters.restored += 1;
+                    Deciding::Sure(fence, BordersVersion(done.revision.0))
+                }
                 (Deciding::Writing(fence, _), Ok(done)) => {
                     self.counters.plans += 1;
                     Deciding::Sure(fence, BordersVersion(done.revision.0))
@@ -442,6 +470,7 @@ impl Balance {
             self.report = Some(self.report_of(news, &own));
             self.reported = Some((now, news));
         }
+        self.come_forward();
         self.begin_to_decide(now);
         self.restore_entry();
     }
@@ -488,8 +517,25 @@ impl Balance {
     fn begin_to_decide(&mut self, now: Time) {
         let Some(fence) = self.deciding(now).filter(|_| self.roster.is_current()) else { return };
         if self.deciding == Deciding::No && now.since(self.planned) >= self.options.plan_every {
+            let is_missing = self.roster.entry() == BordersEntry::Missing;
+            let is_unknowing = is_missing && self.borders().version() == BordersVersion::default();
+            // One that knows the removed borders decides instead. If nobody has done so by the next time, there are none.
+            if is_unknowing && self.stepped_back == 0 {
+                let listed = self.roster.seat(self.options.number).map_or(now, |seat| seat.empty_since);
+                let is_silent = |seat: &SeatOf| seat.holder.is_some() && seat.report.is_none();
+                let knows = |report: &LoadReport| report.knows > BordersVersion::default();
+                if self.roster.seats().any(|seat| seat.report.as_ref().is_some_and(knows)) {
+                    return self.step_back();
+                }
+                if now.since(listed) <= self.options.report_every * 3 && self.roster.seats().any(is_silent) {
+                    return;
+                }
+            }
             self.planned = now;
-            if let Some(write) = self.writes.fence(self.options.world.borders_key(), fence) {
+            // A number on an entry that was removed would make strips of equal width of it, and everybody would take them for new.
+            if is_missing && !is_unknowing {
+                self.restore(fence);
+            } else if let Some(write) = self.writes.fence(self.options.world.borders_key(), fence) {
                 self.deciding = Deciding::Fencing(fence, write);
             }
         }
@@ -510,8 +556,9 @@ impl Balance {
             && (0..self.options.division.servers()).all(|number| !self.counts(number) || is_ready(number))
     }
 
-    /// Borders that were removed, or that are of another world, are written again as they are known here. If another server knows
-    /// the borders that make no sense here, this one has other numbers than all the others: it leaves deciding to them.
+    /// Borders that were removed, or that are of another world, are written again as they are known here. If most servers know
+    /// the borders that make no sense here, this one has other numbers than they have: it leaves deciding to them for a while. A single
+    /// server with wrong numbers stops nobody.
     fn restore_entry(&mut self) {
         let Deciding::Sure(fence, version) = self.deciding else { return };
         let (written, since) = self.roster.entry_written();
@@ -525,16 +572,50 @@ impl Balance {
         if !is_over || !self.roster.is_current() {
             return;
         }
-        let knows = |seat: &SeatOf| seat.report.as_ref().is_some_and(|report| report.knows >= written);
-        if self.roster.entry() == BordersEntry::Foreign && self.roster.seats().any(knows) {
-            self.stop_deciding();
-            self.decider.release();
+        // This one does not know them. One that has not reported counts for nobody.
+        let others = (0..).zip(self.roster.seats()).filter(|(number, _)| *number != self.options.number);
+        let reports = others.filter_map(|(_, seat)| seat.report.as_ref());
+        let (known, unknown) = reports.fold((0, 1), |(known, unknown), report| match report.knows >= written {
+            true => (known + 1, unknown),
+            false => (known, unknown + 1),
+        });
+        if self.roster.entry() == BordersEntry::Foreign && known > unknown {
+            self.step_back();
             return;
         }
+        self.restore(fence);
+    }
+
+    fn restore(&mut self, fence: Fence) {
         let content = borders_bytes(self.roster.borders());
         if let Some(write) = self.writes.write(self.options.world.borders_key(), content, fence) {
-            self.counters.restored += 1;
-            self.deciding = Deciding::Writing(fence, write);
+            self.deciding = Deciding::Restoring(fence, write);
+        }
+    }
+
+    /// Leaves deciding to the others for a while, each time in a row for longer.
+    fn step_back(&mut self) {
+        self.stop_deciding();
+        self.decider.release();
+        let pause =
+            STEP_BACK_MIN.max(self.options.lease.duration * 2) * (1 << self.stepped_back.min(STEP_BACK_DOUBLED));
+        self.stepped_back += 1;
+        self.steps_back_until = Some(self.now.after(pause));
+    }
+
+    /// It may decide again after its time, or as soon as it can read the borders.
+    fn come_forward(&mut self) {
+        let is_readable = self.roster.entry() == BordersEntry::Readable;
+        if is_readable && self.deciding == Deciding::No {
+            self.stepped_back = 0;
+        }
+        let is_time = |until: Time| self.now >= until || is_readable;
+        // The end of the old lease is on its way until the roster knows of it.
+        let is_free = self.roster.decider().is_none_or(|holder| holder.member != self.member);
+        if self.roster.is_current() && is_free && self.steps_back_until.is_some_and(is_time) {
+            self.steps_back_until = None;
+            self.decider = decider_lease(&self.options, self.member);
+            self.decider.handle_event(self.now, &Event::Connected);
         }
     }
 
@@ -565,9 +646,10 @@ impl Balance {
         }
     }
 
-    /// One that was never there is not gone: it may still start.
+    /// One that was never there may still start, for a while.
     fn plan_without_gone(&self) -> Option<Borders> {
-        let is_gone = |(number, seat): (u16, &SeatOf)| seat.was_held && seat.holder.is_none() && !self.counts(number);
+        let is_over = |seat: &SeatOf| seat.was_held || self.now.since(seat.empty_since) > START_UP;
+        let is_gone = |(number, seat): (u16, &SeatOf)| seat.holder.is_none() && !self.counts(number) && is_over(seat);
         let alive: Vec<bool> = (0..).zip(self.roster.seats()).map(|seat| !is_gone(seat)).collect();
         self.planner.plan_without_gone(self.roster.borders(), &alive)
     }
@@ -583,6 +665,12 @@ impl Balance {
         }
         self.planner.plan(self.roster.borders(), &load, &alive)
     }
+}
+
+/// The lease to decide, not asked for yet.
+fn decider_lease(options: &BalanceOptions, member: MemberId) -> Lease {
+    let note = address_note(options.address);
+    Lease::new(options.world.decider_key(), member, note, options.lease, options.desk.wrapping_add(1))
 }
 
 /// How many there are at each step. Objects beyond the world are at its end.

@@ -260,7 +260,12 @@ impl SharedBorders {
 
     /// Takes what the bus says, and looks by it.
     fn follow(&self, bus: &mut dyn WorldBus, edge: &mut Edge, now: Time) {
-        self.write().follow(bus, edge, now);
+        let mut watch = self.write();
+        let before = watch.problem();
+        watch.follow(bus, edge, now);
+        if let Some(problem) = watch.problem().filter(|problem| Some(*problem) != before) {
+            eprintln!("edge: {problem}");
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
-use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName};
+use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName, WorldProblem};
 use throng_machine::clock;
 
 use crate::bus::WorldBus;
@@ -61,6 +61,8 @@ pub struct Host<R = Channels> {
     regions: Regions,
     /// The borders to the other servers, and the bus over which they are agreed on. One server alone has none.
     world_bus: Option<(Balance, Box<dyn WorldBus>)>,
+    /// Why borders do not follow the servers, as it was printed last.
+    problem: Option<WorldProblem>,
     /// Characters whom another server is about to take over: they stand still until then.
     ghosts: HashMap<PlayerId, (ObjectId, Character)>,
     handovers: Handovers,
@@ -192,6 +194,7 @@ impl<R: Replication> Host<R> {
         let regions = Regions::new(scenario);
         let mut host = Host {
             world_bus: None,
+            problem: None,
             regions,
             server,
             tape,
@@ -598,13 +601,27 @@ impl<R: Replication> Host<R> {
 
     /// Tells the other servers what it has, and decides on borders if that is its turn.
     fn settle_borders(&mut self) {
-        let Host { origin: Some(origin), world_bus: Some((balance, bus)), world, scenario, regions, ghosts, .. } = self
+        let Host {
+            origin: Some(origin),
+            world_bus: Some((balance, bus)),
+            problem,
+            number,
+            world,
+            scenario,
+            regions,
+            ghosts,
+            ..
+        } = self
         else {
             return;
         };
         let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
         let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
         balance.settle(&mut **bus, origin, clock::now(), all.map(|position| regions.step(position[0])));
+        if *problem != balance.problem() {
+            *problem = balance.problem();
+            problem.iter().for_each(|problem| eprintln!("server {number}: {problem}"));
+        }
     }
 
     /// Asks the edges for the players who are in the part of another server.

@@ -115,6 +115,10 @@ impl Stage {
         self.servers[usize::from(number)] = Some(Process { bus, balance, generation, has_edge, told, sleeps_until });
     }
 
+    fn balance_mut(&mut self, number: u16) -> &mut Balance {
+        &mut self.servers[usize::from(number)].as_mut().unwrap().balance
+    }
+
     fn process(&self, number: u16) -> Option<&Process> {
         self.servers[usize::from(number)].as_ref()
     }
@@ -702,15 +706,22 @@ fn borders_of_another_world_and_removed_ones_are_written_again_and_the_world_goe
             let foreign = WorldProblem::Foreign { servers: SERVERS, steps: STEPS };
             assert_eq!(stage.edges[0].watch.problem(), Some(foreign));
         }
-        let before = stage.plans();
+        let planned = stage.plans();
+        stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(false));
         stage.pass_for(Duration::from_secs(3), |_| Ok(())).unwrap();
         assert_eq!(stage.restored(), 1, "removed: {is_removed}");
         assert_eq!(stage.edges[0].watch.problem(), None);
+        assert_eq!(stage.plans(), planned, "what is written again is no plan");
+        stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(true));
+        let before = (stage.plans(), stage.edges[0].watch.borders().inner().to_vec());
+        stage.players.iter_mut().for_each(|player| player.step = 60);
+        stage.pass_for(Duration::from_secs(3), |_| Ok(())).unwrap();
+        assert!(stage.plans() > before.0 && *stage.edges[0].watch.borders().inner() != before.1);
         // One that has just come knows them too, and they follow the load and the dead.
         let gone = (stage.decider().unwrap() + 1) % SERVERS;
         stage.servers[usize::from(gone)] = None;
         stage.pass_for(Duration::from_millis(4_700), |_| Ok(())).unwrap();
-        assert!(stage.edges.iter().all(|edge| edge.watch.is_gone(gone.into())) && stage.plans() > before);
+        assert!(stage.edges.iter().all(|edge| edge.watch.is_gone(gone.into())));
         stage.start(gone);
         stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
         let borders = stage.process(gone).unwrap().balance.borders().clone();
@@ -762,4 +773,84 @@ fn a_server_with_other_numbers_than_all_the_others_leaves_deciding_to_them() {
         pass(&mut stage);
     }
     assert!(stage.plans() > before, "the others move borders");
+}
+
+/// The one that decides next has only its own knowledge, and everybody would take strips of equal width for newer ones.
+#[test]
+fn borders_that_are_removed_together_with_the_decider_are_written_again() {
+    let mut stage = Stage::new(14, calm());
+    stage.players.iter_mut().for_each(|player| player.step = 60);
+    stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
+    stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(false));
+    let before = stage.edges[0].watch.borders().clone();
+    assert_ne!(before.inner(), [16, 32, 48]);
+    let decider = stage.decider().unwrap();
+    stage.servers[usize::from(decider)] = None;
+    let mut bus = stage.join();
+    stage.pass();
+    let now = bus.clock();
+    bus.poll_event(now);
+    let (ticket, key) = (Ticket(1), world().borders_key());
+    bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
+    stage.pass_for(Duration::from_millis(500), |_| Ok(())).unwrap();
+    // Another process has the number before it is gone.
+    stage.start(decider);
+    stage.balance_mut(decider).set_planning(false);
+    let keeps = |stage: &mut Stage| {
+        let is_same = stage.edges.iter().all(|edge| edge.watch.borders().inner() == before.inner());
+        if is_same { Ok(()) } else { Err(format!("{:?}", stage.edges[0].watch.borders())) }
+    };
+    stage.pass_for(Duration::from_secs(5), keeps).unwrap();
+    assert!(stage.decider().is_some() && stage.edges[0].watch.borders().version() > before.version());
+    assert_eq!(stage.restored(), 1);
+}
+
+/// It says that it knows borders that nobody else can read.
+#[test]
+fn one_server_that_knows_unreadable_borders_stops_no_decider() {
+    let mut stage = Stage::new(15, calm());
+    stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
+    let decider = stage.decider().unwrap();
+    let wrong = (decider + 1) % SERVERS;
+    stage.servers[usize::from(wrong)] = None;
+    stage.pass_for(Duration::from_millis(3_500), |_| Ok(())).unwrap();
+    // The same number in a world with five servers.
+    let mut bus = stage.join();
+    let five = Division::new(5, STEPS, 2).unwrap();
+    let mut odd = Balance::new(BalanceOptions::new(world(), five, wrong), bus.member());
+    let mut pass = |stage: &mut Stage| {
+        stage.pass();
+        let now = bus.clock();
+        bus.handle_timeout(now);
+        while let Some(event) = bus.poll_event(now) {
+            odd.handle_event(now, &event);
+        }
+        odd.step(now, std::iter::empty());
+        while let Some(command) = odd.poll_command(now) {
+            bus.handle_command(now, command).unwrap();
+        }
+        odd.fence(now).is_some()
+    };
+    assert!((0..40).any(|_| pass(&mut stage)));
+    // As it would write them.
+    let fence = stage.process(decider).unwrap().balance.deciding(stage.process(decider).unwrap().bus.clock()).unwrap();
+    stage.overwrite(&[5, 0, 20, 0, 40, 0, 50, 0], fence);
+    for _ in 0..60 {
+        pass(&mut stage);
+    }
+    assert_eq!(stage.decider(), Some(decider));
+    assert!(stage.restored() > 0 && stage.edges[0].watch.problem().is_none());
+}
+
+/// It has never seen the lease of the dead one.
+#[test]
+fn a_server_that_died_before_the_decider_started_is_gone_after_a_start_up_time() {
+    let mut stage = Stage::new(16, calm());
+    (0..SERVERS).for_each(|number| stage.servers[usize::from(number)] = None);
+    (0..SERVERS - 1).for_each(|number| stage.start(number));
+    stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(false));
+    stage.pass_for(Duration::from_secs(25), |_| Ok(())).unwrap();
+    assert!(!stage.edges[0].watch.is_gone(3), "it may still start");
+    stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
+    assert!(stage.edges.iter().all(|edge| edge.watch.is_gone(3)));
 }
