@@ -16,6 +16,7 @@ use throng_range::{
     replay_file, site,
 };
 use throng_report::{Kind, Profile, RunHead};
+use throng_tactical::ROUNDS_TO_WIN_MAX;
 
 use crate::agones::Agones;
 use crate::exit::{Failure, Outcome};
@@ -31,8 +32,8 @@ pub(crate) const SITE_FOR_MATCH: &str = "site-for-match";
 
 /// Rounds that a team has to win.
 const ROUNDS: u8 = 1;
-/// The same with a load profile: the most that the rules allow. Each takes as long as the buy phase at least.
-const ROUNDS_OF_PROFILE: u8 = 100;
+/// The same with a load profile. Each takes as long as the buy phase at least.
+const ROUNDS_OF_PROFILE: u8 = ROUNDS_TO_WIN_MAX;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Play a match of the tactical game with ten bots over UDP, and write a report
@@ -74,7 +75,7 @@ pub(crate) struct MatchWorkload {
     /// Ticks per second
     #[arg(long, value_name = "HZ", default_value_t = 128)]
     hz: u32,
-    /// Rounds that a team has to win [default: 1; with a load profile 100, so that no match is over before its time]
+    /// Rounds that a team has to win [default: 1; with a load profile 100, the most that are possible]
     #[arg(long, value_name = "N")]
     rounds: Option<u8>,
     /// Length of the buy phase of a round
@@ -136,7 +137,7 @@ pub(crate) struct MatchArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     matches: u32,
     /// How many of the matches play at each moment of the measured part: constant, ramp:1..8:60s, step:2..6:20s,
-    /// staircase:2+2:20s, spike:2..8:20s:10s, soak:2h
+    /// staircase:2+2:20s, spike:2..8:20s:10s, soak:10m; no longer than a match can last
     #[arg(long, value_name = "PROFILE", default_value = "constant", conflicts_with = "replay")]
     profile: Profile,
     /// End after so many seconds; without it, after the load profile, or when all matches are over

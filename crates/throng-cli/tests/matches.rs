@@ -111,6 +111,23 @@ fn metrics_are_shown_while_a_match_is_played() {
 }
 
 #[test]
+fn a_match_in_a_process_ends_for_the_reason_that_the_load_falls() {
+    let arguments =
+        ["--matches", "2", "--processes", "--profile", "step:2..1:1s", "--json", "--no-report", "--no-check"];
+    let output = throng(&arguments).output().expect("it runs");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", line(&output));
+    let summary = summary(&output);
+    let ends: Vec<&str> = summary["ends"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let reasons: Vec<&str> = ends.iter().filter_map(|end| end.rsplit(": ").next()).collect();
+    assert_eq!(reasons, ["the time is over", "the load falls"], "{ends:?}");
+    // No match is so long, and that is said before a map is made.
+    let refused = throng(&["--profile", "soak:10h"]).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2));
+    let words = "36000 s are longer than a match to 100 won rounds can last: at most 19104 s";
+    assert!(line(&refused).contains(words), "{}", line(&refused));
+}
+
+#[test]
 fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     let fake = fake::FakeSidecar::start(10);
     let profile = ["--matches", "2", "--profile", "step:1..2:1s"];

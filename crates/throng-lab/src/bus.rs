@@ -36,8 +36,11 @@ use middle::MiddleCounters;
 
 /// The middle says something to each process at least this often.
 const BEAT_EVERY: Duration = Duration::from_millis(500);
-/// A process that has heard nothing for so long has lost its connection.
+/// A process that has listened for so long and has heard nothing has lost its connection.
 const SILENCE: Duration = Duration::from_secs(3);
+/// From one look at the lines to the next, a process has listened so long at most. One that stood still has not listened, and its first
+/// look may come before the thread of its pipe has passed on what waits there.
+const LISTENED_AT_ONCE: Duration = Duration::from_millis(500);
 
 /// Which bus a process of a run is on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -288,16 +291,19 @@ struct BusEnd {
     endpoint: Endpoint,
     say: Box<dyn FnMut(Up) + Send>,
     lines: Receiver<Down>,
-    heard: Time,
+    /// The last look at the lines.
+    looked: Time,
+    /// It has listened for so long since it heard something.
+    silence: Duration,
     is_cut: bool,
 }
 
 impl BusEnd {
     fn new(member: MemberId, say: Box<dyn FnMut(Up) + Send>, lines: Receiver<Down>) -> BusEnd {
         let mut endpoint = Endpoint::new(member, Limits::default());
-        let heard = clock::now();
-        endpoint.handle_connected(heard);
-        BusEnd { endpoint, say, lines, heard, is_cut: false }
+        let looked = clock::now();
+        endpoint.handle_connected(looked);
+        BusEnd { endpoint, say, lines, looked, silence: Duration::ZERO, is_cut: false }
     }
 
     fn send(&mut self) {
@@ -317,7 +323,7 @@ impl BusEnd {
     }
 
     fn take(&mut self, now: Time, down: Down) {
-        self.heard = now;
+        self.silence = Duration::ZERO;
         let endpoint = &mut self.endpoint;
         if down == Down::Anew {
             endpoint.handle_disconnected();
@@ -357,13 +363,15 @@ impl Bus for BusEnd {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        let looked = std::mem::replace(&mut self.looked, now);
+        self.silence = self.silence.saturating_add(now.since(looked).min(LISTENED_AT_ONCE));
         while let Ok(down) = self.lines.try_recv() {
             if !self.is_cut {
                 self.take(now, down);
             }
         }
         // After all that has come: a process that stood still has lost nothing.
-        if now.since(self.heard) > SILENCE {
+        if self.silence > SILENCE {
             self.endpoint.handle_disconnected();
         }
         self.endpoint.handle_timeout(now);
@@ -387,9 +395,9 @@ impl WorldBus for BusEnd {
     /// After a cut, the connection is a new one. A longer one is noticed before that, by the silence.
     fn cut(&mut self, is_cut: bool) {
         if std::mem::replace(&mut self.is_cut, is_cut) && !is_cut {
-            self.heard = clock::now();
+            self.silence = Duration::ZERO;
             self.endpoint.handle_disconnected();
-            self.endpoint.handle_connected(self.heard);
+            self.endpoint.handle_connected(clock::now());
             self.send();
         }
     }
@@ -397,6 +405,8 @@ impl WorldBus for BusEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::{TrySendError, channel, sync_channel};
 
     use throng_bus::envelope::{Envelope, Kind};
@@ -600,6 +610,64 @@ mod tests {
         assert_eq!(told, MiddleCounters { lost: 6, anew: 1, ..MiddleCounters::default() });
     }
 
+    /// Each word that the middle hears makes the next one, so that it never hears nothing. A line that found no room is told all the same.
+    #[test]
+    fn ends_are_looked_at_while_words_keep_coming() {
+        let middle = Middle::start().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (has_ended, mut talks) = (is_over.clone(), Some(middle.clone()));
+        let kind = Kind::Tip { sequence: Sequence(1) };
+        let bytes = Envelope { publisher: MemberId(1), kind, payload: Vec::new().into() }.encode().to_vec();
+        let word = Up::Publish { subject: "a.word".to_owned(), bytes };
+        let next = word.clone();
+        let talk = move |down| {
+            if has_ended.load(Ordering::Relaxed) {
+                talks = None;
+            }
+            if let (Down::Delivery { .. }, Some(middle)) = (down, &talks) {
+                middle.hear(1, next.clone());
+            }
+            Ok(())
+        };
+        let ((told, anew), mut is_full) = (channel(), true);
+        let listen = move |down| match down {
+            Down::Delivery { .. } if std::mem::take(&mut is_full) => Err(Unsaid::Full),
+            Down::Anew => told.send(()).map_err(|_| Unsaid::Gone),
+            _ => Ok(()),
+        };
+        middle.join(1, Box::new(talk));
+        middle.join(2, Box::new(listen));
+        for member in [2, 1] {
+            middle.hear(member, Up::Subscribe { subscription: 1, pattern: "a.*".to_owned() });
+        }
+        middle.hear(1, word);
+        let is_told = anew.recv_timeout(Duration::from_secs(10));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(is_told, Ok(()));
+    }
+
+    #[test]
+    fn words_that_wait_for_the_middle_are_bounded_and_their_loss_is_told() {
+        let middle = Middle::start().unwrap();
+        let ((go_on, gate), (told, heard), (begun, stands)) = (channel::<()>(), channel(), channel());
+        let tell = move |down| {
+            // The middle stands still in its first word to the member.
+            let _ = begun.send(());
+            let _ = gate.recv_timeout(Duration::from_secs(10));
+            told.send(down).map_err(|_| Unsaid::Gone)
+        };
+        middle.join(1, Box::new(tell));
+        middle.hear(1, Up::Get { ticket: 1, key: "no name".to_owned() });
+        stands.recv_timeout(Duration::from_secs(10)).unwrap();
+        let subscribe = |subscription| Up::Subscribe { subscription, pattern: "a.*".to_owned() };
+        (0..middle::NOTES_MAX as u32 + 3).for_each(|number| middle.hear(1, subscribe(number)));
+        assert_eq!(middle.counters().lost, 3);
+        drop(go_on);
+        let answer = Down::Got { ticket: 1, entry: Err(Failure::Unknown) };
+        let words = [(); 2].map(|()| heard.recv_timeout(Duration::from_secs(10)).unwrap());
+        assert_eq!(words, [answer, Down::Anew]);
+    }
+
     /// A cut that nobody tells of is noticed by the silence, and its end by the next word.
     #[test]
     fn a_member_that_hears_nothing_has_lost_its_connection_until_it_hears_something() {
@@ -616,7 +684,9 @@ mod tests {
         to_end.send(Down::Beat).unwrap();
         let at = |ms| begin.after(Duration::from_millis(ms));
         assert_eq!(events(&mut bus, at(2_000)), []);
-        assert_eq!(events(&mut bus, at(5_000)), []);
+        for ms in (2_100..=5_000).step_by(100) {
+            assert_eq!(events(&mut bus, at(ms)), [], "{ms}");
+        }
         bus.cut(true);
         to_end.send(Down::Beat).unwrap();
         assert_eq!(events(&mut bus, at(5_001)), [Event::Disconnected]);
@@ -626,8 +696,12 @@ mod tests {
         assert_eq!(events(&mut bus, at(6_000)), [Event::Connected]);
         let watching = Up::Watch { watch: 3, pattern: "a.*".to_owned(), listing: 2 };
         assert_eq!(said.try_iter().collect::<Vec<_>>(), [watching]);
-        // A process that stood still finds what came meanwhile.
-        to_end.send(Down::Beat).unwrap();
+        // A process that stood still has lost nothing, even if it finds what came meanwhile only at its second look.
         assert_eq!(events(&mut bus, at(60_000)), []);
+        to_end.send(Down::Beat).unwrap();
+        assert_eq!(events(&mut bus, at(60_001)), []);
+        // One that looks seldom notices the silence too.
+        let lost = (61_000..=70_000).step_by(1_000).find(|ms| !events(&mut bus, at(*ms)).is_empty());
+        assert_eq!(lost, Some(67_000));
     }
 }

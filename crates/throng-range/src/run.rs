@@ -15,7 +15,7 @@ use throng_machine::clock::{self, MachineUse};
 use throng_machine::piped::{Gone, Piped};
 use throng_match::{InputLog, Replayed, build_id};
 use throng_report::{Kind, Profile, RunHead};
-use throng_tactical::{Rules, Tactical};
+use throng_tactical::{ROUNDS_TO_WIN_MAX, Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
 use crate::bots::{self, BotsReport, Order, Wanted};
@@ -197,6 +197,15 @@ impl RunOptions {
             return Err(RangeError::Options(words.to_owned()));
         }
         self.rules.check().map_err(|error| RangeError::Options(error.to_string()))?;
+        let match_s = self.longest_match_s();
+        if let Some(seconds) = self.seconds.filter(|seconds| self.has_profile() && f64::from(*seconds) > match_s) {
+            let words = format!(
+                "{seconds} s are longer than a match to {} won rounds can last: at most {} s",
+                self.rules.rounds_to_win,
+                match_s.floor()
+            );
+            return Err(RangeError::Options(format!("profile {}: {words}", self.profile)));
+        }
         let seats = self.rules.seats();
         if usize::from(self.agents) >= seats {
             let most = seats - 1;
@@ -211,12 +220,17 @@ impl RunOptions {
         std::fs::create_dir_all(folder).map_err(|source| RangeError::Folder { path: folder.clone(), source })
     }
 
-    /// The longest time of the measured part, in seconds: each round with all of its phases, and all rounds.
-    pub fn longest_s(&self) -> f32 {
+    /// The longest time of the measured part, in seconds: that of a match, or the one that is asked for.
+    pub fn longest_s(&self) -> f64 {
+        let longest_s = self.longest_match_s();
+        self.seconds.map_or(longest_s, |seconds| longest_s.min(seconds.into()))
+    }
+
+    /// A match lasts so many seconds at most: each round with all of its phases, and all rounds.
+    fn longest_match_s(&self) -> f64 {
         let Rules { buy_s, live_s, end_s, fuse_s, rounds_to_win, .. } = self.rules;
-        let rounds = 2.0 * f32::from(rounds_to_win) - 1.0;
-        let longest_s = rounds * (buy_s + live_s + fuse_s + end_s);
-        self.seconds.map_or(longest_s, |seconds| longest_s.min(seconds as f32))
+        let rounds = 2.0 * f64::from(rounds_to_win) - 1.0;
+        rounds * [buy_s, live_s, fuse_s, end_s].map(f64::from).iter().sum::<f64>()
     }
 
     /// The load, and the settings that change what is measured.
@@ -431,8 +445,12 @@ fn wait_for_end(
         }
         let ended = (1..=wanted).find(|number| options.has_profile() && !playing.contains(number));
         if let Some(number) = ended {
-            let words = "was over before the profile let it go, so the run was stopped; give it more --rounds";
-            break Some(format!("match {number} {words}"));
+            let words = "was over before the profile let it go, so the run was stopped; give it";
+            let advice = match options.rules.rounds_to_win {
+                ROUNDS_TO_WIN_MAX => "longer rounds, or a shorter profile",
+                _ => "more --rounds",
+            };
+            break Some(format!("match {number} {words} {advice}"));
         }
         if are_over {
             break None;
@@ -449,7 +467,7 @@ fn wait_for_end(
         }
         if noted.is_none_or(|noted: Instant| noted.elapsed() >= NOTE_INTERVAL) {
             noted = Some(Instant::now());
-            let left_s = (f64::from(options.longest_s()) - passed_s).max(0.0);
+            let left_s = (options.longest_s() - passed_s).max(0.0);
             let at_most = if options.seconds.is_some() { "" } else { "at most " };
             if let Some(snapshot) = sites.snapshot() {
                 sampler.take(&snapshot, options.workers, (playing.len() as u32, wanted));

@@ -31,6 +31,8 @@ use crate::{RangeError, Stage};
 pub(crate) const GAME: &str = "tactical";
 /// A process with matches begins its lines about progress with this.
 pub(crate) const PROGRESS: &str = "progress ";
+/// Tells such a process that its matches are wanted no longer.
+pub(crate) const FALL: &str = "fall";
 /// How often it tells one.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// The phase in which the fog works.
@@ -487,7 +489,8 @@ fn match_name(number: u32) -> String {
 }
 
 /// Another process: reads a [`SiteOrder`] from `input`, writes the addresses of its servers, plays from the next line of
-/// `input` on until it ends, and writes a [`SiteReport`]. A line `measure` begins the measured part.
+/// `input` on until it ends, and writes a [`SiteReport`]. A line `measure` begins the measured part. A
+/// line `fall` ends the matches, and tells their players that the load falls.
 ///
 /// # Errors
 /// The order makes no sense, or the matches cannot be made.
@@ -521,6 +524,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
         match orders.try_recv() {
             Ok(line) if line == "start" => site.start(order.matches),
             Ok(line) if line == "measure" => site.measure_from_now(),
+            Ok(line) if line == FALL => site.want(0),
             Ok(_) | Err(std::sync::mpsc::TryRecvError::Empty) => {}
             Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
         }

@@ -8,7 +8,7 @@ use throng_telemetry::Snapshot;
 
 use crate::levels::Counts;
 use crate::run::{REPORT_PATIENCE, process_error};
-use crate::site::{EndLine, PROGRESS, Site, SiteOrder, SiteReport};
+use crate::site::{EndLine, FALL, PROGRESS, Site, SiteOrder, SiteReport};
 use crate::watch::Watched;
 use crate::{RangeError, RunOptions, Stage};
 
@@ -84,8 +84,11 @@ impl Sites {
             Sites::Processes(processes, begun) => {
                 let wanted = processes.len().min(matches as usize);
                 processes.iter_mut().take(wanted).skip(*begun as usize).for_each(|one| one.process.tell("start"));
-                // One that has begun ends when its input does, and writes its report.
-                processes.iter_mut().take(*begun as usize).skip(wanted).for_each(|one| one.process.close());
+                // One that has begun ends its match for this reason, and writes its report.
+                for one in processes.iter_mut().take(*begun as usize).skip(wanted) {
+                    one.process.tell(FALL);
+                    one.process.close();
+                }
                 *begun = (*begun).max(wanted as u32);
             }
         }

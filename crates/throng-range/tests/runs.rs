@@ -103,12 +103,29 @@ fn matches_come_and_go_by_the_profile_until_the_time_is_over() {
 
 #[test]
 fn a_match_that_is_over_before_its_profile_makes_the_run_invalid() {
-    let rules = Rules { buy_s: 0.5, live_s: 0.5, rounds_to_win: 1, ..options().rules };
+    let rules = Rules { buy_s: 0.5, live_s: 0.5, fuse_s: 60.0, rounds_to_win: 1, ..options().rules };
     let profile = "soak:1m".parse().expect("a profile");
     let summary = played(&RunOptions { rules, profile, matches: 1, seconds: Some(60), ..spike() }).summary;
     let reason = "match 1 was over before the profile let it go, so the run was stopped; give it more --rounds";
     assert_eq!(summary.head.invalid_reasons[0], reason);
     assert!(summary.head.seconds < 30.0);
+}
+
+#[test]
+fn a_profile_that_is_longer_than_any_match_is_refused_before_the_run() {
+    let of = |profile: &str, seconds| {
+        let rules = Rules { rounds_to_win: 100, ..Rules::default() };
+        let profile = profile.parse().expect("a profile");
+        RunOptions { rules, profile, seconds: Some(seconds), ..RunOptions::new() }.check()
+    };
+    // 199 rounds of 8 s, 100 s, 40 s and 3 s.
+    of("soak:30049s", 30_049).expect("it is possible");
+    let error = of("soak:30050s", 30_050).expect_err("no match is so long");
+    assert_eq!(error.tag(), "options");
+    let words = "30050 s are longer than a match to 100 won rounds can last: at most 30049 s";
+    assert!(error.to_string().contains(words) && !error.to_string().contains('\n'), "{error}");
+    // Without a profile, a run ends with its matches.
+    of("constant", 30_050).expect("it is possible");
 }
 
 #[test]

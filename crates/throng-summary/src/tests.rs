@@ -231,3 +231,26 @@ fn a_target_without_a_measurement_is_neither_met_nor_missed() {
     let age = run.targets.iter().find(|target| target.name.contains("10 m")).unwrap();
     assert_eq!(age.met, Some(false));
 }
+
+/// A test of the list that joins names and subsystems: two exchanged names would exchange their curves on every page.
+#[test]
+fn each_stage_is_read_by_the_subsystem_of_its_name() {
+    let mut stages: Vec<&str> = Split::ORDER.iter().map(|stage| stage.built_in_name()).collect();
+    for (place, stage) in Split::ORDER.into_iter().enumerate() {
+        let name = stage.built_in_name();
+        let mut split = serde_json::to_value(Split::default()).unwrap();
+        split[name] = 1.0.into();
+        let split: Split = serde_json::from_value(split).unwrap();
+        let only: Vec<_> = split.parts().filter(|(_, part)| *part != 0.0).collect();
+        assert_eq!(only, [(stage, 1.0)], "{name}");
+        let mut series = serde_json::to_value(FrameSeries::default()).unwrap();
+        series[name] = vec![place as f64].into();
+        let series: FrameSeries = serde_json::from_value(series).unwrap();
+        assert_eq!(series.curve(stage), [place as f64], "{name}");
+    }
+    // Every field but the total is one of them, so that none was added by its name above.
+    stages.push("total");
+    let fields = serde_json::to_value(Split::default()).unwrap();
+    let fields: BTreeSet<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(fields, stages.into_iter().collect());
+}

@@ -16,7 +16,7 @@ pub struct Rules {
     pub tick_hz: u32,
     /// Players of a team, 1 to [`TEAM_SIZE_MAX`].
     pub team_size: u16,
-    /// A team that has won so many rounds has won the match; 1 to 100.
+    /// A team that has won so many rounds has won the match; 1 to [`ROUNDS_TO_WIN_MAX`].
     pub rounds_to_win: u8,
     /// Length of the buy phase in seconds; at least a tenth.
     pub buy_s: f32,
@@ -83,7 +83,7 @@ impl Rules {
         let fields = [
             ("tick_hz", (10..=1_000).contains(&self.tick_hz)),
             ("team_size", (1..=TEAM_SIZE_MAX).contains(&self.team_size)),
-            ("rounds_to_win", (1..=100).contains(&self.rounds_to_win)),
+            ("rounds_to_win", (1..=ROUNDS_TO_WIN_MAX).contains(&self.rounds_to_win)),
             ("buy_s", is_time(self.buy_s)),
             ("live_s", is_time(self.live_s)),
             ("end_s", is_time(self.end_s)),
@@ -115,6 +115,8 @@ impl Rules {
     }
 }
 
+/// Most rounds that a team can have to win.
+pub const ROUNDS_TO_WIN_MAX: u8 = 100;
 /// Most money that somebody can have.
 pub const MONEY_MAX: u32 = 9_000;
 /// Money of the winners of a round.

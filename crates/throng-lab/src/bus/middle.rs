@@ -1,9 +1,9 @@
 //! The middle of a run's own bus: its store, and who hears what.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use throng::Time;
@@ -18,11 +18,16 @@ use super::{BEAT_EVERY, Down, Failure, Up};
 const OFTEN: Duration = Duration::from_millis(5);
 /// Most words that wait for their member to be joined.
 const EARLY_MAX: usize = 1_024;
+/// Most words that wait for the middle.
+pub(super) const NOTES_MAX: usize = 16_384;
+/// The middle takes so many of them at most before it looks at all ends again: however much is said, each of them is told that the
+/// connection is there.
+const NOTES_AT_ONCE: usize = 1_024;
 
 /// The thread between all ends. It ends when nobody can say anything to it any more.
 #[derive(Clone)]
 pub(crate) struct Middle {
-    notes: Sender<Note>,
+    notes: SyncSender<Note>,
     counts: Arc<Counts>,
 }
 
@@ -40,12 +45,14 @@ struct Counts {
     anew: AtomicU64,
     refused: AtomicU64,
     forged: AtomicU64,
+    /// Members of which a word found no room, since the middle looked for them.
+    unheard: Mutex<BTreeSet<MemberId>>,
 }
 
 /// Counters of a run's own bus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MiddleCounters {
-    /// Words that found no room on their way to a process, or on the way from one that was not joined yet.
+    /// Words that found no room on their way to a process, to the middle, or on the way from a process that was not joined yet.
     pub(crate) lost: u64,
     /// Connections that began anew because of that.
     pub(crate) anew: u64,
@@ -70,7 +77,7 @@ impl MiddleCounters {
 
 impl Middle {
     pub(crate) fn start() -> std::io::Result<Middle> {
-        let (sender, notes) = std::sync::mpsc::channel();
+        let (sender, notes) = sync_channel(NOTES_MAX);
         let counts = Arc::new(Counts::default());
         let ends = Ends { counts: counts.clone(), ..Ends::default() };
         std::thread::Builder::new().name("throng-bus".to_owned()).spawn(move || ends.run(&notes))?;
@@ -85,13 +92,23 @@ impl Middle {
 
     /// A member has said something.
     pub(crate) fn hear(&self, member: u64, up: Up) {
-        let _ = self.notes.send(Note::Up(MemberId(member), up));
+        // A word that finds no room is lost, and its member learns that. Nobody waits: the pipe of a process has more to carry.
+        if let Err(TrySendError::Full(_)) = self.notes.try_send(Note::Up(MemberId(member), up)) {
+            count(&self.counts.lost);
+            self.counts.unheard().insert(MemberId(member));
+        }
     }
 
     pub(crate) fn counters(&self) -> MiddleCounters {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        let Counts { lost, anew, refused, forged } = &*self.counts;
+        let Counts { lost, anew, refused, forged, .. } = &*self.counts;
         MiddleCounters { lost: count(lost), anew: count(anew), refused: count(refused), forged: count(forged) }
+    }
+}
+
+impl Counts {
+    fn unheard(&self) -> MutexGuard<'_, BTreeSet<MemberId>> {
+        self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,12 +157,19 @@ impl Ends {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            // All that has come counts before anything ends by its time.
-            loop {
+            // All that has come counts before anything ends by its time, as far as it is not endless.
+            for _ in 1..NOTES_AT_ONCE {
                 match notes.try_recv() {
                     Ok(note) => self.take(note),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
+                }
+            }
+            for member in std::mem::take(&mut *self.counts.unheard()) {
+                match self.ends.get_mut(&member) {
+                    Some(end) if end.line == Line::Open => end.line = Line::Broken,
+                    Some(_) => {}
+                    None => drop(self.unheard.insert(member)),
                 }
             }
             self.ends.values_mut().for_each(|end| end.turn(clock::now()));

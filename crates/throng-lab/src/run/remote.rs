@@ -306,13 +306,19 @@ impl Link {
     /// Tells the run. It listens in each tick: a worker that says more meanwhile than may wait is none. Nothing here waits for the run,
     /// which may be about to drop this.
     fn tell(&self, heard: Heard) -> Result<(), Ends> {
-        let fits = reserve(&self.shared.heard_bytes, heard.bytes());
-        match fits.then(|| self.heard.try_send(heard)) {
-            Some(Ok(())) => Ok(()),
-            // If the run does not listen, it is over.
-            Some(Err(TrySendError::Disconnected(_))) => Err(Ends),
-            Some(Err(TrySendError::Full(_))) | None => Err(self.end("it says more than a run can take")),
+        let (waiting, bytes) = (&self.shared.heard_bytes, heard.bytes());
+        let too_much = || self.end("it says more than a run can take");
+        if !reserve(waiting, bytes) {
+            return Err(too_much());
         }
+        self.heard.try_send(heard).map_err(|error| {
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
+            match error {
+                // If the run does not listen, it is over.
+                TrySendError::Disconnected(_) => Ends,
+                TrySendError::Full(_) => too_much(),
+            }
+        })
     }
 
     fn end(&self, why: &str) -> Ends {
@@ -432,7 +438,7 @@ mod tests {
         }
         assert!(matches!(&heard[WAITING - 1], Heard::Line(_)), "{heard:?}");
         assert!(matches!(&heard[WAITING], Heard::Ended(why) if why == "it says more than a run can take"), "{heard:?}");
-        assert_eq!(remote.shared.heard_bytes.load(Ordering::Relaxed), 1, "the one that found no room");
+        assert_eq!(remote.shared.heard_bytes.load(Ordering::Relaxed), 0, "nothing waits any more");
         let began = Instant::now();
         drop(remote);
         assert!(began.elapsed() < LONG / 4);

@@ -3,23 +3,18 @@
 use std::ops::Range;
 
 use hdrhistogram::Histogram;
-use throng_crowd::scenario::{Profile, Scenario};
+use throng_crowd::scenario::Scenario;
 use throng_judge::{mean, median, steady_from};
 
 use throng_summary::{LoadStep, Spread};
 
-/// This share of a level after a change is not judged: connections are made there.
-const SETTLING_SHARE: f64 = 0.2;
-/// But at most so long.
-const SETTLING_MAX_S: f64 = 10.0;
 /// Of a long level, so many of the newest seconds decide whether it is steady.
 const SECONDS_MAX: usize = 3_600;
 
 /// Figures that are gathered while a run is measured.
 pub(super) struct Stages {
-    parts: Vec<Range<f64>>,
-    /// Whether the number of players stands still within a part.
-    has_levels: bool,
+    /// The judged time of each part.
+    judged: Vec<Range<f64>>,
     done: Vec<LoadStep>,
     /// Place of the present part.
     place: usize,
@@ -48,11 +43,10 @@ pub(super) struct Second {
 }
 
 impl Stage {
-    fn new(part: &Range<f64>, settles: bool) -> Stage {
-        let settling_s = if settles { (SETTLING_SHARE * (part.end - part.start)).min(SETTLING_MAX_S) } else { 0.0 };
+    fn new(judged: &Range<f64>) -> Stage {
         Stage {
-            judged_from_s: part.start + settling_s,
-            to_s: part.end,
+            judged_from_s: judged.start,
+            to_s: judged.end,
             frame_us: Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are possible"),
             seconds: Vec::new(),
             missed_ticks: 0,
@@ -81,24 +75,15 @@ impl Stage {
 
 impl Stages {
     pub(super) fn new(scenario: &Scenario) -> Stages {
-        let parts = scenario.profile.parts(scenario.players, scenario.seconds);
-        let has_levels = !matches!(scenario.profile, Profile::Ramp { .. });
-        // Before the first part there was a warm-up.
-        Stages {
-            present: Stage::new(&parts[0], false),
-            parts,
-            has_levels,
-            done: Vec::new(),
-            place: 0,
-            frames: (0.0, 0),
-        }
+        let judged = scenario.profile.judged(scenario.players, scenario.seconds);
+        Stages { present: Stage::new(&judged[0]), judged, done: Vec::new(), place: 0, frames: (0.0, 0) }
     }
 
     /// A frame that began at `at_s`.
     pub(super) fn take_tick(&mut self, at_s: f64, frame_ms: f64, missed: u64) {
-        while at_s >= self.present.to_s && self.place + 1 < self.parts.len() {
+        while at_s >= self.present.to_s && self.place + 1 < self.judged.len() {
             self.place += 1;
-            let next = Stage::new(&self.parts[self.place], self.has_levels);
+            let next = Stage::new(&self.judged[self.place]);
             let ended = std::mem::replace(&mut self.present, next);
             self.done.extend(ended.figures(at_s));
         }
