@@ -773,6 +773,9 @@ fn a_server_with_other_numbers_than_all_the_others_leaves_deciding_to_them() {
         pass(&mut stage);
     }
     assert!(stage.plans() > before, "the others move borders");
+    // It has left deciding to them for a while, and not for good.
+    (0..SERVERS).for_each(|number| stage.servers[usize::from(number)] = None);
+    assert!((0..500).any(|_| pass(&mut stage).0), "nobody else is left");
 }
 
 /// The one that decides next has only its own knowledge, and everybody would take strips of equal width for newer ones.
