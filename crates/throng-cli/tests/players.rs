@@ -150,8 +150,9 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
 pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let Some(mut nats) = NatsServer::start(&[]) else { return };
     let runs = tempfile::tempdir().unwrap();
-    let run = crowd_at_edges(runs.path(), "6", "2").args(["--bus", &nats.address(), "--bus-links"]).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    let run = crowd_at_edges(runs.path(), "8", "2").args(["--bus", &nats.address(), "--bus-links"]).spawn().unwrap();
+    // The measured part has begun, also on a busy machine.
+    std::thread::sleep(Duration::from_secs(6));
     nats.kill();
     std::thread::sleep(Duration::from_secs(1));
     nats.run();
