@@ -108,6 +108,18 @@ fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command
     command
 }
 
+/// The summary of a run whose nats-server, if it has one, is killed after so long, and comes back a second later.
+fn summary_of(command: &mut Command, nats: Option<&mut NatsServer>, after: Duration) -> Value {
+    let run = command.spawn().unwrap();
+    if let Some(nats) = nats {
+        std::thread::sleep(after);
+        nats.kill();
+        std::thread::sleep(Duration::from_secs(1));
+        nats.run();
+    }
+    serde_json::from_slice(&run.wait_with_output().unwrap().stdout).unwrap()
+}
+
 /// Over NATS, where there is a nats-server and the program can use it: it is killed while the run is measured, and comes back.
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     let runs = tempfile::tempdir().unwrap();
@@ -116,15 +128,7 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     if let Some(nats) = &nats {
         command.args(["--bus", &nats.address()]);
     }
-    let run = command.spawn().unwrap();
-    if let Some(nats) = &mut nats {
-        std::thread::sleep(Duration::from_secs(4));
-        nats.kill();
-        std::thread::sleep(Duration::from_secs(1));
-        nats.run();
-    }
-    let output = run.wait_with_output().unwrap();
-    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let summary = summary_of(&mut command, nats.as_mut(), Duration::from_secs(4));
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
@@ -150,14 +154,10 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
 pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let Some(mut nats) = NatsServer::start(&[]) else { return };
     let runs = tempfile::tempdir().unwrap();
-    let run = crowd_at_edges(runs.path(), "8", "2").args(["--bus", &nats.address(), "--bus-links"]).spawn().unwrap();
-    // The measured part has begun, also on a busy machine.
-    std::thread::sleep(Duration::from_secs(6));
-    nats.kill();
-    std::thread::sleep(Duration::from_secs(1));
-    nats.run();
-    let output = run.wait_with_output().unwrap();
-    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut command = crowd_at_edges(runs.path(), "8", "2");
+    command.args(["--bus", &nats.address(), "--bus-links"]);
+    // The measured part has begun by then, also on a busy machine.
+    let summary = summary_of(&mut command, Some(&mut nats), Duration::from_secs(6));
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
     assert!(bots["state_mismatches"] == 0 && bots["objects_compared"].as_u64() > Some(500), "{bots}");

@@ -183,11 +183,6 @@ impl<B: Bus> BusNetwork<B> {
     pub fn counters(&self) -> BusNetworkCounters {
         self.lock().counters
     }
-
-    /// The bus underneath, to read its counters or to cut it. Its events belong to the network.
-    pub fn with_bus<T>(&self, look: impl FnOnce(&mut B) -> T) -> T {
-        look(&mut self.lock().bus)
-    }
 }
 
 impl<B> BusNetwork<B> {
@@ -248,20 +243,15 @@ impl<B: Bus> Ports<B> {
         self.bus.handle_timeout(now);
         let mut taken = 0;
         while taken < RECEIVE_LIMIT_DATAGRAMS {
-            taken += match self.bus.poll_event(now) {
-                Some(Event::Message(message)) => self.sort(now, &message),
-                Some(Event::Connected) => {
-                    self.subscribe(now);
-                    1
-                }
-                Some(Event::Gap(_)) => {
-                    self.counters.gaps += 1;
-                    1
-                }
+            let Some(event) = self.bus.poll_event(now) else { return };
+            taken += 1;
+            match event {
+                Event::Connected => self.subscribe(now),
+                Event::Message(message) => taken += self.sort(now, &message),
+                Event::Gap(_) => self.counters.gaps += 1,
                 // A bus that is away is a network that loses everything. The subscription stays.
-                Some(_) => 1,
-                None => return,
-            };
+                _ => {}
+            }
         }
     }
 
@@ -273,11 +263,11 @@ impl<B: Bus> Ports<B> {
         }
     }
 
-    /// Puts the datagrams of a message into their inbox. Returns how many there were, at least one.
+    /// Puts the datagrams of a message into their inbox. Returns how many there were.
     fn sort(&mut self, now: Time, message: &Message) -> usize {
         let Some((from_port, to_port, datagrams)) = parts(&message.payload) else {
             self.counters.refused += 1;
-            return 1;
+            return 0;
         };
         let count = datagrams.len();
         let from = (message.publisher, from_port);

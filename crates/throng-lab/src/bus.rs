@@ -14,6 +14,7 @@
 
 mod middle;
 
+use std::fmt::Display;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use throng_bus::{
 };
 #[cfg(feature = "nats")]
 use throng_bus_nats::{NatsBus, NatsOptions};
+use throng_edge::WorldProblem;
 use throng_machine::clock;
 
 pub(crate) use middle::Middle;
@@ -135,6 +137,13 @@ pub(crate) fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
 #[cfg(not(feature = "nats"))]
 pub(crate) fn links(_: &BusOrder) -> Result<Option<OpenEndpoint>> {
     Ok(None)
+}
+
+/// Says why borders do not follow the servers, if that is news.
+pub(crate) fn tell_problem(who: impl Display, before: Option<WorldProblem>, now: Option<WorldProblem>) {
+    if let Some(problem) = now.filter(|problem| Some(*problem) != before) {
+        eprintln!("{who}: {problem}");
+    }
 }
 
 /// A member sends this to the middle. Bytes of messages are envelopes of the bus.
@@ -610,7 +619,8 @@ mod tests {
         assert_eq!(told, MiddleCounters { lost: 6, anew: 1, ..MiddleCounters::default() });
     }
 
-    /// Each word that the middle hears makes the next one, so that it never hears nothing. A line that found no room is told all the same.
+    /// The first member answers each word with the next one, so words always wait for the middle. The second member still learns that it has
+    /// lost one.
     #[test]
     fn ends_are_looked_at_while_words_keep_coming() {
         let middle = Middle::start().unwrap();

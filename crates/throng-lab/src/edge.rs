@@ -20,7 +20,7 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::bus::{self, BusOrder, OpenEndpoint, WorldBus};
+use crate::bus::{self, BusOrder, OpenEndpoint, WorldBus, tell_problem};
 use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
@@ -263,9 +263,7 @@ impl SharedBorders {
         let mut watch = self.write();
         let before = watch.problem();
         watch.follow(bus, edge, now);
-        if let Some(problem) = watch.problem().filter(|problem| Some(*problem) != before) {
-            eprintln!("edge: {problem}");
-        }
+        tell_problem("edge", before, watch.problem());
     }
 }
 

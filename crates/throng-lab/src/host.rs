@@ -19,10 +19,10 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
 use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
-use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName, WorldProblem};
+use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName};
 use throng_machine::clock;
 
-use crate::bus::WorldBus;
+use crate::bus::{self, BusOrder, WorldBus, tell_problem};
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
@@ -61,8 +61,6 @@ pub struct Host<R = Channels> {
     regions: Regions,
     /// The borders to the other servers, and the bus over which they are agreed on. One server alone has none.
     world_bus: Option<(Balance, Box<dyn WorldBus>)>,
-    /// Why borders do not follow the servers, as it was printed last.
-    problem: Option<WorldProblem>,
     /// Characters whom another server is about to take over: they stand still until then.
     ghosts: HashMap<PlayerId, (ObjectId, Character)>,
     handovers: Handovers,
@@ -125,6 +123,19 @@ pub enum Socket {
     At(SocketAddr),
     /// Any other driver. The server has one thread.
     Over(Box<dyn Driver>),
+}
+
+impl Socket {
+    /// Over the bus, if that carries the links of the run; a UDP socket at the address otherwise.
+    ///
+    /// # Errors
+    /// The bus cannot be joined.
+    pub(crate) fn open(bus: Option<&BusOrder>, address: SocketAddr) -> anyhow::Result<Socket> {
+        Ok(match bus.map(bus::links).transpose()?.flatten() {
+            Some(open) => Socket::Over(open()?),
+            None => Socket::At(address),
+        })
+    }
 }
 
 /// Messages of bots that wait to be taken.
@@ -194,7 +205,6 @@ impl<R: Replication> Host<R> {
         let regions = Regions::new(scenario);
         let mut host = Host {
             world_bus: None,
-            problem: None,
             regions,
             server,
             tape,
@@ -604,7 +614,6 @@ impl<R: Replication> Host<R> {
         let Host {
             origin: Some(origin),
             world_bus: Some((balance, bus)),
-            problem,
             number,
             world,
             scenario,
@@ -617,11 +626,9 @@ impl<R: Replication> Host<R> {
         };
         let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
         let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
+        let before = balance.problem();
         balance.settle(&mut **bus, origin, clock::now(), all.map(|position| regions.step(position[0])));
-        if *problem != balance.problem() {
-            *problem = balance.problem();
-            problem.iter().for_each(|problem| eprintln!("server {number}: {problem}"));
-        }
+        tell_problem(format_args!("server {}", *number + 1), before, balance.problem());
     }
 
     /// Asks the edges for the players who are in the part of another server.

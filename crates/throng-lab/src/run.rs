@@ -232,12 +232,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let scenario = &options.scenario;
         let key = throng::random_key();
         let reached = options.workers.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |workers| workers.server);
-        let address = SocketAddr::new(reached, 0);
         let order = bus_order(options)?;
-        let socket = match order.as_ref().map(bus::links).transpose()?.flatten() {
-            Some(open) => Socket::Over(open()?),
-            None => Socket::At(address),
-        };
+        let socket = Socket::open(order.as_ref(), SocketAddr::new(reached, 0))?;
         let mut host =
             Host::with_model(scenario, 0, (socket, None, key.clone()), model).context("cannot start the server")?;
         let meeting = Meeting::begin(order, &mut host)?;
@@ -585,14 +581,6 @@ impl<'a, R: Replication> Play<'a, R> {
     }
 }
 
-/// Where servers and edges of a run meet, if it has several servers.
-#[derive(Default)]
-struct Meeting {
-    order: Option<BusOrder>,
-    /// `None` if they meet at a nats-server.
-    middle: Option<Middle>,
-}
-
 /// The bus of the first server; `None` if there is no other one.
 fn bus_order(options: &RunOptions) -> Result<Option<BusOrder>> {
     if options.scenario.servers < 2 {
@@ -613,6 +601,14 @@ fn bus_order(options: &RunOptions) -> Result<Option<BusOrder>> {
     let member = fastrand::u64(..) & !0xFFFF;
     let nats = options.bus.as_ref().map(|bus| bus.nats.clone());
     Ok(Some(BusOrder { member, world: format!("run-{member:016x}"), nats, carries_links }))
+}
+
+/// Where servers and edges of a run meet, if it has several servers.
+#[derive(Default)]
+struct Meeting {
+    order: Option<BusOrder>,
+    /// `None` if they meet at a nats-server.
+    middle: Option<Middle>,
 }
 
 impl Meeting {

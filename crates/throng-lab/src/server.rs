@@ -63,10 +63,7 @@ fn play() -> anyhow::Result<()> {
     let ServerOrder { number, key, scenario, core, bus: order } = read_order()?;
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
-    let socket = match bus::links(&order)? {
-        Some(open) => Socket::Over(open()?),
-        None => Socket::At(([127, 0, 0, 1], 0).into()),
-    };
+    let socket = Socket::open(Some(&order), ([127, 0, 0, 1], 0).into())?;
     let mut host = Host::with_model(&scenario, number, (socket, None, Key::new(key)), Channels::new)?;
     let (commands, lines) = listen();
     host.join_world(&order.world, bus::open(&order, Box::new(say_to_bus), lines)?)?;

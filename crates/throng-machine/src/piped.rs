@@ -37,7 +37,7 @@ pub struct Piped {
     child: Child,
     /// `None` closes the other process's input.
     input: SyncSender<Option<String>>,
-    /// Nothing is told any more. The end has its effect also where the queue has no room for it.
+    /// The process is told nothing more, and its input ends after the lines that wait, also if the queue has no room for `None`.
     is_closed: Arc<AtomicBool>,
     lines: Receiver<String>,
 }

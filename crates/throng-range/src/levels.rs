@@ -77,7 +77,7 @@ impl Levels {
         if to_s <= from_s {
             return;
         }
-        let in_ms = |after: &[(u64, u64)], before: &[(u64, u64)], unit_ns: f64| {
+        let between = |after: &[(u64, u64)], before: &[(u64, u64)], unit_ns: f64| {
             Percentiles::of(&Times::from(&since(after, before)), unit_ns)
         };
         // Of a ramp the number in the middle.
@@ -86,8 +86,8 @@ impl Levels {
             from_s: part.start,
             to_s,
             matches: self.profile.players_at(self.matches, middle),
-            frame_ms: in_ms(&after.frame_ns, &before.frame_ns, 1e6),
-            lateness_us: in_ms(&after.late_ns, &before.late_ns, 1e3),
+            frame_ms: between(&after.frame_ns, &before.frame_ns, 1e6),
+            lateness_us: between(&after.late_ns, &before.late_ns, 1e3),
             missed_ticks: after.missed_ticks.saturating_sub(before.missed_ticks),
             cpu_cores: (after.cpu_s - before.cpu_s) / (to_s - from_s),
         });

@@ -104,15 +104,19 @@ impl Stage {
 
     /// A new process for a number.
     fn start(&mut self, number: u16) {
+        self.servers[usize::from(number)] = Some(self.new_process(number, division()));
+    }
+
+    /// A process that is none of the world's servers yet.
+    fn new_process(&mut self, number: u16, division: Division) -> Process {
         let bus = self.join();
         let planner = PlannerOptions { spare_load: 1, moved_load: 6, ..PlannerOptions::default() };
         let address = Some(([10, 0, 0, 1], 4_000 + self.members as u16).into());
-        let options = BalanceOptions { planner, address, ..BalanceOptions::new(world(), division(), number) };
+        let options = BalanceOptions { planner, address, ..BalanceOptions::new(world(), division, number) };
         let balance = Balance::new(options, bus.member());
         let (has_edge, told) = ([false; EDGES], [BordersVersion::default(); EDGES]);
         let generation = self.members as u32;
-        let sleeps_until = Time(0);
-        self.servers[usize::from(number)] = Some(Process { bus, balance, generation, has_edge, told, sleeps_until });
+        Process { bus, balance, generation, has_edge, told, sleeps_until: Time(0) }
     }
 
     fn balance_mut(&mut self, number: u16) -> &mut Balance {
@@ -342,6 +346,11 @@ impl Stage {
         let mut bus = self.join();
         let mut writes = FencedWrites::new(bus.member(), 1);
         writes.write(world().borders_key(), content.to_vec().into(), fence).unwrap();
+        self.carry_out(&mut writes, &mut bus);
+    }
+
+    /// A write of a member that is no server happens.
+    fn carry_out(&mut self, writes: &mut FencedWrites, bus: &mut SimBus) {
         for _ in 0..6 {
             self.pass();
             let now = bus.clock();
@@ -356,6 +365,16 @@ impl Stage {
     }
 
     /// The number of the server that decides.
+    /// Somebody removes the entry of the borders.
+    fn remove_borders(&mut self) {
+        let mut bus = self.join();
+        self.pass();
+        let now = bus.clock();
+        bus.poll_event(now);
+        let (ticket, key) = (Ticket(1), world().borders_key());
+        bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
+    }
+
     fn decider(&self) -> Option<u16> {
         let decides =
             |it: &Option<Process>| it.as_ref().is_some_and(|it| it.balance.deciding(it.bus.clock()).is_some());
@@ -599,17 +618,7 @@ fn a_report_for_another_server_and_borders_of_an_old_decider_are_refused_and_cou
     let mut writes = FencedWrites::new(stranger.member(), 1);
     writes.handle_event(&Event::Connected);
     writes.fence(world().borders_key(), Fence(stage.net.writes().last().unwrap().revision.0)).unwrap();
-    for _ in 0..6 {
-        let now = stranger.clock();
-        while let Some(event) = stranger.poll_event(now) {
-            writes.handle_event(&event);
-        }
-        while let Some(command) = writes.poll_command() {
-            stranger.handle_command(now, command).unwrap();
-        }
-        stage.pass();
-    }
-    assert!(writes.poll_result().unwrap().1.is_ok());
+    stage.carry_out(&mut writes, &mut stranger);
     let plans = stage.plans();
     stage.players.iter_mut().for_each(|player| player.step = 60);
     stage.pass_for(Duration::from_secs(2), |_| Ok(())).unwrap();
@@ -695,12 +704,7 @@ fn borders_of_another_world_and_removed_ones_are_written_again_and_the_world_goe
         let mut stage = Stage::new(12, calm());
         if is_removed {
             stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
-            let mut bus = stage.join();
-            stage.pass();
-            let now = bus.clock();
-            bus.poll_event(now);
-            let (ticket, key) = (Ticket(1), world().borders_key());
-            bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
+            stage.remove_borders();
         } else {
             stage.overwrite(&[20, 0, 40, 0], Fence(0));
             let foreign = WorldProblem::Foreign { servers: SERVERS, steps: STEPS };
@@ -735,21 +739,11 @@ fn borders_of_another_world_and_removed_ones_are_written_again_and_the_world_goe
 fn a_server_with_other_numbers_than_all_the_others_leaves_deciding_to_them() {
     let mut stage = Stage::new(13, calm());
     stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
-    let mut bus = stage.join();
-    let five = Division::new(5, STEPS, 2).unwrap();
-    let mut odd = Balance::new(BalanceOptions::new(world(), five, 4), bus.member());
+    let mut odd = stage.new_process(4, Division::new(5, STEPS, 2).unwrap());
     let mut pass = |stage: &mut Stage| {
         stage.pass();
-        let now = bus.clock();
-        bus.handle_timeout(now);
-        while let Some(event) = bus.poll_event(now) {
-            odd.handle_event(now, &event);
-        }
-        odd.step(now, std::iter::empty());
-        while let Some(command) = odd.poll_command(now) {
-            bus.handle_command(now, command).unwrap();
-        }
-        (odd.deciding(now).is_some(), odd.problem().is_some())
+        odd.run(&[]);
+        (odd.balance.deciding(odd.bus.clock()).is_some(), odd.balance.problem().is_some())
     };
     // It gets its turn at some time.
     let mut has_decided = false;
@@ -789,12 +783,7 @@ fn borders_that_are_removed_together_with_the_decider_are_written_again() {
     assert_ne!(before.inner(), [16, 32, 48]);
     let decider = stage.decider().unwrap();
     stage.servers[usize::from(decider)] = None;
-    let mut bus = stage.join();
-    stage.pass();
-    let now = bus.clock();
-    bus.poll_event(now);
-    let (ticket, key) = (Ticket(1), world().borders_key());
-    bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
+    stage.remove_borders();
     stage.pass_for(Duration::from_millis(500), |_| Ok(())).unwrap();
     // Another process has the number before it is gone.
     stage.start(decider);
@@ -818,21 +807,11 @@ fn one_server_that_knows_unreadable_borders_stops_no_decider() {
     stage.servers[usize::from(wrong)] = None;
     stage.pass_for(Duration::from_millis(3_500), |_| Ok(())).unwrap();
     // The same number in a world with five servers.
-    let mut bus = stage.join();
-    let five = Division::new(5, STEPS, 2).unwrap();
-    let mut odd = Balance::new(BalanceOptions::new(world(), five, wrong), bus.member());
+    let mut odd = stage.new_process(wrong, Division::new(5, STEPS, 2).unwrap());
     let mut pass = |stage: &mut Stage| {
         stage.pass();
-        let now = bus.clock();
-        bus.handle_timeout(now);
-        while let Some(event) = bus.poll_event(now) {
-            odd.handle_event(now, &event);
-        }
-        odd.step(now, std::iter::empty());
-        while let Some(command) = odd.poll_command(now) {
-            bus.handle_command(now, command).unwrap();
-        }
-        odd.fence(now).is_some()
+        odd.run(&[]);
+        odd.balance.fence(odd.bus.clock()).is_some()
     };
     assert!((0..40).any(|_| pass(&mut stage)));
     // As it would write them.

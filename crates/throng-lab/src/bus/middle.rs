@@ -20,8 +20,8 @@ const OFTEN: Duration = Duration::from_millis(5);
 const EARLY_MAX: usize = 1_024;
 /// Most words that wait for the middle.
 pub(super) const NOTES_MAX: usize = 16_384;
-/// The middle takes so many of them at most before it looks at all ends again: however much is said, each of them is told that the
-/// connection is there.
+/// The middle takes this many of them at most, and then looks at all ends. So each end learns that its connection is there, however many
+/// words wait.
 const NOTES_AT_ONCE: usize = 1_024;
 
 /// The thread between all ends. It ends when nobody can say anything to it any more.
@@ -143,7 +143,7 @@ struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Open,
-    /// Something was lost: nothing more is told before the process knows that.
+    /// Something was lost. The process has to learn that first, before it is told anything else.
     Broken,
     /// The process has ended.
     Gone,
