@@ -178,6 +178,8 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     // More of them, where the machine is too busy for an answer within 3 s.
     assert_eq!(bots["disconnects"], 0, "{summary}");
     assert!(bots["reconnected"].as_u64() >= Some(60), "{summary}");
+    // The server has sent to an edge that was killed, and nothing has said that it came.
+    assert!(summary["network"]["loss_ratio"].as_f64() > Some(0.0), "{}", summary["network"]);
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
     let met = |index: usize| {
         let fault = &summary["faults"][index];
