@@ -5,6 +5,7 @@
 //! [1: u32][origin: u32][index here: u32][generation here: u32][index there: u32][generation there: u32][tick here: u64]
 //!                                                                               an object here copies that one from now on
 //! [2: u32][origin: u32][tick here: u64][tick there: u64][0: u64]                ticks, whenever they shift
+//! [3: u32][origin: u32][tick here: u64][ticks: u64][0: u64]                     the edge was so many ticks beyond the news
 //! ```
 //!
 //! *Here* is the edge, *there* is the origin. An object that goes from one origin to another stays the same one here.
@@ -23,6 +24,7 @@ use crate::truth::memory_folder;
 const RECORD_BYTES: usize = 32;
 const OBJECT: u32 = 1;
 const TICKS: u32 = 2;
+const BEYOND: u32 = 3;
 /// Records that are read at once.
 const READ_RECORDS: usize = 4_096;
 /// Objects of a run that a reader remembers. More are not found.
@@ -31,6 +33,9 @@ const OBJECTS_MAX: usize = 1 << 24;
 const ORIGINS_MAX: usize = 1 << 10;
 /// Former origins of an object that a reader remembers. A state that is older than those belongs to nothing that is known.
 const FORMER_MAX: usize = 16;
+
+/// Ticks of an origin that a reader remembers in which the edge was beyond the news.
+const BEYOND_MAX: usize = 1 << 12;
 
 /// The object of which one at an edge is a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +124,12 @@ impl CopiesWriter {
         }
     }
 
+    /// In the tick `here` the edge shows the objects of an origin so many ticks later than the newest tick that has come from there.
+    pub fn note_beyond(&mut self, origin: usize, here: Tick, ticks: u64) {
+        [BEYOND, origin as u32].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+        [here.0, ticks, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+    }
+
     /// Writes the notes since the last call.
     ///
     /// # Errors
@@ -151,6 +162,8 @@ pub struct CopiesReader {
     there: HashMap<ObjectId, Source>,
     /// By origin.
     shifts: Vec<Option<Shift>>,
+    /// By origin: ticks here, and how far beyond the news the edge was in each; the latest ones.
+    beyond: Vec<VecDeque<(Tick, u64)>>,
 }
 
 impl CopiesReader {
@@ -159,8 +172,8 @@ impl CopiesReader {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<CopiesReader> {
-        let (rest, there, shifts) = (Vec::new(), HashMap::new(), Vec::new());
-        Ok(CopiesReader { file: File::open(path)?, rest, there, shifts })
+        let (rest, there, shifts, beyond) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
+        Ok(CopiesReader { file: File::open(path)?, rest, there, shifts, beyond })
     }
 
     /// Reads all that is new.
@@ -185,7 +198,9 @@ impl CopiesReader {
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << 32;
         let origin = word(1) as usize;
         match word(0) {
-            OBJECT | TICKS if origin >= ORIGINS_MAX => return Err(invalid("a record about copies of no origin")),
+            OBJECT | TICKS | BEYOND if origin >= ORIGINS_MAX => {
+                return Err(invalid("a record about copies of no origin"));
+            }
             OBJECT if self.there.len() < OBJECTS_MAX => {
                 let id = |at: usize| ObjectId { index: word(at), generation: word(at + 1) };
                 let now = Original { origin, id: id(4), since: Tick(long(6)) };
@@ -201,6 +216,16 @@ impl CopiesReader {
                 }
                 let ticks = long(4).wrapping_sub(long(2)) as i64;
                 self.shifts[origin] = Some(Shift { ticks, from: Tick(long(4)) });
+            }
+            BEYOND => {
+                if self.beyond.len() <= origin {
+                    self.beyond.resize_with(origin + 1, VecDeque::new);
+                }
+                let beyond = &mut self.beyond[origin];
+                if beyond.len() >= BEYOND_MAX {
+                    beyond.pop_front();
+                }
+                beyond.push_back((Tick(long(2)), long(4)));
             }
             _ => return Err(invalid("an unknown record about copies")),
         }
@@ -219,6 +244,12 @@ impl CopiesReader {
     /// The tick of an origin since which its ticks have stood for the same ones here as they do now.
     pub fn steady_from(&self, origin: usize) -> Tick {
         self.shift(origin).map_or(Tick(0), |shift| shift.from)
+    }
+
+    /// How many ticks beyond the news of an origin the edge was in a tick here, as far as it has noted that.
+    pub fn beyond(&self, origin: usize, here: Tick) -> u64 {
+        let Some(beyond) = self.beyond.get(origin) else { return 0 };
+        beyond.binary_search_by_key(&here, |(tick, _)| *tick).map_or(0, |place| beyond[place].1)
     }
 
     /// The tick here that stands for the one there; `None` before any is known.
@@ -280,6 +311,18 @@ mod tests {
         );
         assert_eq!((reader.tick_here(2, Tick(3)), reader.steady_from(2)), (None, Tick(1_000)));
         assert_eq!((reader.tick_here(1, Tick(3)), reader.tick_here(0, Tick(3))), (Some(Tick(10)), None));
+        // Far beyond what came, in some ticks. The oldest notes are forgotten.
+        for (origin, here, ticks) in [(1, 12, 7), (1, 14, 9), (2, 14, 1)] {
+            writer.note_beyond(origin, Tick(here), ticks);
+        }
+        writer.flush().unwrap();
+        reader.poll().unwrap();
+        let beyond = |reader: &CopiesReader| [12, 13, 14].map(|here| reader.beyond(1, Tick(here)));
+        assert_eq!((beyond(&reader), reader.beyond(2, Tick(14)), reader.beyond(0, Tick(14))), ([7, 0, 9], 1, 0));
+        (0..BEYOND_MAX as u64 - 1).for_each(|number| writer.note_beyond(1, Tick(20 + number), 5));
+        writer.flush().unwrap();
+        reader.poll().unwrap();
+        assert_eq!(beyond(&reader), [0, 0, 9]);
         // It goes on at other origins, twice before anybody reads.
         let (first, since) = (original(2, id(9_507, 9_500), 9_500 << 30), 10_000 << 30);
         let moved = [original(0, id(1, 2), since), original(1, id(1, 3), since + 4)];

@@ -8,13 +8,13 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng::net::{Driver, UdpDriver, UdpOptions};
-use throng::{Client, ClientOptions, Key, Server, Time, TokenIssuer};
+use throng::{Client, ClientOptions, Key, Server, Tick, Time, TokenIssuer};
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
 use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::world::spawn_point;
-use throng_edge::{BorderWatch, Edge, EdgeOptions, WorldName, edge_user_data};
+use throng_edge::{BorderWatch, DRIFT_TICKS, Edge, EdgeOptions, WorldName, edge_user_data};
 use throng_machine::clock;
 use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
@@ -107,10 +107,15 @@ fn play() -> anyhow::Result<()> {
             let original = Original { origin: copied.origin, id: copied.there, since: here };
             copies.note(copied.here, original);
         }
+        let mut beyond_most = 0;
         for origin in 0..order.servers.len() {
-            if let Some(there) = edge.origin_tick(origin) {
-                copies.note_ticks(origin, here, there);
+            let Some(there) = edge.origin_tick(origin) else { continue };
+            copies.note_ticks(origin, here, there);
+            let beyond = ticks_beyond_news(&edge, origin, there);
+            if beyond > DRIFT_TICKS as u64 {
+                copies.note_beyond(origin, here, beyond);
             }
+            beyond_most = beyond_most.max(beyond);
         }
         copies.flush()?;
         let noted = clock::now();
@@ -119,7 +124,7 @@ fn play() -> anyhow::Result<()> {
         links.reconnect(&mut edge, &shared, began)?;
         pace.finish(clock::now());
         if let Some(watch) = &mut watch {
-            watch.take(&edge, worked);
+            watch.take(&edge, worked, beyond_most);
         }
         match commands.try_recv() {
             Ok(Command::Measure) => watch = Some(Watch::begin(links.came_bytes(&edge))),
@@ -144,6 +149,12 @@ fn play() -> anyhow::Result<()> {
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
     answer(&EdgeLine::Done(EdgeReport { figures, read: links.slow.read() }));
     Ok(())
+}
+
+/// How many ticks later the edge shows an origin's objects than the newest tick that has come from there.
+fn ticks_beyond_news(edge: &Edge, origin: usize, there: Tick) -> u64 {
+    let newest = edge.origin(origin).and_then(|client| client.server_tick());
+    newest.map_or(0, |newest| there.0.saturating_sub(newest.0))
 }
 
 /// Cuts all networks of the edge, or mends them.
@@ -292,6 +303,7 @@ struct Watch {
     came_bytes: u64,
     ticks: u64,
     connections: u64,
+    ticks_without_news: u64,
     worked: Duration,
     frame_us: Histogram<u64>,
 }
@@ -304,12 +316,14 @@ impl Watch {
             came_bytes,
             ticks: 0,
             connections: 0,
+            ticks_without_news: 0,
             worked: Duration::ZERO,
             frame_us: Histogram::new_with_bounds(1, FRAME_US_MAX, 2).expect("the bounds are possible"),
         }
     }
 
-    fn take(&mut self, edge: &Edge, worked: Duration) {
+    fn take(&mut self, edge: &Edge, worked: Duration, beyond: u64) {
+        self.ticks_without_news += u64::from(beyond > DRIFT_TICKS as u64);
         self.ticks += 1;
         self.connections += edge.counters().players;
         self.worked += worked;
@@ -330,6 +344,7 @@ impl Watch {
             objects: counters.objects,
             dropped: counters.refused + counters.objects_refused + counters.inputs_dropped + counters.messages_dropped,
             recounts: counters.recounts,
+            ticks_without_news: self.ticks_without_news,
         }
     }
 }

@@ -96,6 +96,7 @@ impl RunSummary {
                 objects: 1_000,
                 dropped: 0,
                 recounts: 1,
+                ticks_without_news: 0,
             }],
             steps: vec![LoadStep {
                 from_s: 0.0,

@@ -130,6 +130,9 @@ pub struct EdgeFigures {
     pub dropped: u64,
     /// How often it counted the server's ticks anew.
     pub recounts: u64,
+    /// Ticks in which nothing had come from a server for longer than packets are early or late.
+    #[serde(default)]
+    pub ticks_without_news: u64,
 }
 
 /// A load worker: a process, on another machine perhaps, that played a part of the bots. All is 0 or `null` of one that did not report.

@@ -69,8 +69,6 @@ pub(super) struct Witness {
     /// By number of the server.
     pasts: Vec<Past>,
     translation: Translation,
-    /// An edge counts the ticks of a server by so many ticks too far: more if servers of the run stand still.
-    ahead_ticks: i64,
     /// A client of an edge has no state that is older by more ticks than this.
     edge_lag_ticks: u32,
     /// When the files are read again.
@@ -126,7 +124,6 @@ impl Witness {
             pasts,
             translation: Translation::new(edges)?,
             edge_lag_ticks,
-            ahead_ticks: if scenario.faults.is_empty() { DRIFT_TICKS } else { COAST_TICKS },
             next_refresh: Time(0),
             next_looks: vec![Time(0); scenario.decoded_bots() as usize],
             clock: RemoteClock::default(),
@@ -434,12 +431,15 @@ impl Witness {
     }
 
     /// Whether a state that a client of an edge has was true in some tick. The edge may count the ticks a little too far or too
-    /// short: while a packet is late, it counts on, and what comes exactly is from an earlier tick then.
+    /// short: while a packet is late, it counts on, and what comes exactly is from an earlier tick then. It counts further while
+    /// nothing comes at all, but no further than it promises, and it notes each tick in which it does.
     fn was_so(&self, object: &ObjectView<'_>, (original, through): (Original, Through)) -> bool {
         let Some(past) = self.pasts.get(original.origin) else { return false };
+        let beyond = self.translation.beyond(through, original.origin, object.newest_tick);
+        let ahead_ticks = (beyond as i64).clamp(DRIFT_TICKS, COAST_TICKS);
         let was = |truth: &TrueObject, tick| {
             let Some(tick) = self.translation.client_tick(through, original.origin, tick) else { return false };
-            let mut counted = (-DRIFT_TICKS..=self.ahead_ticks).filter_map(|off| tick.0.checked_add_signed(off));
+            let mut counted = (-DRIFT_TICKS..=ahead_ticks).filter_map(|off| tick.0.checked_add_signed(off));
             counted.any(|tick| is_same(object, truth, (Tick(tick), hops(through))))
         };
         let is_newest = past.find(original.id).is_some_and(|truth| was(truth, past.snapshot.tick));

@@ -122,6 +122,10 @@ struct World {
     is_straight: bool,
     /// The edge to which all clients are connected, as far as the witness knows: the truth has other ids and ticks then.
     edge: Option<CopiesWriter>,
+    /// The edge counts the server's ticks by so many too far.
+    beyond_ticks: u64,
+    /// The edge notes that.
+    notes_beyond: bool,
     /// An object that the clients see and the snapshots leave out.
     ghost: Option<ObjectId>,
     /// An object that a second server has now.
@@ -190,6 +194,8 @@ impl World {
             wrong: None,
             is_straight: false,
             edge,
+            beyond_ticks: 0,
+            notes_beyond: true,
             ghost: None,
             moved: None,
             now: start,
@@ -235,7 +241,12 @@ impl World {
         }
         self.server.tick(began);
         if let Some(edge) = &mut self.edge {
-            (0..2).for_each(|origin| edge.note_ticks(origin, tick, later(tick)));
+            for origin in 0..2 {
+                edge.note_ticks(origin, tick, later(tick).after(self.beyond_ticks as u32));
+                if self.notes_beyond && self.beyond_ticks > 0 {
+                    edge.note_beyond(origin, tick, self.beyond_ticks);
+                }
+            }
             edge.flush().expect("the file can be written");
         }
         let is_moved = self.edge.is_some();
@@ -514,6 +525,21 @@ fn an_object_that_an_edge_has_from_nowhere_is_a_mismatch() {
     for (number, seat) in world.seats.iter().enumerate() {
         // It is another one than the truth has, and the one that it is called is missing.
         assert_eq!(seat.witness.at_rest(), Compared { objects: 2 * SEATS as u64, mismatches: 2 }, "seat {number}");
+    }
+}
+
+/// While nothing comes from the server, an edge shows its objects later than it knows them, as far as it promises, and no further.
+#[test]
+fn an_edge_that_counts_too_far_is_wrong_unless_it_notes_that_and_keeps_its_promise() {
+    let coast = COAST_TICKS as u64;
+    for (beyond_ticks, notes_beyond, is_right) in [(9, false, false), (coast, true, true), (coast + 4, true, false)] {
+        let edge = CopiesWriter::create(2).expect("a file");
+        let world = World { beyond_ticks, notes_beyond, ..World::with_edge(&[], None, Some(edge)) }.played();
+        for seat in &world.seats {
+            let in_play = seat.witness.in_play();
+            let case = format!("{beyond_ticks} ticks, noted: {notes_beyond}, {in_play:?}");
+            assert!(in_play.objects > 100 && (in_play.mismatches == 0) == is_right, "{case}");
+        }
     }
 }
 

@@ -52,6 +52,11 @@ impl Translation {
         through.and_then(|number| self.edges.get(number)).map_or(Tick(0), |edge| edge.steady_from(origin))
     }
 
+    /// How many ticks beyond what it had been told by a server an edge was in one of its ticks.
+    pub(super) fn beyond(&self, through: Through, origin: usize, here: Tick) -> u64 {
+        through.and_then(|number| self.edges.get(number)).map_or(0, |edge| edge.beyond(origin, here))
+    }
+
     /// A server's tick for one of a client.
     pub(super) fn true_tick(&self, through: Through, origin: usize, tick: Tick) -> Option<Tick> {
         through.map_or(Some(tick), |number| self.edges.get(number)?.tick_there(origin, tick))
