@@ -373,6 +373,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::a_full_disk_takes_no_figures_away,
         &crate::players::clients_of_edges_have_the_state_of_all_servers,
         &crate::players::servers_and_edges_that_meet_at_nats_alone_outlive_its_absence,
+        &crate::players::a_server_that_is_cut_off_from_nats_serves_its_players_afterwards,
         &crate::players::an_edge_and_a_server_that_are_killed_are_named,
         &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &crate::players::a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again,

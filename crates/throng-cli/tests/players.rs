@@ -161,13 +161,28 @@ pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
-    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(500), "{bots}");
+    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(100), "{bots}");
     let age_ms = &summary["neighbours"]["near"]["age_ms"]["p99"];
     assert!(age_ms.as_f64() > Some(700.0), "{age_ms}");
     for edge in summary["edges"].as_array().unwrap() {
         assert!(edge["connections"].as_f64() > Some(25.0) && edge["objects"].as_u64() >= Some(60), "{edge}");
         assert!(edge["ticks_without_news"].as_u64() > Some(15), "{edge}");
     }
+}
+
+/// A partition of one server, whose borders and links pass NATS alone: its connection there is silent, and ends for nobody.
+pub(crate) fn a_server_that_is_cut_off_from_nats_serves_its_players_afterwards() {
+    let Some(nats) = NatsServer::start(&[]) else { return };
+    let runs = tempfile::tempdir().unwrap();
+    let mut command = crowd_at_edges(runs.path(), "5", "1");
+    command.args(["--bus", &nats.address(), "--bus-links", "--fault", "cut:server-2:1s:1.5s"]);
+    let summary = summary_of(&mut command, None, Duration::ZERO);
+    let (bots, fault) = (&summary["bots"], &summary["faults"][0]);
+    assert_eq!((&bots["disconnects"], &fault["unserved"]), (&0.into(), &0.into()), "{summary}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() > Some(500), "{bots}");
+    assert!(fault["bots"].as_u64() >= Some(1) && fault["longest_gap_ms"].as_f64() > Some(900.0), "{fault}");
+    assert!(summary["edges"][0]["ticks_without_news"].as_u64() > Some(15), "{summary}");
 }
 
 pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {

@@ -13,6 +13,7 @@
 //! begins its connection [anew](Down::Anew). A process that hears nothing for a while takes its connection for lost.
 
 mod middle;
+mod proxy;
 
 use std::fmt::Display;
 use std::sync::mpsc::Receiver;
@@ -32,6 +33,7 @@ use throng_bus_nats::{NatsBus, NatsOptions};
 use throng_edge::WorldProblem;
 use throng_machine::clock;
 
+use crate::cut::Cut;
 pub(crate) use middle::Middle;
 #[cfg(test)]
 use middle::MiddleCounters;
@@ -55,6 +57,8 @@ pub(crate) struct BusOrder {
     pub(crate) nats: Option<String>,
     /// Whether servers and edges send each other everything over NATS, and have no UDP between them.
     pub(crate) carries_links: bool,
+    /// Whether a fault of the run cuts the network of a process. Connections to NATS go through a proxy then.
+    pub(crate) is_cut: bool,
 }
 
 /// A process joins the bus a second time for its links, with its number and this bit. No run has so many processes.
@@ -68,25 +72,41 @@ impl BusOrder {
     }
 }
 
-/// The end of a process: over NATS, or over lines that go out by `say` and come in by `lines`.
-///
-/// # Errors
-/// The nats-server is not there, or does not fit.
-pub(crate) fn open(
-    order: &BusOrder,
-    say: Box<dyn FnMut(Up) + Send>,
-    lines: Receiver<Down>,
-) -> Result<Box<dyn WorldBus>> {
-    match &order.nats {
-        None => Ok(Box::new(BusEnd::new(MemberId(order.member), say, lines))),
-        Some(servers) => over_nats(order, servers),
-    }
+/// How a process of a run reaches the bus, by a network that can be cut.
+pub(crate) struct Access {
+    order: BusOrder,
+    pub(crate) cut: Cut,
 }
 
-/// A bus whose network can be cut.
-pub(crate) trait WorldBus: Bus + Send {
-    /// While it is cut, everything is lost that is sent or comes.
-    fn cut(&mut self, is_cut: bool);
+impl Access {
+    /// # Errors
+    /// The addresses of NATS are none, or no socket can be had.
+    pub(crate) fn new(order: &BusOrder, cut: &Cut) -> Result<Access> {
+        let nats = match &order.nats {
+            Some(servers) if order.is_cut => Some(proxy::proxied(servers, cut)?),
+            nats => nats.clone(),
+        };
+        Ok(Access { order: BusOrder { nats, ..order.clone() }, cut: cut.clone() })
+    }
+
+    /// The end of the process: over NATS, or over lines that go out by `say` and come in by `lines`.
+    ///
+    /// # Errors
+    /// The nats-server is not there, or does not fit.
+    pub(crate) fn open(&self, say: Box<dyn FnMut(Up) + Send>, lines: Receiver<Down>) -> Result<Box<dyn Bus + Send>> {
+        match &self.order.nats {
+            None => Ok(Box::new(BusEnd::new(MemberId(self.order.member), (say, lines), &self.cut))),
+            Some(servers) => over_nats(&self.order, servers),
+        }
+    }
+
+    /// Opens endpoints of the links of the process, if they go over the bus.
+    ///
+    /// # Errors
+    /// The nats-server is not there, or does not fit.
+    pub(crate) fn links(&self) -> Result<Option<OpenEndpoint>> {
+        links(&self.order)
+    }
 }
 
 /// The id of the lab's cluster: all runs at a nats-server share one.
@@ -94,13 +114,7 @@ pub(crate) trait WorldBus: Bus + Send {
 const NATS_CLUSTER: u64 = 0x7468_726F_6E67_6C62;
 
 #[cfg(feature = "nats")]
-impl WorldBus for NatsBus {
-    /// The run refuses such faults.
-    fn cut(&mut self, _: bool) {}
-}
-
-#[cfg(feature = "nats")]
-fn over_nats(order: &BusOrder, servers: &str) -> Result<Box<dyn WorldBus>> {
+fn over_nats(order: &BusOrder, servers: &str) -> Result<Box<dyn Bus + Send>> {
     Ok(Box::new(join_nats(servers, order.member, Limits::default())?))
 }
 
@@ -112,19 +126,15 @@ fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
 }
 
 #[cfg(not(feature = "nats"))]
-fn over_nats(_: &BusOrder, servers: &str) -> Result<Box<dyn WorldBus>> {
+fn over_nats(_: &BusOrder, servers: &str) -> Result<Box<dyn Bus + Send>> {
     anyhow::bail!("cannot use {servers}: this program was built without NATS; build it with --features nats")
 }
 
 /// Opens endpoints for the links between servers and edges.
 pub(crate) type OpenEndpoint = Box<dyn Fn() -> Result<Box<dyn Driver>>>;
 
-/// The links of a process, if they go over the bus.
-///
-/// # Errors
-/// The nats-server is not there, or does not fit.
 #[cfg(feature = "nats")]
-pub(crate) fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
+fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
     let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
     // A datagram that has waited for long is of no use to a link: it has been sent again.
     let limits = Limits { outgoing: 1_024, waiting_events: 4_096, waiting_bytes: 16 << 20, ..Limits::default() };
@@ -133,9 +143,9 @@ pub(crate) fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
     Ok(Some(Box::new(move || Ok(Box::new(network.endpoint()?)))))
 }
 
-/// The links of a process, if they go over the bus. Without NATS they never do.
+/// Without NATS, links never go over the bus.
 #[cfg(not(feature = "nats"))]
-pub(crate) fn links(_: &BusOrder) -> Result<Option<OpenEndpoint>> {
+fn links(_: &BusOrder) -> Result<Option<OpenEndpoint>> {
     Ok(None)
 }
 
@@ -304,15 +314,17 @@ struct BusEnd {
     looked: Time,
     /// It has listened for so long since it heard something.
     silence: Duration,
-    is_cut: bool,
+    /// While its network is cut, everything is lost that is sent or comes.
+    cut: Cut,
+    was_cut: bool,
 }
 
 impl BusEnd {
-    fn new(member: MemberId, say: Box<dyn FnMut(Up) + Send>, lines: Receiver<Down>) -> BusEnd {
+    fn new(member: MemberId, (say, lines): (Box<dyn FnMut(Up) + Send>, Receiver<Down>), cut: &Cut) -> BusEnd {
         let mut endpoint = Endpoint::new(member, Limits::default());
         let looked = clock::now();
         endpoint.handle_connected(looked);
-        BusEnd { endpoint, say, lines, looked, silence: Duration::ZERO, is_cut: false }
+        BusEnd { endpoint, say, lines, looked, silence: Duration::ZERO, cut: cut.clone(), was_cut: false }
     }
 
     fn send(&mut self) {
@@ -322,7 +334,7 @@ impl BusEnd {
                 _ => None,
             };
             match Up::of(packet) {
-                Some(up) if !self.is_cut => (self.say)(up),
+                Some(up) if !self.cut.is_cut() => (self.say)(up),
                 _ => {}
             }
             if let Some(ticket) = request {
@@ -374,8 +386,15 @@ impl Bus for BusEnd {
     fn handle_timeout(&mut self, now: Time) {
         let looked = std::mem::replace(&mut self.looked, now);
         self.silence = self.silence.saturating_add(now.since(looked).min(LISTENED_AT_ONCE));
+        let is_cut = self.cut.is_cut();
+        if std::mem::replace(&mut self.was_cut, is_cut) && !is_cut {
+            // After a cut, the connection is a new one. A longer one is noticed before its end, by the silence.
+            self.silence = Duration::ZERO;
+            self.endpoint.handle_disconnected();
+            self.endpoint.handle_connected(now);
+        }
         while let Ok(down) = self.lines.try_recv() {
-            if !self.is_cut {
+            if !is_cut {
                 self.take(now, down);
             }
         }
@@ -397,18 +416,6 @@ impl Bus for BusEnd {
 
     fn counters(&self) -> Counters {
         self.endpoint.counters()
-    }
-}
-
-impl WorldBus for BusEnd {
-    /// After a cut, the connection is a new one. A longer one is noticed before that, by the silence.
-    fn cut(&mut self, is_cut: bool) {
-        if std::mem::replace(&mut self.is_cut, is_cut) && !is_cut {
-            self.silence = Duration::ZERO;
-            self.endpoint.handle_disconnected();
-            self.endpoint.handle_connected(clock::now());
-            self.send();
-        }
     }
 }
 
@@ -446,7 +453,7 @@ mod tests {
             assert_eq!(read, up);
             middle.hear(member, read);
         };
-        BusEnd::new(MemberId(member), Box::new(say), lines)
+        BusEnd::new(MemberId(member), (Box::new(say), lines), &Cut::default())
     }
 
     fn end(middle: &Middle, member: u64) -> BusEnd {
@@ -506,7 +513,7 @@ mod tests {
         let is_word = |event: &Event| matches!(event, Event::Message(message) if message.payload == "three bears");
         until(&mut second, is_word);
         // While it is cut off, it misses messages. Afterwards it learns of the gap, and gets the listing again.
-        second.cut(true);
+        second.cut.set(true);
         first.publish(clock::now(), &subject, "nobody hears this".into()).unwrap();
         let (ticket, value) = (Ticket(77), "x".into());
         let put = Command::Put { ticket, key: subject.clone(), value, expect: Expect::Absent, lives_for: None };
@@ -514,7 +521,7 @@ mod tests {
         until(&mut first, |event| matches!(event, Event::Written { ticket: Ticket(77), .. }));
         std::thread::sleep(Duration::from_millis(20));
         second.handle_timeout(clock::now());
-        second.cut(false);
+        second.cut.set(false);
         let mut events = Vec::new();
         // In any order.
         for _ in 0..2 {
@@ -683,7 +690,8 @@ mod tests {
     fn a_member_that_hears_nothing_has_lost_its_connection_until_it_hears_something() {
         let (to_middle, said) = channel();
         let (to_end, lines) = channel();
-        let mut bus = BusEnd::new(MemberId(1), Box::new(move |up| to_middle.send(up).unwrap()), lines);
+        let mut bus =
+            BusEnd::new(MemberId(1), (Box::new(move |up| to_middle.send(up).unwrap()), lines), &Cut::default());
         watch(&mut bus, "a.*");
         let begin = clock::now();
         let events = |bus: &mut BusEnd, now: Time| {
@@ -697,10 +705,10 @@ mod tests {
         for ms in (2_100..=5_000).step_by(100) {
             assert_eq!(events(&mut bus, at(ms)), [], "{ms}");
         }
-        bus.cut(true);
+        bus.cut.set(true);
         to_end.send(Down::Beat).unwrap();
         assert_eq!(events(&mut bus, at(5_001)), [Event::Disconnected]);
-        bus.is_cut = false;
+        bus.cut.set(false);
         assert_eq!(said.try_iter().count(), 1);
         to_end.send(Down::Beat).unwrap();
         assert_eq!(events(&mut bus, at(6_000)), [Event::Connected]);

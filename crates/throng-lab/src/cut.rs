@@ -21,7 +21,7 @@ impl Cut {
         self.0.store(is_cut, Ordering::Relaxed);
     }
 
-    fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng::net::{Driver, UdpDriver, UdpOptions};
 use throng::{Client, ClientOptions, Key, Server, Tick, Time, TokenIssuer};
+use throng_bus::Bus;
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
 use throng_crowd::regions::Regions;
@@ -20,7 +21,7 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::bus::{self, BusOrder, OpenEndpoint, WorldBus, tell_problem};
+use crate::bus::{Access, BusOrder, OpenEndpoint, tell_problem};
 use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
@@ -79,10 +80,12 @@ fn play() -> anyhow::Result<()> {
     let order: EdgeOrder = read_order()?;
     pin(order.core.as_slice());
     let mut copies = CopiesWriter::create(order.servers.len())?;
-    let mut links = Links::new(&order)?;
+    let cut = Cut::default();
+    let access = order.bus.as_ref().map(|order| Access::new(order, &cut)).transpose()?;
+    let mut links = Links::new(&order, &cut, access.as_ref())?;
     let (commands, lines) = listen();
-    let mut bus = match &order.bus {
-        Some(order) => Some(bus::open(order, Box::new(say_to_bus), lines)?),
+    let mut bus = match &access {
+        Some(access) => Some(access.open(Box::new(say_to_bus), lines)?),
         None => None,
     };
     let shared = SharedBorders::new(&order)?;
@@ -133,8 +136,8 @@ fn play() -> anyhow::Result<()> {
                 edge.drain(clock::now(), "this edge ends: connect to another one");
                 farewells = Some(FAREWELL_TICKS);
             }
-            Ok(Command::Cut) => cut(&links, &mut bus, true),
-            Ok(Command::Mend) => cut(&links, &mut bus, false),
+            Ok(Command::Cut) => cut.set(true),
+            Ok(Command::Mend) => cut.set(false),
             Ok(Command::ReadSlowly) => links.slow.set(true),
             Ok(Command::ReadAll) => links.slow.set(false),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
@@ -155,12 +158,6 @@ fn play() -> anyhow::Result<()> {
 fn ticks_beyond_news(edge: &Edge, origin: usize, there: Tick) -> u64 {
     let newest = edge.origin(origin).and_then(|client| client.server_tick());
     newest.map_or(0, |newest| there.0.saturating_sub(newest.0))
-}
-
-/// Cuts all networks of the edge, or mends them.
-fn cut(links: &Links, bus: &mut Option<Box<dyn WorldBus>>, is_cut: bool) {
-    links.cut.set(is_cut);
-    bus.iter_mut().for_each(|bus| bus.cut(is_cut));
 }
 
 /// The edge with its server, and a client of each origin.
@@ -195,16 +192,16 @@ struct Links {
 }
 
 impl Links {
-    fn new(order: &EdgeOrder) -> anyhow::Result<Links> {
+    fn new(order: &EdgeOrder, cut: &Cut, bus: Option<&Access>) -> anyhow::Result<Links> {
         let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
         let id = FIRST_ID + u64::from(order.number);
-        let over_bus = order.bus.as_ref().map(bus::links).transpose()?.flatten();
+        let over_bus = bus.map(Access::links).transpose()?.flatten();
         Ok(Links {
             id,
             issuer,
             servers: order.servers.clone(),
             came_bytes: 0,
-            cut: Cut::default(),
+            cut: cut.clone(),
             slow: SlowReader::default(),
             over_bus,
         })
@@ -270,7 +267,7 @@ impl SharedBorders {
     }
 
     /// Takes what the bus says, and looks by it.
-    fn follow(&self, bus: &mut dyn WorldBus, edge: &mut Edge, now: Time) {
+    fn follow(&self, bus: &mut (dyn Bus + Send), edge: &mut Edge, now: Time) {
         let mut watch = self.write();
         let before = watch.problem();
         watch.follow(bus, edge, now);

@@ -12,6 +12,7 @@ use throng::{
     Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
     StartError, Tick, Time, TokenIssuer,
 };
+use throng_bus::Bus;
 use throng_crowd::kinds::{self, Character, Chest, Prop};
 use throng_crowd::pulse::Pulse;
 use throng_crowd::regions::Regions;
@@ -22,7 +23,7 @@ use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, Wo
 use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName};
 use throng_machine::clock;
 
-use crate::bus::{self, BusOrder, WorldBus, tell_problem};
+use crate::bus::{Access, tell_problem};
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
@@ -60,7 +61,7 @@ pub struct Host<R = Channels> {
     number: u16,
     regions: Regions,
     /// The borders to the other servers, and the bus over which they are agreed on. One server alone has none.
-    world_bus: Option<(Balance, Box<dyn WorldBus>)>,
+    world_bus: Option<(Balance, Box<dyn Bus + Send>)>,
     /// Characters whom another server is about to take over: they stand still until then.
     ghosts: HashMap<PlayerId, (ObjectId, Character)>,
     handovers: Handovers,
@@ -117,24 +118,36 @@ impl Seat {
     }
 }
 
-/// How clients and edges reach a server.
-pub enum Socket {
+/// How clients and edges reach a server, by a network that can be cut.
+pub struct Socket {
+    way: Way,
+    cut: Cut,
+}
+
+enum Way {
     /// A UDP socket, bound to this address.
-    At(SocketAddr),
-    /// Any other driver. The server has one thread.
-    Over(Box<dyn Driver>),
+    Udp(SocketAddr),
+    /// The bus. The server has one thread.
+    Bus(Box<dyn Driver>),
 }
 
 impl Socket {
+    /// A UDP socket, bound to this address.
+    pub fn udp(address: SocketAddr) -> Socket {
+        Socket { way: Way::Udp(address), cut: Cut::default() }
+    }
+
     /// Over the bus, if that carries the links of the run; a UDP socket at the address otherwise.
     ///
     /// # Errors
     /// The bus cannot be joined.
-    pub(crate) fn open(bus: Option<&BusOrder>, address: SocketAddr) -> anyhow::Result<Socket> {
-        Ok(match bus.map(bus::links).transpose()?.flatten() {
-            Some(open) => Socket::Over(open()?),
-            None => Socket::At(address),
-        })
+    pub(crate) fn open(bus: Option<&Access>, address: SocketAddr) -> anyhow::Result<Socket> {
+        let Some(bus) = bus else { return Ok(Socket::udp(address)) };
+        let way = match bus.links()? {
+            Some(open) => Way::Bus(open()?),
+            None => Way::Udp(address),
+        };
+        Ok(Socket { way, cut: bus.cut.clone() })
     }
 }
 
@@ -167,7 +180,7 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
-        Host::with_model(scenario, 0, (Socket::At(address), public, key), Channels::new)
+        Host::with_model(scenario, 0, (Socket::udp(address), public, key), Channels::new)
     }
 }
 
@@ -185,20 +198,21 @@ impl<R: Replication> Host<R> {
         let interval = options.tick_interval;
         let seats = options.max_clients as usize;
         let model = model(&kinds::schema(), &options)?;
-        let cut = Cut::default();
-        let (server, tape) = match (options.threads, socket) {
-            (0 | 1, socket) => {
-                let driver: Box<dyn Driver> = match socket {
-                    Socket::At(address) => Box::new(UdpDriver::bind(address, &UdpOptions::server())?),
-                    Socket::Over(driver) => driver,
+        let Socket { way, cut } = socket;
+        let (server, tape) = match (options.threads, way) {
+            (0 | 1, way) => {
+                let driver: Box<dyn Driver> = match way {
+                    Way::Udp(address) => {
+                        Box::new(cut.driver(Box::new(UdpDriver::bind(address, &UdpOptions::server())?)))
+                    }
+                    Way::Bus(driver) => driver,
                 };
-                let driver = cut.driver(driver);
                 let (recorder, tape) = Recorder::new(driver, scenario.send_slowdown_percent);
                 (Server::with_replication(Box::new(recorder), model, options)?, Some(tape))
             }
             // Each thread has a socket of its own, past any recorder.
-            (_, Socket::At(address)) => (Server::bind_with(address, model, options)?, None),
-            (_, Socket::Over(_)) => {
+            (_, Way::Udp(address)) => (Server::bind_with(address, model, options)?, None),
+            (_, Way::Bus(_)) => {
                 return Err(StartError::Options("a server with several threads is reached by UDP only"));
             }
         };
@@ -343,7 +357,7 @@ impl<R: Replication> Host<R> {
     }
 
     /// Shares the world of this name with the servers that are on the bus. Borders stay until all players are there.
-    pub(crate) fn join_world(&mut self, world: &str, bus: Box<dyn WorldBus>) -> anyhow::Result<()> {
+    pub(crate) fn join_world(&mut self, world: &str, bus: Box<dyn Bus + Send>) -> anyhow::Result<()> {
         let options = BalanceOptions::new(WorldName::new(world)?, self.regions.division(), self.number);
         let address = Some(self.server.local_address());
         let balance = Balance::new(BalanceOptions { address, ..options }, bus.member());
@@ -395,11 +409,8 @@ impl<R: Replication> Host<R> {
     }
 
     /// Cuts the network of a server with one thread, or mends it.
-    pub(crate) fn cut(&mut self, is_cut: bool) {
+    pub(crate) fn cut(&self, is_cut: bool) {
         self.cut.set(is_cut);
-        if let Some((_, bus)) = &mut self.world_bus {
-            bus.cut(is_cut);
-        }
     }
 
     /// The characters by number, with their positions from the corner of the area.

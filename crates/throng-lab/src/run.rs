@@ -37,8 +37,9 @@ use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 use throng_report::{Phases, ProgressLine};
 
 use crate::bots::{BotsReport, EdgePoint};
-use crate::bus::{self, BusOrder, Middle};
+use crate::bus::{self, Access, BusOrder, Middle};
 use crate::control::{Command, PlayerCount};
+use crate::cut::Cut;
 use crate::edge::{EdgeOrder, EdgeReport};
 use crate::floor::FloorTime;
 use crate::host::{Host, Socket};
@@ -233,10 +234,13 @@ impl<'a, R: Replication> Play<'a, R> {
         let key = throng::random_key();
         let reached = options.workers.as_ref().map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |workers| workers.server);
         let order = bus_order(options)?;
-        let socket = Socket::open(order.as_ref(), SocketAddr::new(reached, 0))?;
+        // No fault cuts the first server, which is in the process of the run.
+        let own = order.as_ref().map(|order| BusOrder { is_cut: false, ..order.clone() });
+        let access = own.map(|own| Access::new(&own, &Cut::default())).transpose()?;
+        let socket = Socket::open(access.as_ref(), SocketAddr::new(reached, 0))?;
         let mut host =
             Host::with_model(scenario, 0, (socket, None, key.clone()), model).context("cannot start the server")?;
-        let meeting = Meeting::begin(order, &mut host)?;
+        let meeting = Meeting::begin(order.zip(access), &mut host)?;
         let truth =
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
         let cores = core_affinity::get_core_ids().unwrap_or_default();
@@ -589,10 +593,6 @@ fn bus_order(options: &RunOptions) -> Result<Option<BusOrder>> {
         }
         return Ok(None);
     }
-    let cut = options.scenario.faults.iter().find(|fault| matches!(fault.kind, FaultKind::Cut(_)));
-    if let Some(fault) = cut.filter(|_| options.bus.is_some()) {
-        bail!("the connections to a nats-server cannot be cut: leave out --bus, or the fault {fault}");
-    }
     let carries_links = options.bus.as_ref().is_some_and(|bus| bus.carries_links);
     if carries_links && options.scenario.server_threads > 1 {
         bail!("a server with several threads is reached by UDP only: leave out --bus-links or --server-threads");
@@ -600,7 +600,8 @@ fn bus_order(options: &RunOptions) -> Result<Option<BusOrder>> {
     // Members of different runs at one nats-server are different, too.
     let member = fastrand::u64(..) & !0xFFFF;
     let nats = options.bus.as_ref().map(|bus| bus.nats.clone());
-    Ok(Some(BusOrder { member, world: format!("run-{member:016x}"), nats, carries_links }))
+    let is_cut = options.scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Cut(_)));
+    Ok(Some(BusOrder { member, world: format!("run-{member:016x}"), nats, carries_links, is_cut }))
 }
 
 /// Where servers and edges of a run meet, if it has several servers.
@@ -613,8 +614,8 @@ struct Meeting {
 
 impl Meeting {
     /// The first server joins.
-    fn begin<R: Replication>(order: Option<BusOrder>, host: &mut Host<R>) -> Result<Meeting> {
-        let Some(order) = order else { return Ok(Meeting::default()) };
+    fn begin<R: Replication>(way: Option<(BusOrder, Access)>, host: &mut Host<R>) -> Result<Meeting> {
+        let Some((order, access)) = way else { return Ok(Meeting::default()) };
         let member = order.member;
         let middle = if order.nats.is_none() { Some(Middle::start()?) } else { None };
         let (to_first, lines) = std::sync::mpsc::channel();
@@ -626,7 +627,7 @@ impl Meeting {
             }
             None => Box::new(|_| ()),
         };
-        host.join_world(&order.world, bus::open(&order, say, lines)?)?;
+        host.join_world(&order.world, access.open(say, lines)?)?;
         Ok(Meeting { order: Some(order), middle })
     }
 

@@ -16,8 +16,9 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::ServerFigures;
 
 use crate::bots::pin;
-use crate::bus::{self, BusOrder};
+use crate::bus::{Access, BusOrder};
 use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
+use crate::cut::Cut;
 use crate::host::{Handovers, Host, Socket};
 
 /// The players are told this often at most.
@@ -63,10 +64,11 @@ fn play() -> anyhow::Result<()> {
     let ServerOrder { number, key, scenario, core, bus: order } = read_order()?;
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
-    let socket = Socket::open(Some(&order), ([127, 0, 0, 1], 0).into())?;
+    let bus = Access::new(&order, &Cut::default())?;
+    let socket = Socket::open(Some(&bus), ([127, 0, 0, 1], 0).into())?;
     let mut host = Host::with_model(&scenario, number, (socket, None, Key::new(key)), Channels::new)?;
     let (commands, lines) = listen();
-    host.join_world(&order.world, bus::open(&order, Box::new(say_to_bus), lines)?)?;
+    host.join_world(&order.world, bus.open(Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
     answer(&ServerLine::Ready(point));
     let mut watch: Option<ServerWatch> = None;
