@@ -186,9 +186,9 @@ impl World {
     }
 
     pub(crate) fn object(&self, id: ObjectId) -> Option<Replicated<'_>> {
-        self.contains(id).then(|| {
+        self.contains(id).then(|| self.placement(id)).flatten().map(|placement| {
             let Entry { kind, owner, .. } = self.entries[id.index as usize];
-            Replicated { kind, owner, values: self.values(id.index) }
+            Replicated { kind, owner, placement, values: self.values(id.index) }
         })
     }
 

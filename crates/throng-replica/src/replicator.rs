@@ -437,6 +437,11 @@ impl Replicator {
         owner_of(&self.store, &self.ownership, id)
     }
 
+    /// Where the public facet of an object lives; that of the object before it in its place, if it is gone.
+    pub fn placement(&self, id: ObjectId) -> Placement {
+        self.ownership.get(id.index as usize).map_or(Placement::Entity, |ownership| ownership.placement)
+    }
+
     /// Ends an object. Its id is not used again for a long time.
     pub fn despawn(&mut self, id: ObjectId) {
         if !self.store.contains(id) {

@@ -104,6 +104,13 @@ impl Values {
         typed.values.get(place.row as usize)
     }
 
+    /// Writes the value of an object as it is now. False if it has none.
+    pub(crate) fn quantise(&self, id: ObjectId, to: ValuesMut<'_>) -> bool {
+        let Some(place) = self.place(id) else { return false };
+        self.arenas[usize::from(place.arena)].quantise(place.row, to);
+        true
+    }
+
     /// The value, marked as touched.
     pub(crate) fn touch<T: Replicate>(&mut self, id: ObjectId) -> Option<&mut T> {
         let place = self.place(id)?;

@@ -509,6 +509,7 @@ impl Replication for Channels {
         store.contains(id).then(|| Replicated {
             kind: store.kind_id(id.index),
             owner: self.replicator.owner(id),
+            placement: self.replicator.placement(id),
             values: store.values(id.index),
         })
     }

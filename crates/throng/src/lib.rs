@@ -85,6 +85,7 @@
 //! | a scope, a room, an area that a player watches | [`Server::set_shapes`] |
 //! | actions of a player | [`ClientCore::send_typed_input`]: numbered, and repeated in the next packets instead of resent |
 //! | prediction | [`Server::acknowledge_input`] and [`ClientCore::input_acked`]; see below |
+//! | a world that outlives its process | [`Server::snapshot`], [`SnapshotWriter`], [`Snapshot`] |
 //! | a loop that keeps time | [`Server::run`], or [`Server::step`] in a loop of your own |
 //! | a connection to close after everything has arrived | [`Server::disconnect_after_flush`], [`ClientCore::close_after_flush`] |
 //! | a backend's data about a player | [`TokenIssuer::issue_with`]; [`ServerEvent::Connected`] has it |
@@ -152,6 +153,7 @@ mod outbound;
 mod peer;
 mod replication;
 mod server;
+mod snapshot;
 mod token;
 mod view;
 
@@ -165,6 +167,7 @@ pub use message::Received;
 pub use options::{FarOptions, GridOptions, LooksFrom, ServerOptions, default_lanes};
 pub use replication::{Replicated, Replication};
 pub use server::{MessageError, Queued, Server, StartError};
+pub use snapshot::{SavedObject, Snapshot, SnapshotCounters, SnapshotError, SnapshotWriter};
 pub use throng_interest::{InterestError, Ring, Shape, ShapeError};
 pub use throng_link as link;
 pub use throng_link::netcode::{

@@ -225,6 +225,8 @@ pub struct Replicated<'a> {
     pub kind: KindId,
     /// Its owner.
     pub owner: Option<ConnectionId>,
+    /// Where its public facet lives.
+    pub placement: Placement,
     /// Its quantised values.
     pub values: Values<'a>,
 }

@@ -490,6 +490,11 @@ impl<R: Replication> Server<R> {
         self.peers.slots.iter().flatten().filter(|peer| peer.stage == Stage::Live).map(|peer| peer.id)
     }
 
+    /// The client id of a connection, from its token; `None` if it is over.
+    pub fn client_id(&self, connection: ConnectionId) -> Option<u64> {
+        self.peers.get(connection).map(|peer| peer.client_id)
+    }
+
     /// The address from which a client sends.
     pub fn address(&self, connection: ConnectionId) -> Option<SocketAddr> {
         self.peers.get(connection).map(|peer| peer.address)

@@ -34,6 +34,7 @@ mod shared_equals_private;
 mod shared_frames;
 mod sight;
 mod slow_neighbours;
+mod snapshots;
 mod thread_count;
 mod unread_messages;
 mod views;

@@ -32,6 +32,8 @@ mod owner;
 mod prediction;
 #[path = "../examples/quick_start.rs"]
 mod quick_start;
+#[path = "../examples/restart.rs"]
+mod restart;
 
 fn printed(example: fn() -> Result<(), Box<dyn std::error::Error>>) -> Vec<String> {
     let result = example();
@@ -72,6 +74,17 @@ fn everything_in_the_arena_comes_true() {
     assert!(lines.len() > 10, "{lines:#?}");
     let last = lines.last().expect("lines");
     assert!(number(last, " players") == 60 && number(last, " hits") > 0, "{last}");
+}
+
+#[test]
+fn a_world_goes_on_after_its_process() {
+    let lines = printed(restart::main);
+    let [first, own @ ..] = &lines[..] else { panic!("{lines:#?}") };
+    assert_eq!(first, "the world goes on after tick 89 with 2 objects");
+    // One of them finds twice as much as the other one.
+    let gold: Vec<u64> = own.iter().map(|line| number(line, " gold")).collect();
+    assert!(gold.len() == 2 && gold[0] > 70 && gold[1] == 2 * gold[0], "{lines:#?}");
+    assert!(own.iter().all(|line| line.ends_with("sees 2 players")), "{lines:#?}");
 }
 
 #[test]

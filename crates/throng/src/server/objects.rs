@@ -1,7 +1,7 @@
 //! The objects of a server, with their types and owners.
 
 use throng_replica::LimitReached;
-use throng_schema::Replicate;
+use throng_schema::{Replicate, ValuesMut};
 use throng_wire::{ConnectionId, ObjectId};
 
 use super::Server;
@@ -51,6 +51,11 @@ impl<R: Replication> Server<R> {
     /// The owner of an object; `None` also if the object is gone. An object keeps its owner when that has disconnected.
     pub fn owner(&self, id: ObjectId) -> Option<ConnectionId> {
         self.replication.object(id).and_then(|object| object.owner)
+    }
+
+    /// Writes the game's value of an object, quantised. False if it has none: see [`spawn_quantised`](Self::spawn_quantised).
+    pub(crate) fn quantise_value(&self, id: ObjectId, to: ValuesMut<'_>) -> bool {
+        self.values.quantise(id, to)
     }
 
     /// The objects that belong to a connection, also after it has ended (that takes a look at all objects): what a game

@@ -1,0 +1,177 @@
+//! Snapshots to a file, without holding up the tick.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// Counters of a [`SnapshotWriter`], since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotCounters {
+    /// Snapshots that are in the file, or were until a newer one.
+    pub written: u64,
+    /// Those that could not be written: the file still has the one before.
+    pub failed: u64,
+    /// Those that were not taken, because the disk had not finished the one before.
+    pub skipped: u64,
+    /// Bytes of the newest one in the file.
+    pub bytes: u64,
+}
+
+/// Writes snapshots to one file, by a thread of its own.
+///
+/// Each is written beside the file, brought to the disk, and takes its place then: whenever the process or the machine ends, the
+/// file has a whole one.
+///
+/// ```
+/// # let folder = std::env::temp_dir().join(format!("throng-snapshots-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let file = folder.join("world.snapshot");
+/// use throng::SnapshotWriter;
+///
+/// let writer = SnapshotWriter::start(&file)?;
+/// // Every N seconds: writer.write(server.snapshot(&[]))
+/// # let bytes = vec![1, 2, 3];
+/// let is_taken = writer.write(bytes);
+/// assert!(is_taken); // false while the one before is still being written
+/// writer.end()?; // at the end of the program: waits for the last one
+/// # assert_eq!(std::fs::read(&file)?, [1, 2, 3]);
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Option<Vec<u8>>,
+    is_writing: bool,
+    is_ending: bool,
+    counters: SnapshotCounters,
+    /// Why the newest one was not written.
+    error: Option<io::Error>,
+}
+
+impl SnapshotWriter {
+    /// Begins, and sees that the file can be written: better now than with the first snapshot.
+    ///
+    /// # Errors
+    /// There is no file to be had beside `file`, or no thread.
+    pub fn start(file: &Path) -> io::Result<SnapshotWriter> {
+        let draft = draft_of(file);
+        File::create(&draft)?;
+        fs::remove_file(&draft)?;
+        let shared = Shared { file: file.to_owned(), state: Mutex::default(), changed: Condvar::new() };
+        let shared = Arc::new(shared);
+        let own = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("snapshots".to_owned()).spawn(move || own.run())?;
+        Ok(SnapshotWriter { shared, thread: Some(thread) })
+    }
+
+    /// Hands a snapshot to the thread. False, and it is counted as skipped, if the disk has not finished the one before.
+    pub fn write(&self, snapshot: Vec<u8>) -> bool {
+        let mut state = self.shared.state();
+        let is_free = state.waiting.is_none() && !state.is_writing;
+        match is_free {
+            true => state.waiting = Some(snapshot),
+            false => state.counters.skipped += 1,
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        is_free
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> SnapshotCounters {
+        self.shared.state().counters
+    }
+
+    /// Waits until the snapshot that it has is written.
+    ///
+    /// # Errors
+    /// The newest one was not written: the file has an older one, or none.
+    pub fn end(mut self) -> io::Result<()> {
+        self.finish();
+        self.shared.state().error.take().map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self) {
+        self.shared.state().is_ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has failed has written nothing more.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SnapshotWriter {
+    /// Waits as [`end`](SnapshotWriter::end) does.
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(snapshot) = state.waiting.take() {
+                state.is_writing = true;
+                drop(state);
+                let written = write(&self.file, &snapshot);
+                state = self.state();
+                state.is_writing = false;
+                match &written {
+                    Ok(()) => {
+                        state.counters.written += 1;
+                        state.counters.bytes = snapshot.len() as u64;
+                    }
+                    Err(_) => state.counters.failed += 1,
+                }
+                state.error = written.err();
+                continue;
+            }
+            if state.is_ending {
+                return;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The name under which a snapshot is written before it takes the place of the one before.
+fn draft_of(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+fn write(file: &Path, snapshot: &[u8]) -> io::Result<()> {
+    let draft = draft_of(file);
+    let written = File::create(&draft).and_then(|mut out| {
+        out.write_all(snapshot)?;
+        out.sync_all()
+    });
+    let placed = written.and_then(|()| fs::rename(&draft, file));
+    if placed.is_err() {
+        // The room on the disk is of more use to the next one.
+        let _ = fs::remove_file(&draft);
+    }
+    placed
+}
