@@ -329,6 +329,12 @@ pub(crate) struct ServeArguments {
     /// Folder in which each group of bots that measures leaves the folder of a run
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
+    /// File in which the world is saved, and from which it goes on when the server starts again
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+    /// Seconds between two snapshots; one more is written at the end
+    #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "snapshot")]
+    pub(crate) snapshot_every: u64,
     #[command(flatten)]
     key: KeyArgument,
 }

@@ -182,6 +182,8 @@ fn serve(arguments: &ServeArguments) -> Outcome {
         public: arguments.public,
         key: arguments.key(),
         runs: &arguments.runs,
+        snapshot: arguments.snapshot.as_deref(),
+        snapshot_every: Duration::from_secs(arguments.snapshot_every),
         note: |line| errln!("{line}"),
     };
     run::serve(&options, &stop, |connected, longest_ms| {

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
@@ -103,6 +104,58 @@ pub(crate) fn a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that
 
     signal(&server.0, SIGINT);
     assert!(server.0.wait().unwrap().success());
+}
+
+/// It is killed while its players play, and its next process has their characters as they were.
+pub(crate) fn a_server_that_is_killed_goes_on_with_the_characters_of_its_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let (address, file) = (free_address(), folder.path().join("world.snapshot"));
+    let [runs, file_name] = [folder.path(), &file].map(|path| path.to_str().unwrap().to_owned());
+    let saved = ["--runs", &runs, "--snapshot", &file_name, "--snapshot-every", "1"];
+    let serve = [&["serve", "--listen", &address, "--players", "10"][..], &saved].concat();
+    let start = || {
+        let mut server = Running(throng(&serve).spawn().unwrap());
+        let said = lines_of(server.0.stderr.take().unwrap());
+        (server, said)
+    };
+    let hear = |said: &Receiver<String>, words: &str| {
+        let until = Instant::now() + PATIENCE;
+        while !said.recv_timeout(until.saturating_duration_since(Instant::now())).unwrap().contains(words) {}
+    };
+    let bots = |seconds: &str| {
+        let play = ["bots", "--connect", &address, "--players", "10", "--warmup", "0", "--seconds", seconds];
+        Running(throng(&play).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let (mut server, said) = start();
+    hear(&said, "serving");
+    let playing = bots("60");
+    hear(&said, "10 connected");
+    // The second one from now on was begun after all had come.
+    let (mut since, until) = (SystemTime::now(), Instant::now() + PATIENCE);
+    for _ in 0..2 {
+        let newer = || fs::metadata(&file).and_then(|file| file.modified()).ok().filter(|at| *at > since);
+        since = loop {
+            if let Some(at) = newer() {
+                break at;
+            }
+            assert!(Instant::now() < until, "there is no snapshot");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+    }
+    server.0.kill().unwrap();
+    server.0.wait().unwrap();
+    drop(playing);
+    let (mut server, said) = start();
+    hear(&said, "10 characters wait for their players");
+    assert!(bots("1").0.wait().unwrap().success());
+    signal(&server.0, SIGINT);
+    hear(&said, "10 players went on from the snapshot");
+    assert!(server.0.wait().unwrap().success());
+    // It is not written over a file that is something else.
+    fs::write(&file, b"my diary").unwrap();
+    let (mut server, said) = start();
+    hear(&said, "cannot go on from");
+    assert_eq!((server.0.wait().unwrap().code(), fs::read(&file).unwrap()), (Some(1), b"my diary".to_vec()));
 }
 
 /// A load worker, with its address.

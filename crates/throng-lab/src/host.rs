@@ -10,7 +10,7 @@ use throng::meter::{Subsystem, TickRecord};
 use throng::net::{Driver, UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
-    StartError, Tick, Time, TokenIssuer,
+    Snapshot, StartError, Tick, Time, TokenIssuer,
 };
 use throng_bus::Bus;
 use throng_crowd::kinds::{self, Character, Chest, Prop};
@@ -19,7 +19,9 @@ use throng_crowd::regions::Regions;
 use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::Talk;
 use throng_crowd::truth::{GameObject, Plan};
-use throng_crowd::world::{BotInput, CharacterId, CharacterState, IdleObjects, World, chest_contents, chest_position};
+use throng_crowd::world::{
+    BotInput, CharacterId, CharacterState, IdleObjects, STATE_BYTES, World, chest_contents, chest_position,
+};
 use throng_edge::{Balance, BalanceOptions, Origin, OriginEvent, OriginOptions, PlayerId, WorldName};
 use throng_machine::clock;
 
@@ -55,6 +57,9 @@ pub struct Host<R = Channels> {
     players: Vec<Option<Player>>,
     /// The side of edges; `None`: the run has none.
     origin: Option<Origin>,
+    /// Characters of a snapshot whose players have not come yet, by client id.
+    saved: HashMap<u64, [u8; STATE_BYTES]>,
+    gone_on: u32,
     /// The characters of players at edges.
     at_edges: HashMap<PlayerId, CharacterId>,
     /// Which of the servers that share the area this is.
@@ -224,6 +229,8 @@ impl<R: Replication> Host<R> {
             tape,
             cut,
             world: World::new(scenario),
+            saved: HashMap::new(),
+            gone_on: 0,
             scenario: scenario.clone(),
             players: vec![None; seats],
             origin: (scenario.edges > 0).then(|| Origin::new(origin_options(scenario))),
@@ -691,8 +698,42 @@ impl<R: Replication> Host<R> {
         self.handovers.released += 1;
     }
 
+    /// Everything that a server needs to go on with the characters of its players: the state of each, by its object.
+    pub(crate) fn snapshot(&self) -> Vec<u8> {
+        let mut game = Vec::new();
+        for (slot, body) in self.bodies.iter().enumerate() {
+            let Some(body) = body else { continue };
+            let Some(state) = self.world.state_bytes(CharacterId(slot as u32)) else { continue };
+            game.extend_from_slice(&body.object.index.to_le_bytes());
+            game.extend_from_slice(&body.object.generation.to_le_bytes());
+            game.extend_from_slice(&state);
+        }
+        self.server.snapshot(&game)
+    }
+
+    /// The characters of a snapshot wait for their players. Returns how many there are.
+    pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot) -> usize {
+        let mut states: HashMap<ObjectId, [u8; STATE_BYTES]> = HashMap::new();
+        for saved in snapshot.game().as_chunks::<{ 8 + STATE_BYTES }>().0 {
+            let number = |at: usize| u32::from_le_bytes([saved[at], saved[at + 1], saved[at + 2], saved[at + 3]]);
+            let (id, state) = (ObjectId { index: number(0), generation: number(4) }, saved.last_chunk::<STATE_BYTES>());
+            states.extend(state.map(|state| (id, *state)));
+        }
+        let saved = snapshot.objects().filter_map(|object| Some((object.owner?, states.remove(&object.former)?)));
+        self.saved = saved.collect();
+        self.saved.len()
+    }
+
+    /// Players who went on where they were in a snapshot.
+    pub(crate) fn gone_on(&self) -> u32 {
+        self.gone_on
+    }
+
     fn enter(&mut self, connection: ConnectionId) {
-        let character = self.world.spawn();
+        let saved = self.server.client_id(connection).and_then(|client_id| self.saved.remove(&client_id));
+        let gone_on = saved.and_then(|state| self.world.arrive(&state));
+        self.gone_on += u32::from(gone_on.is_some());
+        let character = gone_on.unwrap_or_else(|| self.world.spawn());
         if let Some(character) = self.embody(character, Seat::Here(connection)) {
             self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
         }

@@ -1,7 +1,7 @@
 //! A world that outlives its process: objects, owners and the game's own bytes go on from a snapshot.
 //!
-//! The server writes a snapshot to a file each second. Then it is gone, without a word. Another one reads the file: it spawns the
-//! objects again, and gives each to its owner when that client has connected again. The network is in memory and time is virtual.
+//! The server writes a snapshot to a file each second, and one when it ends. Another one reads the file: it spawns the objects
+//! again, and gives each to its owner when that client has connected again. The network is in memory and time is virtual.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
             ServerOptions { grids: vec![GridOptions::new(Up::Z)], ..ServerOptions::new(PROTOCOL_ID, key.clone()) };
         Ok(Server::new(Box::new(network.endpoint(address.parse()?)?), Arc::clone(&schema), options)?)
     };
-    let connect = |number: u64, server: &str, now: Time| -> Result<Client, Box<dyn std::error::Error>> {
+    let connect = |number: u64, port: u16, server: &str, now: Time| -> Result<Client, Box<dyn std::error::Error>> {
         let issuer = ServerOptions::new(PROTOCOL_ID, key.clone()).token_issuer();
-        let driver = Box::new(network.endpoint(format!("10.0.1.{number}:{}", 1_000 + now.0 % 1_000).parse()?)?);
+        let driver = Box::new(network.endpoint(format!("10.0.1.{number}:{port}").parse()?)?);
         let token = issuer.issue(number, &[server.parse()?])?;
         Ok(Client::new(driver, token, Arc::clone(&schema), ClientOptions::default(), now)?)
     };
@@ -41,7 +41,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Two players find gold.
     let mut server = start("10.0.0.1:40000")?;
-    let mut clients = [connect(1, "10.0.0.1:40000", Time(0))?, connect(2, "10.0.0.1:40000", Time(0))?];
+    let mut clients = [connect(1, 1_000, "10.0.0.1:40000", Time(0))?, connect(2, 1_000, "10.0.0.1:40000", Time(0))?];
     let writer = SnapshotWriter::start(&file)?;
     for tick in 0..90 {
         let now = Time::from_millis(tick * TICK_MS);
@@ -55,13 +55,13 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         server.objects_mut::<Player>().for_each(|(_, player)| player.gold += player.position[0] as u16);
         server.tick(now);
-        if tick % 30 == 29 {
+        if tick % 30 == 0 {
             // The game adds whatever else it needs: here the time of its world.
             writer.write(server.snapshot(&tick.to_le_bytes()));
         }
         clients.iter_mut().try_for_each(|client| client.update(now))?;
     }
-    writer.end()?;
+    writer.end_with(server.snapshot(&89u64.to_le_bytes()))?;
     drop(server);
 
     // Another process, with nothing but the file.
@@ -79,7 +79,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let restarted = Time::from_millis(began * TICK_MS);
-    let mut clients = [connect(1, "10.0.0.2:40000", restarted)?, connect(2, "10.0.0.2:40000", restarted)?];
+    let mut clients =
+        [connect(1, 2_000, "10.0.0.2:40000", restarted)?, connect(2, 2_000, "10.0.0.2:40000", restarted)?];
     for tick in began + 1..began + 61 {
         let now = Time::from_millis(tick * TICK_MS);
         server.receive(now)?;

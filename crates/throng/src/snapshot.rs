@@ -80,7 +80,7 @@ impl SnapshotError {
 /// # use throng::{GridOptions, Placement, Replicate, Schema, Server, ServerOptions, Snapshot, Up, random_key};
 /// # #[derive(Default, Replicate)]
 /// # struct Player {
-/// #     #[replicate(position(step_m = 0.01))]
+/// #     #[replicate(position(step = 0.01))]
 /// #     position: [f32; 3],
 /// # }
 /// # let schema = Arc::new(Schema::builder().kind::<Player>().build()?);
@@ -210,8 +210,9 @@ impl<R: Replication> Server<R> {
     /// All objects of all types with their owners, and the bytes that the game adds: everything that has to outlive the
     /// process. Connections are no part of it: clients connect again.
     ///
-    /// It takes a look at all objects, about 0.15 µs for each: in each tick it would be felt, every 10 seconds it is not. A
-    /// [`SnapshotWriter`] writes it to a file without holding up the tick. [`Snapshot::read`] reads it.
+    /// It encodes all objects: 4.5 ms for 10,000 of 50 bytes, measured with the dev profile of this workspace. That is too much for
+    /// each tick, and one late tick in half a minute. A [`SnapshotWriter`] writes the bytes to a file without holding up the tick.
+    /// [`Snapshot::read`] reads them.
     pub fn snapshot(&self, game: &[u8]) -> Vec<u8> {
         let mut ids: Vec<ObjectId> = self.ids().collect();
         ids.sort_unstable_by_key(|id| id.index);
@@ -224,11 +225,11 @@ impl<R: Replication> Server<R> {
         bytes.extend_from_slice(game);
         let number = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
-        let mut written = 0u32;
+        let (mut written, mut room) = (0u32, Room::new(self.schema()));
         for id in ids {
             let before = bytes.len();
             bytes.extend_from_slice(&[0; 4]);
-            if self.save_object(id, &mut bytes).is_none() {
+            if self.save_object(id, &mut room, &mut bytes).is_none() {
                 bytes.truncate(before);
                 continue;
             }
@@ -243,7 +244,7 @@ impl<R: Replication> Server<R> {
     }
 
     /// `None` if there is no such object.
-    fn save_object(&self, id: ObjectId, bytes: &mut Vec<u8>) -> Option<()> {
+    fn save_object(&self, id: ObjectId, room: &mut Room, bytes: &mut Vec<u8>) -> Option<()> {
         let object = self.replication().object(id)?;
         let head = ObjectHead {
             former: id,
@@ -254,10 +255,10 @@ impl<R: Replication> Server<R> {
         let mut writer = BitWriter::new(bytes);
         head.write(&mut writer);
         let kind = self.schema().kind(object.kind);
-        let (mut words, mut blobs) = kind.empty_values();
         // The game's own value, if it has one: what clients are told may be off by a threshold.
-        let values = match self.quantise_value(id, ValuesMut { words: &mut words, blobs: &mut blobs }) {
-            true => Values { words: &words, blobs: &blobs },
+        let mut own = room.of(object.kind);
+        let values = match self.quantise_value(id, own.reborrow()) {
+            true => own.as_values(),
             false => object.values,
         };
         kind.encode(kind.all_mask(), values, &Space::WORLD, &mut writer);
@@ -266,12 +267,26 @@ impl<R: Replication> Server<R> {
     }
 }
 
+/// Values of each kind, to be written over: making them anew for each object costs a sixth of the time.
+struct Room(Vec<(Vec<u32>, Vec<Vec<u8>>)>);
+
+impl Room {
+    fn new(schema: &Schema) -> Room {
+        Room(schema.kinds().iter().map(|kind| kind.empty_values()).collect())
+    }
+
+    fn of(&mut self, kind: KindId) -> ValuesMut<'_> {
+        let (words, blobs) = &mut self.0[usize::from(kind.0)];
+        ValuesMut { words, blobs }
+    }
+}
+
 struct Head {
     tick: Tick,
     game: Range<usize>,
 }
 
-/// What stands before the fields of an object.
+/// The head of an object, before its fields.
 struct ObjectHead {
     former: ObjectId,
     kind: KindId,
@@ -357,7 +372,7 @@ fn parse(bytes: &[u8], schema: &Schema) -> Result<(Vec<Place>, Head), SnapshotEr
     };
     let game = part(24).ok_or_else(|| cut.clone())?;
     let count = word(game.end).ok_or_else(|| cut.clone())?;
-    let mut objects = Vec::new();
+    let (mut objects, mut room) = (Vec::new(), Room::new(schema));
     let mut at = game.end + 4;
     for _ in 0..count {
         let object = part(at).ok_or_else(|| cut.clone())?;
@@ -365,9 +380,7 @@ fn parse(bytes: &[u8], schema: &Schema) -> Result<(Vec<Place>, Head), SnapshotEr
         let mut reader = BitReader::new(&bytes[object.clone()]);
         let head = ObjectHead::read(&mut reader, schema).ok_or(SnapshotError::Damaged("an object makes no sense"))?;
         let kind = schema.kind(head.kind);
-        let (mut words, mut blobs) = kind.empty_values();
-        let values = ValuesMut { words: &mut words, blobs: &mut blobs };
-        kind.decode(kind.all_mask(), values, &Space::WORLD, &mut reader)
+        kind.decode(kind.all_mask(), room.of(head.kind), &Space::WORLD, &mut reader)
             .map_err(|_| SnapshotError::Damaged("the fields of an object make no sense"))?;
         objects.push(Place { object, kind: head.kind });
     }

@@ -1,4 +1,4 @@
-//! What a server saves, another one has again: objects of all sorts, and nothing from bytes that were changed.
+//! A server has again all objects that another one has saved, and nothing from bytes that were changed.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use throng::{
     ChannelKey, Facet, GridOptions, KindId, ObjectId, Placement, Replicate, Schema, Server, ServerOptions, Snapshot,
     SnapshotCounters, SnapshotError, SnapshotWriter, Up, random_key,
 };
+use throng_seeds::for_seeds;
 
 use crate::harness::{World, WorldOptions};
 
@@ -79,8 +80,11 @@ fn placement(rng: &mut fastrand::Rng) -> Placement {
     all[rng.usize(..all.len())]
 }
 
-/// A server with many objects, and what a snapshot of it must have: the game's own values.
-fn filled(seed: u64) -> (Server, Vec<(ObjectId, Placement, Result<Hero, Flag>)>) {
+/// An object with the game's own value.
+type Wanted = (ObjectId, Placement, Result<Hero, Flag>);
+
+/// A server with many objects, and those that a snapshot of it must have.
+fn filled(seed: u64) -> (Server, Vec<Wanted>) {
     let rng = &mut fastrand::Rng::with_seed(seed);
     let (mut server, mut all) = (server(&schema()), Vec::new());
     for _ in 0..rng.usize(..60) {
@@ -109,7 +113,7 @@ fn filled(seed: u64) -> (Server, Vec<(ObjectId, Placement, Result<Hero, Flag>)>)
 
 #[test]
 fn all_objects_come_back_as_the_game_had_them() {
-    for seed in 0..50 {
+    for_seeds(50, |seed| {
         let (server, wanted) = filled(seed);
         let game = vec![seed as u8; seed as usize * 3];
         let snapshot = Snapshot::read(server.snapshot(&game), server.schema()).expect("it is whole");
@@ -121,7 +125,7 @@ fn all_objects_come_back_as_the_game_had_them() {
             assert_eq!((hero.as_ref(), flag.as_ref()), (value.as_ref().ok(), value.as_ref().err()), "seed {seed}");
             assert_eq!(object.kind, if value.is_ok() { Hero::KIND } else { Flag::KIND });
         }
-    }
+    });
 }
 
 /// An object that a relay has added has no value of a type: its quantised ones come back.
@@ -196,10 +200,10 @@ fn changed_bytes_are_refused_and_those_with_a_right_checksum_do_no_harm() {
     let error = Snapshot::read(bytes.clone(), &alone).map(|_| ()).expect_err("of another schema");
     let hashes = SnapshotError::Schema { snapshot: schema.hash(), program: alone.hash() };
     assert_eq!((error.tag(), error), ("schema", hashes));
-    // Whoever writes the file can write a right checksum, too.
-    let rng = &mut fastrand::Rng::with_seed(5);
+    // An attacker who writes the file can write a right checksum, too.
     let (mut refused, mut taken) = (0, 0);
-    for _ in 0..4_000 {
+    for_seeds(4_000, |seed| {
+        let rng = &mut fastrand::Rng::with_seed(seed);
         let mut changed = bytes.clone();
         for _ in 0..rng.usize(1..4) {
             let at = rng.usize(24..bytes.len() - 8);
@@ -222,8 +226,8 @@ fn changed_bytes_are_refused_and_those_with_a_right_checksum_do_no_harm() {
                 assert!(snapshot.objects().all(of_a_type));
             }
         }
-    }
-    assert!(refused > 100 && taken > 100, "{refused} and {taken}");
+    });
+    assert!(refused + taken < 4_000 || refused > 100 && taken > 100, "{refused} and {taken}");
 }
 
 #[test]
@@ -253,9 +257,12 @@ fn a_file_has_a_whole_snapshot_whatever_becomes_of_the_next_one() {
     assert_eq!((std::fs::read(&file).expect("the file"), draft.exists()), (vec![1; 10], false));
     assert!(writer.write(vec![4; 40]));
     wait(&|counters| counters.written == 2);
+    writer.end_with(vec![6; 60]).expect("the last one is written");
+    assert_eq!(std::fs::read(&file).expect("the file"), vec![6; 60]);
+    let writer = SnapshotWriter::start(&file).expect("a file");
     std::fs::create_dir(&draft).expect("a folder in the way");
     assert!(writer.write(vec![5; 50]));
     assert!(writer.end().is_err());
-    assert_eq!(std::fs::read(&file).expect("the file"), vec![4; 40]);
+    assert_eq!(std::fs::read(&file).expect("the file"), vec![6; 60]);
     std::fs::remove_dir_all(&folder).expect("the folder");
 }

@@ -1,13 +1,14 @@
 //! A server alone, for bots on another machine. Each group of bots that measures leaves a whole report here: see
 //! [`throng_crowd::talk`].
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
-use throng::{Channels, ConnectionId, Key, Time};
+use anyhow::{Context, Result, bail};
+use throng::{Channels, ConnectionId, Key, Snapshot, SnapshotWriter, Time};
 use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::{self, Step, Talk};
 use throng_crowd::truth::last_snapshot;
@@ -38,6 +39,10 @@ pub struct ServeOptions<'a> {
     pub key: Key,
     /// Parent folder of the folders of runs.
     pub runs: &'a Path,
+    /// Where the world is saved, and from where it goes on; `None`: it begins anew each time.
+    pub snapshot: Option<&'a Path>,
+    /// The time between two snapshots.
+    pub snapshot_every: Duration,
     /// Gets a line for each event.
     pub note: fn(&str),
 }
@@ -46,7 +51,7 @@ pub struct ServeOptions<'a> {
 /// milliseconds. Whenever bots have measured, their report and the server's figures are written to a new folder.
 ///
 /// # Errors
-/// The server cannot start.
+/// The server cannot start, or its snapshot is none.
 pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: impl FnMut(u32, f64)) -> Result<()> {
     let ServeOptions { scenario, address, public, key, .. } = options;
     if let Some(fault) = scenario.faults.first() {
@@ -54,12 +59,16 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
     }
     let mut host = Host::new(scenario, *address, *public, key.clone())?;
     host.tell_time();
+    let mut saving = options.snapshot.map(|file| Saving::begin(file, &mut host, options)).transpose()?;
     let mut desk = Desk { options, empty: Ledger::new(scenario, false, None), session: None, bad_talks: 0 };
     let mut second: Time = clock::now();
     let mut longest_ms = 0f64;
     while !stop.load(Ordering::Relaxed) {
         host.wait();
         desk.tick(&mut host);
+        if let Some(saving) = &mut saving {
+            saving.go_on(&host);
+        }
         longest_ms = longest_ms.max(host.server().last_tick().total_ns as f64 / 1e6);
         if clock::now().since(second) >= SECOND {
             each_second(host.connected(), longest_ms);
@@ -70,6 +79,9 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
     if desk.bad_talks + host.bad_talks() > 0 {
         (options.note)(&format!("{} messages of clients were no part of a run", desk.bad_talks + host.bad_talks()));
     }
+    if let Some(saving) = saving {
+        saving.end(&host);
+    }
     host.server_mut().shut_down(clock::now(), "the server ends");
     let until = clock::now().after(SECOND);
     while host.server().connection_count() > 0 && clock::now() < until {
@@ -77,6 +89,64 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
         host.tick();
     }
     Ok(())
+}
+
+/// The world of a server in a file.
+struct Saving<'a> {
+    file: &'a Path,
+    writer: SnapshotWriter,
+    every: Duration,
+    newest: Time,
+    failed: u64,
+    note: fn(&str),
+}
+
+impl<'a> Saving<'a> {
+    /// Goes on from the file, if there is one.
+    fn begin(file: &'a Path, host: &mut Host, options: &ServeOptions<'_>) -> Result<Saving<'a>> {
+        let note = options.note;
+        match std::fs::read(file) {
+            Ok(bytes) => {
+                let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(|| {
+                    format!("cannot go on from {} (move it away to begin with a new world)", file.display())
+                })?;
+                let waiting = host.go_on_from(&snapshot);
+                let tick = snapshot.tick().0;
+                note(&format!(
+                    "{waiting} characters wait for their players, as they were in tick {tick} of {}",
+                    file.display()
+                ));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot read the snapshot {}", file.display())),
+        }
+        let writer =
+            SnapshotWriter::start(file).with_context(|| format!("cannot write snapshots to {}", file.display()))?;
+        Ok(Saving { file, writer, every: options.snapshot_every, newest: clock::now(), failed: 0, note })
+    }
+
+    fn go_on(&mut self, host: &Host) {
+        let now = clock::now();
+        if now.since(self.newest) >= self.every {
+            self.newest = now;
+            self.writer.write(host.snapshot());
+        }
+        let failed = self.writer.counters().failed;
+        if std::mem::replace(&mut self.failed, failed) != failed {
+            (self.note)(&format!(
+                "a snapshot was not written to {}: the one before is still there",
+                self.file.display()
+            ));
+        }
+    }
+
+    fn end(self, host: &Host) {
+        let Saving { file, writer, note, .. } = self;
+        note(&format!("{} players went on from the snapshot", host.gone_on()));
+        if let Err(error) = writer.end_with(host.snapshot()) {
+            note(&format!("the last snapshot was not written to {}: {error}", file.display()));
+        }
+    }
 }
 
 /// Where bots say that they measure.

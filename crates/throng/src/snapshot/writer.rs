@@ -35,8 +35,9 @@ pub struct SnapshotCounters {
 /// # let bytes = vec![1, 2, 3];
 /// let is_taken = writer.write(bytes);
 /// assert!(is_taken); // false while the one before is still being written
-/// writer.end()?; // at the end of the program: waits for the last one
-/// # assert_eq!(std::fs::read(&file)?, [1, 2, 3]);
+/// # let bytes = vec![4, 5, 6];
+/// writer.end_with(bytes)?; // at the end of the program: one more, whatever the disk does
+/// # assert_eq!(std::fs::read(&file)?, [4, 5, 6]);
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -95,6 +96,16 @@ impl SnapshotWriter {
     /// Its counters.
     pub fn counters(&self) -> SnapshotCounters {
         self.shared.state().counters
+    }
+
+    /// Writes one more snapshot, after the one that the disk has not finished, and waits until it is written. In place of one that
+    /// waits for its turn.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub fn end_with(self, last: Vec<u8>) -> io::Result<()> {
+        self.shared.state().waiting = Some(last);
+        self.end()
     }
 
     /// Waits until the snapshot that it has is written.
