@@ -50,8 +50,8 @@ impl World {
             }
             2 | 3 => self.answer(choices),
             4 => {
-                let report = self.report(choices);
-                self.hear(&report);
+                let said = if choices.below(2) == 0 { self.report(choices) } else { self.states(choices) };
+                self.hear(&said);
             }
             5 => {
                 let version = u64::from(choices.byte());
@@ -67,6 +67,8 @@ impl World {
             _ => {
                 self.now = Time(self.now.0 + u64::from(choices.byte()) * 20_000);
                 self.balance.step(self.now, [3, 4, 500].into_iter());
+                self.balance.save(self.now, [(1, vec![1; 300]), (2, vec![2; 70_000])].into_iter());
+                let _ = self.balance.take_saved(self.now, choices.below(3) as u64);
                 self.poll();
             }
         }
@@ -136,6 +138,21 @@ impl World {
         choices.bend(&mut payload);
         let publisher = MemberId(u64::from(choices.byte() % 3));
         let (subscription, sequence) = (SubscriptionId(u32::MAX - 1), Sequence(1));
+        let payload = payload.into();
+        Event::Message(Message { subscription, subject, publisher, sequence, payload, reply_to: None })
+    }
+
+    fn states(&mut self, choices: &mut Choices<'_>) -> Event {
+        let number = choices.below(4);
+        let subject = Subject::new(&format!("world.any.saved.{number}")).expect("it is a name");
+        let mut payload = u64::from(choices.byte() % 16).to_le_bytes().to_vec();
+        payload.extend([choices.byte() % 3, 0, 0, 0]);
+        for _ in 0..choices.below(3) {
+            payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 77, 78]);
+        }
+        choices.bend(&mut payload);
+        let publisher = MemberId(u64::from(choices.byte() % 3));
+        let (subscription, sequence) = (SubscriptionId(u32::MAX - 2), Sequence(1));
         let payload = payload.into();
         Event::Message(Message { subscription, subject, publisher, sequence, payload, reply_to: None })
     }

@@ -25,6 +25,7 @@
 //!
 //! [`Origin::hand_over`]: crate::Origin::hand_over
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ use throng_bus::{
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
 use crate::origin::{Origin, OriginEvent};
 use crate::roster::{BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes};
+use crate::saved::Saved;
 
 /// A server that cannot read the borders of most others leaves deciding to them for so long at least. They take the free lease
 /// within a second.
@@ -119,12 +121,17 @@ pub struct BalanceCounters {
     pub overruled: u64,
     /// Borders that it has written again, because their entry was removed or was that of another world.
     pub restored: u64,
+    /// Messages with states of players that make no sense, or whose sender does not hold the lease of their server.
+    pub states_refused: u64,
+    /// States of players that found no room.
+    pub states_dropped: u64,
 }
 
 impl BalanceCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
-        let BalanceCounters { reports, refused, forged, plans, overruled, restored } = *self;
+    pub fn named(&self) -> [(&'static str, u64); 8] {
+        let BalanceCounters { reports, refused, forged, plans, overruled, restored, states_refused, states_dropped } =
+            *self;
         [
             ("reports", reports),
             ("refused", refused),
@@ -132,6 +139,8 @@ impl BalanceCounters {
             ("plans", plans),
             ("overruled", overruled),
             ("restored", restored),
+            ("states_refused", states_refused),
+            ("states_dropped", states_dropped),
         ]
     }
 }
@@ -224,6 +233,9 @@ pub struct Balance {
     reported: Option<(Time, Reported)>,
     planned: Time,
     report: Option<Command>,
+    saved: Saved,
+    /// What is to be said of this server's players.
+    states: VecDeque<Command>,
     counters: BalanceCounters,
 }
 
@@ -232,11 +244,14 @@ type Reported = (Fence, BordersVersion, BordersVersion, usize);
 
 impl Balance {
     /// A server that holds nothing yet, on the bus of this member, in a world with strips of equal width. On the member's bus, nothing else
-    /// may use the last subscription and the last watch, and the desks of [`BalanceOptions::desk`].
+    /// may use the last two subscriptions and the last watch, and the desks of [`BalanceOptions::desk`].
     pub fn new(options: BalanceOptions, member: MemberId) -> Balance {
         let BalanceOptions { world, division, number, address, lease, desk, .. } = options.clone();
         let note = address_note(address);
+        let saved = Saved::new(world.clone(), division.servers(), SubscriptionId(u32::MAX - 2));
         Balance {
+            states: VecDeque::from([saved.subscribe()]),
+            saved,
             seat: Lease::new(world.server_key(number), member, note, lease, desk),
             decider: decider_lease(&options, member),
             member,
@@ -279,7 +294,8 @@ impl Balance {
     pub fn counters(&self) -> BalanceCounters {
         let heard = self.roster.counters();
         let refused = self.counters.refused + heard.refused;
-        BalanceCounters { reports: heard.reports, refused, forged: heard.forged, ..self.counters }
+        let states_dropped = self.saved.dropped;
+        BalanceCounters { reports: heard.reports, refused, forged: heard.forged, states_dropped, ..self.counters }
     }
 
     /// The fencing number of this server, while it holds the lease of its number at `now`. Ask anew before each act for its strip.
@@ -365,6 +381,26 @@ impl Balance {
         self.borders().strip(self.options.number).is_empty()
     }
 
+    /// Tells the other servers the states of all players of this one by client id, once in a second: if this server dies, whoever takes
+    /// its players over [goes on](Balance::take_saved) with them. Call it in each tick; the iterator is used only if it is time.
+    /// A state of more than 65,408 bytes is dropped and counted.
+    pub fn save<S: AsRef<[u8]>>(&mut self, now: Time, states: impl Iterator<Item = (u64, S)>) {
+        let Some(fence) = self.fence(now) else { return };
+        let told = self.saved.tell(now, (self.options.number, fence), states);
+        if !told.is_empty() {
+            // A round that the bus has not taken is of no use beside a newer one.
+            self.states.retain(|command| !matches!(command, Command::Publish { .. }));
+            self.states.extend(told);
+        }
+    }
+
+    /// The newest state of a player who has [joined](crate::OriginEvent::Joined) here, and was at a server that is gone. It is up to 30 s old,
+    /// and in most cases up to one. It is given once.
+    pub fn take_saved(&mut self, now: Time, client_id: u64) -> Option<Vec<u8>> {
+        self.notice(now);
+        self.saved.take(now, client_id, &self.roster)
+    }
+
     /// One tick. `steps` are those of all objects that this server has, also of such that another one is about to take over. Takes what the bus
     /// says, and says what there is to say. Without a part of the world, it gives up the players who are away: others serve their clients.
     pub fn settle(&mut self, bus: &mut dyn Bus, origin: &mut Origin, now: Time, steps: impl Iterator<Item = u16>) {
@@ -396,6 +432,10 @@ impl Balance {
         match event {
             // The borders that are being written were decided by old knowledge.
             Event::Disconnected => self.stop_deciding(),
+            Event::Message(message) if self.saved.is_ours(message.subscription) => {
+                let is_heard = self.saved.hear(now, message, &self.roster);
+                self.counters.states_refused += u64::from(!is_heard);
+            }
             Event::Changed { value: None, .. } => {
                 let is_free = self.roster.seat(self.options.number).is_some_and(|seat| seat.holder.is_none());
                 if is_free {
@@ -493,6 +533,7 @@ impl Balance {
             .or_else(|| if may_decide { self.decider.poll_command(now) } else { None })
             .or_else(|| self.writes.poll_command())
             .or_else(|| self.report.take())
+            .or_else(|| self.states.pop_front())
     }
 
     /// Says that the bus refused a command: it is tried again.
@@ -507,8 +548,11 @@ impl Balance {
                     self.seat.handle_refusal(now);
                 }
             }
-            // The next report says more.
+            // The next report says more, and the next round too.
             Command::Publish { .. } => self.reported = None,
+            Command::Subscribe { subscription, .. } if self.saved.is_ours(*subscription) => {
+                self.states.push_front(command.clone());
+            }
             _ => self.roster.handle_refusal(command),
         }
     }

@@ -44,6 +44,7 @@ mod mirror;
 mod network;
 mod origin;
 mod roster;
+mod saved;
 mod talk;
 mod watch;
 

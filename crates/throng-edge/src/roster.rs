@@ -5,6 +5,7 @@
 //!           world.NAME.decider    the lease of the server that decides on borders
 //!           world.NAME.borders    the borders, written by the decider with its fencing number
 //! subjects  world.NAME.load.3     reports of server 3
+//!           world.NAME.saved.3    states of the players of server 3 (saved.rs)
 //!           world.NAME.link.M     datagrams for member M, if they go over the bus (network.rs)
 //! ```
 //!
@@ -76,6 +77,16 @@ impl WorldName {
         self.subject(&format!("load.{number}"))
     }
 
+    /// The subject of the states of a server's players.
+    pub(crate) fn saved_subject(&self, number: u16) -> Subject {
+        self.subject(&format!("saved.{number}"))
+    }
+
+    /// The server of such a subject.
+    pub(crate) fn saved_number(&self, subject: &Subject) -> Option<u16> {
+        number_of(self.rest(subject)?, "saved.")
+    }
+
     /// The subject of the datagrams for a member.
     pub(crate) fn link_subject(&self, member: MemberId) -> Subject {
         self.subject(&format!("link.{member}"))
@@ -86,7 +97,7 @@ impl WorldName {
         Subject::new(&text).unwrap_or_else(|error| unreachable!("the name was checked: {error}"))
     }
 
-    fn pattern(&self, rest: &str) -> Pattern {
+    pub(crate) fn pattern(&self, rest: &str) -> Pattern {
         let text = format!("world.{}.{rest}", self.0);
         Pattern::new(&text).unwrap_or_else(|error| unreachable!("the name was checked: {error}"))
     }

@@ -59,7 +59,6 @@ pub struct Host<R = Channels> {
     origin: Option<Origin>,
     /// Characters of a snapshot whose players have not come yet, by client id.
     saved: HashMap<u64, [u8; STATE_BYTES]>,
-    gone_on: u32,
     /// The characters of players at edges.
     at_edges: HashMap<PlayerId, CharacterId>,
     /// Which of the servers that share the area this is.
@@ -102,6 +101,8 @@ pub(crate) struct Handovers {
     pub(crate) arrived: u64,
     /// That left.
     pub(crate) released: u64,
+    /// That went on here as a snapshot, or a server that is gone, had them.
+    pub(crate) resumed: u64,
 }
 
 /// Where the player of a character is.
@@ -230,7 +231,6 @@ impl<R: Replication> Host<R> {
             cut,
             world: World::new(scenario),
             saved: HashMap::new(),
-            gone_on: 0,
             scenario: scenario.clone(),
             players: vec![None; seats],
             origin: (scenario.edges > 0).then(|| Origin::new(origin_options(scenario))),
@@ -566,10 +566,14 @@ impl<R: Replication> Host<R> {
             }
             match event {
                 OriginEvent::Joined { player, client_id, .. } => {
+                    let saved = self.world_bus.as_mut().and_then(|(balance, _)| balance.take_saved(now, client_id));
+                    let gone_on = saved.and_then(|state| self.world.arrive(&state));
+                    self.handovers.resumed += u64::from(gone_on.is_some());
                     let client_id = client_id as u32;
-                    let character = match self.regions.is_whole() {
-                        true => self.world.spawn(),
-                        false => self.world.spawn_as(client_id),
+                    let character = match (gone_on, self.regions.is_whole()) {
+                        (Some(character), _) => character,
+                        (None, true) => self.world.spawn(),
+                        (None, false) => self.world.spawn_as(client_id),
                     };
                     if let Some(character) = self.embody(character, Seat::Edge(player, client_id)) {
                         self.at_edges.insert(player, character);
@@ -637,11 +641,18 @@ impl<R: Replication> Host<R> {
             scenario,
             regions,
             ghosts,
+            bodies,
             ..
         } = self
         else {
             return;
         };
+        let bodies = bodies.iter().enumerate().filter_map(|(slot, body)| Some((slot, body.as_ref()?)));
+        let states = bodies.filter_map(|(slot, body)| match body.seat {
+            Seat::Edge(_, client_id) => Some((u64::from(client_id), world.state_bytes(CharacterId(slot as u32))?)),
+            Seat::Here(_) => None,
+        });
+        balance.save(clock::now(), states);
         let characters = world.characters().map(|(_, state)| scenario.from_corner(state.position));
         let all = characters.chain(ghosts.values().map(|(_, ghost)| ghost.position));
         let before = balance.problem();
@@ -724,15 +735,10 @@ impl<R: Replication> Host<R> {
         self.saved.len()
     }
 
-    /// Players who went on where they were in a snapshot.
-    pub(crate) fn gone_on(&self) -> u32 {
-        self.gone_on
-    }
-
     fn enter(&mut self, connection: ConnectionId) {
         let saved = self.server.client_id(connection).and_then(|client_id| self.saved.remove(&client_id));
         let gone_on = saved.and_then(|state| self.world.arrive(&state));
-        self.gone_on += u32::from(gone_on.is_some());
+        self.handovers.resumed += u64::from(gone_on.is_some());
         let character = gone_on.unwrap_or_else(|| self.world.spawn());
         if let Some(character) = self.embody(character, Seat::Here(connection)) {
             self.players[connection.index as usize] = Some(Player { connection, character, heard: None });

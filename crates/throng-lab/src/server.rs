@@ -148,13 +148,14 @@ impl ServerWatch {
 
     pub(crate) fn figures<R: Replication>(&self, host: &Host<R>) -> ServerFigures {
         let elapsed_s = clock::now().since(self.began).as_secs_f64().max(1e-6);
-        let Handovers { arrived, released } = host.handovers();
+        let Handovers { arrived, released, resumed } = host.handovers();
         ServerFigures {
             players: self.players as f64 / self.ticks.max(1) as f64,
             frame_p99_ms: (self.ticks > 0).then(|| self.frame_us.value_at_quantile(0.99) as f64 / 1e3),
             cpu_cores: (clock::process_cpu_s() - self.cpu_s) / elapsed_s,
             missed_ticks: host.skipped_ticks() - self.skipped,
             arrived: arrived - self.handovers.arrived,
+            resumed: resumed - self.handovers.resumed,
             released: released - self.handovers.released,
             players_by_second: Vec::new(),
         }

@@ -61,6 +61,7 @@ impl RunSummary {
                 cpu_cores: 0.05,
                 missed_ticks: 0,
                 arrived: 120,
+                resumed: 0,
                 released: 118,
                 players_by_second: vec![480, 503, 500],
             }],

@@ -198,6 +198,9 @@ pub struct ServerFigures {
     pub missed_ticks: u64,
     /// Characters that came from other servers.
     pub arrived: u64,
+    /// Characters that went on here as they were at a server that is gone.
+    #[serde(default)]
+    pub resumed: u64,
     /// Characters that went to other servers.
     pub released: u64,
     /// Players at the beginning of each second.

@@ -117,12 +117,21 @@ fn a_hot_place_is_divided_among_all_servers_and_nobody_has_two_homes_or_is_lost(
 fn the_clients_of_a_server_that_is_gone_are_taken_over_and_nobody_is_there_twice() {
     for comes_back in [false, true] {
         let mut stage = four_worlds("none", 7);
+        let World { server, heroes, .. } = &mut stage.worlds[1];
+        let gone_with: BTreeSet<u64> = heroes.values().map(|&(_, id)| id).collect();
+        server.objects_mut::<Hero>().for_each(|(_, hero)| hero.mood = "tired".to_owned());
+        stage.ticks(40);
         set_planning(&mut stage, true);
         let before = players(&stage);
         assert!(before[1] > 2, "{before:?}");
         let gone = stage.worlds.remove(1);
         stage.ticks_until(700, |stage| stage.edges.iter().all(|edge| edge.origin_end(1).is_some()));
         stage.ticks(120);
+        // They go on with all that they were a second before the end.
+        let truth = stage.truth();
+        let tired = truth.iter().filter(|(hero, _)| hero.mood == "tired").map(|&(_, id)| id);
+        let resumed: usize = stage.worlds.iter().map(|world| world.resumed).sum();
+        assert_eq!((tired.collect::<BTreeSet<u64>>(), resumed), (gone_with, before[1]));
         let taken_over: u64 = stage.edges.iter().map(|edge| edge.counters().taken_over).sum();
         assert_eq!(taken_over, before[1] as u64, "{:?}", balance(&stage.worlds[0]).borders());
         if comes_back {

@@ -72,6 +72,8 @@ pub(crate) struct World {
     pub(crate) heroes: BTreeMap<PlayerId, (ObjectId, u64)>,
     /// Those whose heroes another world goes on with.
     pub(crate) ghosts: BTreeSet<PlayerId>,
+    /// Players who went on as a world that is gone had them.
+    pub(crate) resumed: usize,
     /// Nobody is released who is free to go.
     pub(crate) holds_back: bool,
     /// A player who is free to go is given one more object, until it has left.
@@ -101,6 +103,7 @@ impl World {
             origin: Origin::new(OriginOptions::default()),
             heroes: BTreeMap::new(),
             ghosts: BTreeSet::new(),
+            resumed: 0,
             holds_back: false,
             gives_late: false,
             gifts: Vec::new(),
@@ -126,7 +129,7 @@ impl World {
         while let Some(event) = self.origin.poll_event() {
             let is_of_borders = self.balance.as_mut().is_some_and(|(balance, _)| balance.take(&event, now));
             if !is_of_borders {
-                self.take(event);
+                self.take(now, event);
             }
         }
         self.walk();
@@ -136,13 +139,16 @@ impl World {
         self.server.tick(now);
     }
 
-    fn take(&mut self, event: OriginEvent) {
+    fn take(&mut self, now: Time, event: OriginEvent) {
         match event {
             OriginEvent::EdgeJoined(edge) => self.edges.push(edge),
             OriginEvent::EdgeLeft(edge) => self.edges.retain(|known| *known != edge),
             OriginEvent::Joined { player, client_id, user_data } => {
                 assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
-                let hero = Hero { position: place_of(client_id), name: client_id as u32, ..Hero::default() };
+                let saved = self.balance.as_mut().and_then(|(balance, _)| balance.take_saved(now, client_id));
+                self.resumed += usize::from(saved.is_some());
+                let begins = || Hero { position: place_of(client_id), name: client_id as u32, ..Hero::default() };
+                let hero = saved.map_or_else(begins, |state| hero_of(&state));
                 let hero = self.server.spawn(hero, Placement::Cell(0)).unwrap();
                 self.origin.give(&mut self.server, player, hero).unwrap();
                 self.heroes.insert(player, (hero, client_id));
@@ -224,7 +230,9 @@ impl World {
 
     /// Tells the other worlds where its heroes are, and hands over those that belong to another one.
     fn follow_load(&mut self, now: Time) {
-        let World { server, origin, heroes, balance: Some((balance, bus)), .. } = self else { return };
+        let World { server, origin, heroes, ghosts, balance: Some((balance, bus)), .. } = self else { return };
+        let own = heroes.iter().filter(|(player, _)| !ghosts.contains(player));
+        balance.save(now, own.map(|(_, &(hero, id))| (id, state_of(server.get::<Hero>(hero).unwrap()))));
         let steps: Vec<(PlayerId, u16)> = heroes
             .iter()
             .map(|(player, (hero, _))| (*player, step_of(server.get::<Hero>(*hero).unwrap().position[0])))

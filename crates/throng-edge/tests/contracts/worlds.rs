@@ -747,7 +747,7 @@ fn a_server_with_other_numbers_than_all_the_others_leaves_deciding_to_them() {
     };
     // It gets its turn at some time.
     let mut has_decided = false;
-    for number in (0..SERVERS).cycle().take(24) {
+    for number in (0..SERVERS).cycle().take(60) {
         stage.servers[usize::from(number)] = None;
         has_decided = (0..90).any(|_| pass(&mut stage).0);
         stage.start(number);

@@ -142,7 +142,7 @@ impl<'a> Saving<'a> {
 
     fn end(self, host: &Host) {
         let Saving { file, writer, note, .. } = self;
-        note(&format!("{} players went on from the snapshot", host.gone_on()));
+        note(&format!("{} players went on from the snapshot", host.handovers().resumed));
         if let Err(error) = writer.end_with(host.snapshot()) {
             note(&format!("the last snapshot was not written to {}: {error}", file.display()));
         }
