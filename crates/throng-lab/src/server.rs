@@ -18,7 +18,7 @@ use throng_summary::ServerFigures;
 use crate::bots::pin;
 use crate::bus::{self, BusOrder};
 use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
-use crate::host::{Handovers, Host, Socket};
+use crate::host::{Door, Handovers, Host, Socket};
 
 /// The players are told this often at most.
 const TOLD_INTERVAL: Duration = Duration::from_millis(50);
@@ -64,7 +64,8 @@ fn play() -> anyhow::Result<()> {
     pin(core.as_slice());
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
     let socket = Socket::open(Some(&order), ([127, 0, 0, 1], 0).into())?;
-    let mut host = Host::with_model(&scenario, number, (socket, None, Key::new(key)), Channels::new)?;
+    let mut host =
+        Host::with_model(&scenario, number, Door { socket, public: None, key: Key::new(key) }, Channels::new)?;
     let (commands, lines) = listen();
     host.join_world(&order.world, bus::open(&order, Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
