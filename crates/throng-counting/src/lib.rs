@@ -38,8 +38,10 @@ fn note(bytes: usize) {
         COUNT.set(COUNT.get() + 1);
         LARGEST_BYTES.set(LARGEST_BYTES.get().max(bytes));
         if COUNT.get() == 1 {
+            let before = SO_FAR.get();
             let trace = Backtrace::force_capture().to_string();
             FIRST.with(|first| *first.borrow_mut() = Some(trace));
+            SO_FAR.set(before);
         }
         IS_COUNTING.set(true);
     }
