@@ -169,6 +169,11 @@ impl Lives {
         self.world.events.clear();
         self.world.inputs.clear();
         self.world.guests.iter_mut().for_each(|guest| guest.events.clear());
+        if tick.is_multiple_of(Self::TALK_TICKS) {
+            let known = self.world.guests.iter().map(|guest| guest.client.objects::<Walker>().count()).max();
+            let alive = self.alive.len();
+            assert!(known.is_some_and(|known| known < 10 * alive), "tick {tick}: {known:?} objects of {alive}");
+        }
         if tick % Self::LIFE_OF_A_GUEST_TICKS == Self::LIFE_OF_A_GUEST_TICKS - 1 {
             let now = self.world.now;
             match (tick / Self::LIFE_OF_A_GUEST_TICKS % 3, self.world.guests[1].connection) {
