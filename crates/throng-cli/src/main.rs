@@ -286,17 +286,13 @@ fn show_ages(report: &BotsReport) {
 }
 
 fn show_report(server: SocketAddr, report: &BotsReport) {
-    outln!("{} bots connected to {server}, {} connections ended early", report.bots.connected, report.bots.disconnects);
+    outln!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
     for (reason, count) in &report.ends {
         outln!("  {count} x {reason}");
     }
     outln!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
     show_ages(report);
-    outln!(
-        "  {:.1} % of the due inputs sent, {:.2} cores",
-        report.bots.inputs_sent_ratio * 100.0,
-        report.bots.cpu_cores
-    );
+    outln!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
     match &report.kept_in {
         Some(folder) => outln!("  the whole report is on the server's machine, in its folder {folder}"),
         None => outln!("  the server keeps no report of this"),

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use serde::{Deserialize, Serialize};
 use throng::Time;
 use throng_machine::piped;
-use throng_summary::{Bots, Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 use crate::bots::{Gathered, SecondCounts};
 use crate::bus::{Down, Up};
@@ -168,19 +168,45 @@ pub struct Progress {
 /// The measurements of the bots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BotsReport {
-    /// Their results, as far as they know them. Bots that were told to leave did not end early.
-    pub bots: Bots,
+    /// Bots that have connected: of those that were there at the same time, the most.
+    pub connected: u32,
+    /// Connections that ended early. Bots that were told to leave are not among them.
+    pub disconnects: u32,
+    /// How often bots connected again, to another edge.
+    #[serde(default)]
+    pub reconnected: u32,
     /// The faults of the scenario, and the bots that they met.
     #[serde(default)]
     pub faults: Vec<FaultFigures>,
-    /// The reasons for which connections ended, with counts.
+    /// Their reasons, with counts.
     pub ends: Vec<(String, u32)>,
+    /// Bots that decoded.
+    pub decoded: u32,
+    /// Objects that were compared with the server's final truth.
+    pub objects_compared: u64,
+    /// Of those, the objects that differed from the server's state.
+    pub state_mismatches: u64,
+    /// Objects that were compared with the server's truth while everything moved.
+    pub compared_in_play: u64,
+    /// Of those, the objects that differed from the server's state.
+    pub mismatches_in_play: u64,
+    /// Bots that decode and were compared with nothing at the end.
+    #[serde(default)]
+    pub not_compared: u32,
     /// The servers, from 1, that have left no last state to compare with.
     #[serde(default)]
     pub without_last: Vec<u32>,
     /// The first objects that differed, described.
     #[serde(default)]
     pub differences: Vec<Difference>,
+    /// Bots that were stalled for a while.
+    pub stalled: u32,
+    /// Of the measured part.
+    pub cpu_cores: f64,
+    /// Inputs sent by inputs due.
+    pub inputs_sent_ratio: f64,
+    /// 99th percentile, in milliseconds.
+    pub input_delay_p99_ms: Option<f64>,
     /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
     pub kbit_per_s: (f64, f64),
     /// The same with the headers of IP and UDP, 99th percentile of the bots.

@@ -20,7 +20,7 @@ use super::port::{Port, SharedSockets};
 use super::witness::{Eyes, FINAL_PATIENCE, Witness};
 use super::{BotsError, BotsOptions, Brains, Gathered, Progress, SecondCounts, Share, allow_sockets, pin, share};
 use throng_summary::neighbours::NeighbourLog;
-use throng_summary::{Bots, Counted, STALL};
+use throng_summary::{Counted, STALL};
 
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
@@ -374,24 +374,21 @@ impl<D: Decoder> Fleet<D> {
         let measured = &self.measured;
         let (bits, decoded_s) = measured.rates.bits(&self.schema);
         Gathered {
-            bots: Bots {
-                connected: self.most_connected,
-                disconnects,
-                reconnected: self.reconnected,
-                decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
-                state_mismatches: self.witness.at_rest().mismatches,
-                objects_compared: self.witness.at_rest().objects,
-                mismatches_in_play: self.witness.in_play().mismatches,
-                compared_in_play: self.witness.in_play().objects,
-                not_compared: self.witness.not_compared(),
-                cpu_cores: measured.cpu_cores,
-                stalled: stalled + measured.stalled,
-                ..Bots::default()
-            },
+            connected: self.most_connected,
+            disconnects,
+            reconnected: self.reconnected,
             faults: self.outages.figures(),
             ends: self.ends(),
+            decoded: self.bots.iter().filter(|bot| bot.is_decoder).count() as u32,
+            state_mismatches: self.witness.at_rest().mismatches,
+            objects_compared: self.witness.at_rest().objects,
+            mismatches_in_play: self.witness.in_play().mismatches,
+            compared_in_play: self.witness.in_play().objects,
+            not_compared: self.witness.not_compared(),
             without_last: self.witness.without_last().to_vec(),
             differences: self.witness.differences(),
+            cpu_cores: measured.cpu_cores,
+            stalled: stalled + measured.stalled,
             inputs_due: measured.turns.due,
             inputs_sent: measured.turns.sent,
             late_us: vec![Counted::of(&measured.turns.late_us)],

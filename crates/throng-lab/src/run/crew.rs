@@ -304,10 +304,10 @@ impl Worker {
             gathered.forget_ages();
         }
         WorkerFigures {
-            connected: report.bots.connected,
-            cpu_cores: report.bots.cpu_cores,
-            inputs_sent_ratio: report.bots.inputs_sent_ratio,
-            input_delay_p99_ms: report.bots.input_delay_p99_ms,
+            connected: report.connected,
+            cpu_cores: report.cpu_cores,
+            inputs_sent_ratio: report.inputs_sent_ratio,
+            input_delay_p99_ms: report.input_delay_p99_ms,
             ages_usable,
             ..figures
         }

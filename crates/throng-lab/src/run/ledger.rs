@@ -379,7 +379,7 @@ impl Ledger {
         RunSummary {
             head: RunHead {
                 seconds: self.seconds_measured(),
-                others_cpu_cores: self.others_cpu_cores([bots.bots.cpu_cores]),
+                others_cpu_cores: self.others_cpu_cores([bots.cpu_cores]),
                 ..self.head.clone()
             },
             scenario: self.scenario.name.clone(),
@@ -425,7 +425,7 @@ impl Ledger {
             servers_even_after_s: None,
             client: self.client(connections, bots),
             neighbours: bots.neighbours,
-            bots: self.bots(&bots.bots),
+            bots: self.bots(bots),
             fields: bots.fields.clone(),
             worst_clients: bots.worst.clone(),
             differences: bots.differences.clone(),
@@ -465,14 +465,28 @@ impl Ledger {
         }
     }
 
-    fn bots(&self, bots: &Bots) -> Bots {
+    fn bots(&self, bots: &BotsReport) -> Bots {
         let cores_available = if self.scenario.pin { self.cores.saturating_sub(1).max(1) } else { self.cores.max(1) };
+        let late = is_too_late(&self.scenario, bots.input_delay_p99_ms);
         Bots {
+            missing: false,
+            connected: bots.connected,
+            disconnects: bots.disconnects,
+            reconnected: bots.reconnected,
             bad_inputs: self.misfortunes.bad_inputs,
+            decoded: bots.decoded,
+            state_mismatches: bots.state_mismatches,
+            objects_compared: bots.objects_compared,
+            not_compared: bots.not_compared,
+            compared_in_play: bots.compared_in_play,
+            mismatches_in_play: bots.mismatches_in_play,
+            stalled: bots.stalled,
+            cpu_cores: bots.cpu_cores,
             // The bots of a process play in one thread.
             cores_available: (cores_available as f64).min(1.0),
-            saturated: is_too_late(&self.scenario, bots.input_delay_p99_ms),
-            ..*bots
+            inputs_sent_ratio: bots.inputs_sent_ratio,
+            input_delay_p99_ms: bots.input_delay_p99_ms,
+            saturated: late,
         }
     }
 
