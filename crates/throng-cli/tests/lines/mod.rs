@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is waited for takes a second or two; a machine that is busy may take longer.
+/// A test waits so long for an answer, also on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the program to its end.
