@@ -1,8 +1,4 @@
 //! Path finding and perception do not allocate once their buffers have grown.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use fastrand::Rng;
 use glam::{Vec3, vec3};
@@ -10,32 +6,8 @@ use throng_agent::{
     CellId, Look, Navigation, NavigationOptions, POINTS_MAX, Pair, Path, PathFinder, Perception, PerceptionOptions,
     Scene,
 };
+use throng_counting::so_far;
 use throng_sight::{Ray, bake, town};
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // While the thread ends its cells are gone, and nothing is to be counted.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Ten people in a row that moves.
 struct Row(f32);
@@ -73,9 +45,9 @@ fn agents_that_walk_and_look_for_a_while_allocate_nothing() {
         found += path.points().len();
     };
     (0..500).for_each(&mut tick);
-    let before = ALLOCATIONS.get();
+    let before = so_far();
     (500..2_000).for_each(&mut tick);
-    let after = ALLOCATIONS.get();
+    let after = so_far();
     assert!(before > 0, "the allocator counts");
     assert!(found > 10_000, "{found} points of paths are too few");
     assert_eq!(after, before, "allocations in 1,500 ticks with a path each");

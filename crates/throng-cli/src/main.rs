@@ -117,21 +117,19 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     let stop = stop_on_interrupt()?;
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let output = &arguments.output;
+    let bots = vec![program.clone().into(), args::BOTS_FOR_RUN.into()];
     let options = RunOptions {
-        scenario,
-        runs: output.runs.clone(),
-        bots_command: vec![program.clone().into(), args::BOTS_FOR_RUN.into()],
         edge_command: vec![program.clone().into(), args::EDGE_FOR_RUN.into()],
         server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
         workers,
         show_progress: !output.quiet && std::io::stderr().is_terminal(),
         note: output.note(),
         allocations: Some(allocation::of_this_thread),
-        wanted: None,
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
         bus: arguments.bus.clone().map(|nats| BusOptions { nats, carries_links: arguments.bus_links }),
         live: arguments.live.address()?,
+        ..RunOptions::new(scenario, output.runs.clone(), bots)
     };
     output.play(options, &stop)
 }

@@ -7,11 +7,7 @@ use serde_json::Value;
 use throng_report::{Kind, RunFile};
 
 use crate::lab::has_samples_of;
-use crate::summary_keys::{COMMON, keys};
-
-const PAGE: &str = include_str!("../../../docs/match-summary.md");
-/// Has the keys of the head, which every kind of run has.
-const HEAD: &str = include_str!("../../../docs/run-summary.md");
+use crate::summary_keys::{COMMON, PAGE, documented, keys};
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
@@ -74,10 +70,7 @@ fn a_load_below_the_bounds_is_measured_and_called_invalid() {
     for key in COMMON {
         assert!(written.contains(key), "{key}: {written:?}");
     }
-    let section = PAGE.split("## AI server").nth(1).expect("the section of the page");
-    let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
-    let mut documented: BTreeSet<String> =
-        section.lines().chain(HEAD.lines().take_while(|line| *line != "## Run")).filter_map(cell).collect();
+    let mut documented = documented(PAGE.split("## AI server").nth(1).expect("the section of the page"));
     documented.retain(|key| !key.starts_with("embree."));
     assert_eq!(written, documented);
 }

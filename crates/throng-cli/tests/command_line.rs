@@ -4,16 +4,12 @@ use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::lab::has_samples_of;
-use crate::lines::{SIGINT, beside_each_other, children, handles};
+use crate::lines::{SIGINT, beside_each_other, children, handles, throng};
 use serde_json::Value;
-
-fn throng(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
-}
 
 /// The single line that the program printed about a mistake, after checking its exit code.
 fn complaint(arguments: &[&str], code: i32) -> String {

@@ -1,13 +1,9 @@
 //! The models beside each other, as a user compares them: one table, one file, and a page made from it.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
+use crate::lines::throng;
 use serde_json::Value;
-
-fn throng(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
-}
 
 /// A part of a test of `command_line`.
 pub(crate) fn a_comparison_leaves_a_table_a_file_and_a_page() {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::lines::NOBODY;
+use crate::lines::{Gateway, NOBODY, page};
 use serde_json::Value;
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::{Header, message_type};
@@ -31,39 +31,23 @@ fn dashboard() -> Value {
     serde_json::from_str(&read("helm/files/grafana/dashboards/gateway.json")).expect("the dashboard is JSON")
 }
 
-/// A gateway on free ports.
-struct Gateway {
-    process: Child,
+/// A gateway, where its clients and its pages are.
+struct Deployed {
+    _process: Gateway,
     clients: SocketAddr,
     http: SocketAddr,
 }
 
-impl Gateway {
-    fn start() -> Gateway {
-        let arguments = ["gateway", "-dev", "-cwm=false", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
-        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the gateway starts");
-        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error")).lines();
-        let mut address = |before: &str| {
-            let said = |line: String| line.split_once(before).map(|(_, after)| after.to_owned());
-            let after = lines.by_ref().map_while(Result::ok).find_map(said);
-            let after = after.unwrap_or_else(|| panic!("the gateway does not say {before:?}"));
-            after.parse().expect("an address follows")
-        };
-        let clients = address("listening for clients (tcp) at ");
-        let http = address("health and metrics at http://");
-        Gateway { process, clients, http }
+impl Deployed {
+    fn start() -> Deployed {
+        let mut process = Gateway::start(&["-dev", "-cwm=false"]);
+        let clients = process.address("listening for clients (tcp) at ");
+        let http = process.address("health and metrics at http://");
+        Deployed { _process: process, clients, http }
     }
 
     fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(self.http).expect("the gateway answers");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the page is text");
+        let answer = page(self.http, "/metrics");
         let (_, page) = answer.split_once("\r\n\r\n").expect("a page follows the header");
         page.to_owned()
     }
@@ -77,13 +61,6 @@ impl Gateway {
         while !self.metrics().contains("gateway_drops_total{") {
             assert!(Instant::now() < deadline, "nothing was dropped:\n{}", self.metrics());
         }
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -158,7 +135,7 @@ fn queries_of_rules(text: &str) -> Vec<(String, String)> {
 
 #[test]
 fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
-    let gateway = Gateway::start();
+    let gateway = Deployed::start();
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
     let mut queries = queries_of_rules(&read("helm/files/prometheus/rules.yaml"));
@@ -335,7 +312,7 @@ fn a_gateway_reads_files_that_the_cluster_has_changed() {
 
 #[test]
 fn top_prints_what_a_gateway_does() {
-    let gateway = Gateway::start();
+    let gateway = Deployed::start();
     gateway.be_refused();
     let url = format!("http://{}/metrics", gateway.http);
     let output = top(&["--metrics", &url, "--interval", "0.2", "--once"]);

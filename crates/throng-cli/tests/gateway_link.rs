@@ -3,58 +3,30 @@
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::lines::lines_of;
+use crate::lines::Gateway;
 use throng_channeld::link::{LinkClient, LinkClientError};
 use throng_gateway::serve::LinkOptions;
 use throng_testkit::token_now;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: [u8; 32] = [15; 32];
 
-struct Gateway {
-    process: Child,
-    /// Where the door of the link listens.
+/// A gateway, and where its door of the link listens.
+struct Linked {
+    _process: Gateway,
     link: SocketAddr,
 }
 
-impl Gateway {
+impl Linked {
     /// Starts it with a door of the link at any free port.
-    fn start(more: &[String]) -> Gateway {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
-            .args(["gateway", "-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http="])
-            .arg("-listen=client,throng,127.0.0.1:0")
-            .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the gateway starts");
-        let link = address_in(&lines_of(process.stderr.take().expect("it has a standard error")));
-        Gateway { process, link }
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Where the gateway says that the door of the link is.
-fn address_in(lines: &Receiver<String>) -> SocketAddr {
-    let mut said = String::new();
-    loop {
-        let Ok(line) = lines.recv_timeout(PATIENCE) else { panic!("it says nothing more than:\n{said}") };
-        if let Some((_, address)) = line.trim_end().split_once("listening for clients (throng) at ") {
-            return address.parse().expect("an address");
-        }
-        said.push_str(&line);
+    fn start(more: &[&str]) -> Linked {
+        let mut process = Gateway::start(&[&["-dev", "-listen=client,throng,127.0.0.1:0"], more].concat());
+        let link = process.address("listening for clients (throng) at ");
+        Linked { _process: process, link }
     }
 }
 
@@ -125,14 +97,14 @@ fn clients_come_in_by_the_address_that_the_gateway_is_known_by_and_by_no_other()
 
     let mut translation = Translation::bind();
     let known_as = format!("-throngaddress=203.0.113.7:4000,{}", translation.address());
-    let gateway = Gateway::start(&[key.clone(), known_as]);
+    let gateway = Linked::start(&[&key, &known_as]);
     translation.pass_on_to(gateway.link);
     assert_ne!(translation.address(), gateway.link);
     assert_ne!(join(translation.address(), 1, patience).expect("it is let in"), 0);
     let by_its_own = join(gateway.link, 2, Duration::from_secs(1));
     assert!(by_its_own.is_err(), "a token for an address that is not the gateway's: {by_its_own:?}");
 
-    let gateway = Gateway::start(&[key]);
+    let gateway = Linked::start(&[&key]);
     let mut translation = Translation::bind();
     translation.pass_on_to(gateway.link);
     join(gateway.link, 3, patience).expect("without the flag it is known by where it listens");

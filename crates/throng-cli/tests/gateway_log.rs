@@ -3,79 +3,12 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::lines::{lines_of, wait_until_it_listens};
+use crate::lines::{Gateway, page, wait_until_it_listens};
 use throng_channeld::client::{Client, ClientOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-struct Gateway {
-    process: Child,
-    lines: Receiver<String>,
-    said: String,
-}
-
-impl Gateway {
-    fn start(more: &[&str]) -> Gateway {
-        let arguments = ["gateway", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
-        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
-            .args(arguments.iter().chain(more))
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the gateway starts");
-        let lines = lines_of(process.stderr.take().expect("it has a standard error"));
-        Gateway { process, lines, said: String::new() }
-    }
-
-    /// Reads on until a line says `wanted`; what follows it.
-    fn wait_for(&mut self, wanted: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
-                panic!("it does not say {wanted:?}, but:\n{}", self.said);
-            };
-            self.said.push_str(&line);
-            if let Some((_, after)) = line.trim_end().split_once(wanted) {
-                return after.to_owned();
-            }
-        }
-    }
-
-    fn address(&mut self, before: &str) -> SocketAddr {
-        self.wait_for(before).parse().expect("an address follows")
-    }
-
-    fn tell(&self, signal: &str) {
-        let told = Command::new("kill").args([signal, &self.process.id().to_string()]).status().expect("kill is there");
-        assert!(told.success());
-    }
-
-    /// Its exit code, and the rest of what it says.
-    fn end(mut self) -> (Option<i32>, String) {
-        self.tell("-TERM");
-        let status = self.process.wait().expect("it ends");
-        self.said.extend(self.lines.iter());
-        (status.code(), std::mem::take(&mut self.said))
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn metrics(address: SocketAddr) -> String {
-    let mut stream = TcpStream::connect(address).expect("the gateway answers");
-    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").expect("connected");
-    let mut page = String::new();
-    stream.read_to_string(&mut page).expect("text");
-    page
-}
 
 /// Each of the two that write a line asks the clock.
 fn without_time(line: &str) -> &str {
@@ -102,7 +35,7 @@ fn refusals_are_in_the_log_in_the_file_and_in_the_metrics_and_a_flood_of_them_is
     let rest = gateway.wait_for("security: refused");
     assert!(rest.contains("side=\"CLIENT\"") && rest.contains("reason=\"login\""), "{rest}");
     assert!(rest.contains(r#"player="ada\nWARN forged""#), "{rest}");
-    let page = metrics(http);
+    let page = page(http, "/metrics");
     let warned = page.lines().find_map(|line| line.strip_prefix("logs{level=\"warn\"} ")).expect("it is counted");
     let warned: u64 = warned.parse().expect("a number");
     // Ten in ten seconds, and a few that have other reasons.
@@ -248,7 +181,7 @@ fn a_profile_of_the_processor_is_written_at_the_end() {
     let health = gateway.address("health and metrics at http://");
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(1) {
-        assert!(metrics(health).contains("messages_in"));
+        assert!(page(health, "/metrics").contains("messages_in"));
     }
     let (code, said) = gateway.end();
     assert_eq!(code, Some(0), "{said}");

@@ -1,12 +1,11 @@
 //! Compares the memory that the gateway reports for its peers with the memory that the process really uses.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::lines::beside_each_other;
+use crate::lines::{self, beside_each_other};
 use throng_channeld::client::{Client, ClientOptions};
 use throng_channeld::proto::{Any, ChannelType, CreateChannelMessage, ServerForwardMessage};
 use throng_channeld::{Broadcast, Header, message_type};
@@ -15,7 +14,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const MIB: u64 = 1 << 20;
 
 pub(crate) struct Gateway {
-    process: Child,
+    _process: lines::Gateway,
     servers: SocketAddr,
     pub(crate) clients: SocketAddr,
     http: SocketAddr,
@@ -31,40 +30,17 @@ pub(crate) struct Figures {
 
 impl Gateway {
     pub(crate) fn start(network: &str, more: &[&str]) -> Gateway {
-        let arguments = ["gateway", "-dev", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
-        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
-            .args(arguments)
-            .arg(format!("-cn={network}"))
-            .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the gateway starts");
-        let mut lines = BufReader::new(process.stderr.take().expect("it has a standard error")).lines();
-        let mut address = |before: &str| -> SocketAddr {
-            let said = |line: String| line.split_once(before).map(|(_, after)| after.trim().to_owned());
-            let after = lines.by_ref().map_while(Result::ok).find_map(said);
-            after.unwrap_or_else(|| panic!("it does not say {before:?}")).parse().expect("an address")
-        };
-        let servers = address("listening for servers (tcp) at ");
-        let clients = address(&format!("listening for clients ({network}) at "));
-        let http = address("health and metrics at http://");
-        // The rest of its output is read too, so that it never blocks.
-        thread::spawn(move || while lines.next().is_some() {});
-        Gateway { process, servers, clients, http }
-    }
-
-    fn page(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.http).expect("the gateway answers");
-        stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
-        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("connected");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the page is text");
-        answer
+        let network_of = format!("-cn={network}");
+        let mut process = lines::Gateway::start(&[&["-dev", &network_of], more].concat());
+        let servers = process.address("listening for servers (tcp) at ");
+        let clients = process.address(&format!("listening for clients ({network}) at "));
+        let http = process.address("health and metrics at http://");
+        Gateway { _process: process, servers, clients, http }
     }
 
     /// The sum of the samples of a name, by a part of their labels.
     fn sum(&self, name: &str, is_wanted: impl Fn(&str) -> bool) -> u64 {
-        let page = self.page("/metrics");
+        let page = lines::page(self.http, "/metrics");
         let samples = page.lines().filter(|line| line.starts_with(name) && is_wanted(line));
         let values = samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
         values.sum::<f64>() as u64
@@ -107,13 +83,6 @@ impl Gateway {
         world.send(Header::new(0, message_type::CREATE_CHANNEL), &create).expect("connected");
         world.wait_for(message_type::CREATE_CHANNEL, Instant::now() + PATIENCE).expect("it owns the world");
         world
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -120,6 +120,14 @@ fn a_match_in_a_process_ends_for_the_reason_that_the_load_falls() {
     let ends: Vec<&str> = summary["ends"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     let reasons: Vec<&str> = ends.iter().filter_map(|end| end.rsplit(": ").next()).collect();
     assert_eq!(reasons, ["the time is over", "the load falls"], "{ends:?}");
+    let levels: Vec<u64> =
+        summary["steps"].as_array().expect("a list").iter().filter_map(|of| of["matches"].as_u64()).collect();
+    assert_eq!(levels, [2, 1], "each level has its figures");
+    for level in 0..2 {
+        let of = |path: &str| summary["steps"][level].pointer(path).and_then(Value::as_f64);
+        assert!(of("/frame_ms/p50").is_some_and(|ms| ms > 0.0), "{summary}");
+        assert!(of("/cpu_cores").is_some_and(|cores| cores > 0.0), "{summary}");
+    }
     // No match is so long, and that is said before a map is made.
     let refused = throng(&["--profile", "soak:10h"]).output().expect("it runs");
     assert_eq!(refused.status.code(), Some(2));

@@ -2,14 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
+use crate::lines::throng;
 use serde_json::{Value, json};
 use throng_report::{Kind, RunFile, RunHead};
-
-fn throng(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
-}
 
 /// A folder of a run with these figures.
 fn stored(runs: &Path, name: &str, head: &RunHead, figures: Value) {

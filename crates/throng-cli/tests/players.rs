@@ -19,22 +19,9 @@ pub(crate) fn players_come_and_go_while_a_run_plays() {
     let runs = tempfile::tempdir().unwrap();
     let overrides = Overrides { players: Some(30), seconds: Some(8), warmup_seconds: Some(1), ..Overrides::default() };
     let (changes, wanted) = mpsc::channel();
-    let options = RunOptions {
-        scenario: Scenario::resolve("crowd", &overrides).unwrap(),
-        runs: runs.path().to_owned(),
-        bots_command: vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()],
-        edge_command: Vec::new(),
-        server_command: Vec::new(),
-        workers: None,
-        show_progress: false,
-        note: |_| (),
-        allocations: None,
-        wanted: Some(wanted),
-        trace: false,
-        metrics: None,
-        bus: None,
-        live: None,
-    };
+    let bots = vec![env!("CARGO_BIN_EXE_throng").into(), BOTS.into()];
+    let scenario = Scenario::resolve("crowd", &overrides).unwrap();
+    let options = RunOptions { wanted: Some(wanted), ..RunOptions::new(scenario, runs.path().to_owned(), bots) };
     // The first changes come while bots still connect, the others at any time of the run.
     std::thread::spawn(move || {
         for players in [30, 10, 25, 4, 1_000_000] {
@@ -59,22 +46,8 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
     let overrides = Overrides { players: Some(5), seconds: Some(600), warmup_seconds: Some(0), ..Overrides::default() };
     // After 10 s nobody is asked whether it wants to end.
     let killed = ["timeout", "-s", "KILL", "10", env!("CARGO_BIN_EXE_throng"), BOTS].map(Into::into);
-    let options = RunOptions {
-        scenario: Scenario::resolve("crowd", &overrides).unwrap(),
-        runs: runs.path().to_owned(),
-        bots_command: killed.to_vec(),
-        edge_command: Vec::new(),
-        server_command: Vec::new(),
-        workers: None,
-        show_progress: false,
-        note: |_| (),
-        allocations: None,
-        wanted: None,
-        trace: false,
-        metrics: None,
-        bus: None,
-        live: None,
-    };
+    let scenario = Scenario::resolve("crowd", &overrides).unwrap();
+    let options = RunOptions::new(scenario, runs.path().to_owned(), killed.to_vec());
     let result = run::run(&options, &AtomicBool::new(false)).unwrap();
     let summary = &result.summary;
     assert!(

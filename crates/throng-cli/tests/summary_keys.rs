@@ -4,6 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+/// Has the keys of matches, and those of agents.
+pub(crate) const PAGE: &str = include_str!("../../../docs/match-summary.md");
+/// Has the keys of the head, which every kind of run has.
+const HEAD: &str = include_str!("../../../docs/run-summary.md");
+
 /// Every key that the three commands about matches have in common.
 pub(crate) const COMMON: [&str; 29] = [
     "valid",
@@ -53,4 +58,28 @@ pub(crate) fn keys(value: &Value, name: &str, found: &mut BTreeSet<String>) {
             found.insert(name.to_owned());
         }
     }
+}
+
+/// The keys in the tables of a page, which are the first cells, and those of the head.
+pub(crate) fn documented(page: &str) -> BTreeSet<String> {
+    let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    page.lines().chain(HEAD.lines().take_while(|line| *line != "## Run")).filter_map(cell).collect()
+}
+
+#[test]
+fn the_page_has_the_keys_of_the_summary_of_a_match() {
+    let mut summary = throng_range::Summary::default();
+    summary.subsystems.insert("physics".to_owned(), Default::default());
+    summary.phases.insert("live".to_owned(), Default::default());
+    summary.density.push(Default::default());
+    summary.steps.push(Default::default());
+    summary.density_growth = Some(Default::default());
+    summary.density_answer = Some(Default::default());
+    let mut written = BTreeSet::new();
+    keys(&serde_json::to_value(&summary).expect("it is JSON"), "", &mut written);
+    // The keys of agents are those of another object.
+    let documented = documented(PAGE.split("## AI server").next().expect("there is a first part"));
+    assert_eq!(written.difference(&documented).collect::<Vec<_>>(), Vec::<&String>::new(), "not on the page");
+    assert_eq!(documented.difference(&written).collect::<Vec<_>>(), Vec::<&String>::new(), "on the page alone");
+    assert!(written.len() > 60);
 }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use throng_machine::Moment;
 use throng_machine::clock::{self, MachineUse, UsedCores};
-use throng_report::{Kind, LineFile, Phases, Profile, ProgressLine, RunFile, RunFileError, RunHead, SECONDS_FILE};
+use throng_report::{
+    Kind, LineFile, Phases, Profile, ProgressLine, RunFile, RunFileError, RunHead, SECONDS_FILE, with_room,
+};
 
 use crate::clients::{ClientsProgress, ClientsReport};
 use crate::control::Command;
@@ -330,7 +332,7 @@ impl<'a> Play<'a> {
             scraped: Scraped::default(),
             answered: Duration::ZERO,
             tick_max_ms: None,
-            series: Vec::new(),
+            series: with_room(options.seconds as usize + 1, Second { time_s: 1.0, ..Second::default() }),
             seconds: LineFile::create(folder, SECONDS_FILE)?,
         })
     }

@@ -1,34 +1,7 @@
 //! Moving viewers do not allocate once their first updates are behind them.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use throng_counting::so_far;
 use throng_interest::{CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Sink, Viewer};
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // While the thread ends its cells are gone, and nothing is to be counted.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 struct Tags(u32);
 
@@ -64,11 +37,11 @@ fn a_crowd_of_walkers_allocates_nothing_after_its_first_steps() {
     (0..100).for_each(|_| {
         step(&mut random);
     });
-    let before = (ALLOCATIONS.get(), step(&mut random));
+    let before = (so_far(), step(&mut random));
     (0..100).for_each(|_| {
         step(&mut random);
     });
-    let after = (ALLOCATIONS.get(), step(&mut random));
+    let after = (so_far(), step(&mut random));
     assert!(after.1 > before.1 + 1_000, "the walkers moved");
     assert!(before.0 > 0, "the allocator counts");
     assert_eq!(after.0, before.0, "allocations in 100 steps of {WALKERS} walkers");

@@ -50,22 +50,8 @@ pub(crate) fn play(runs: &Path) -> anyhow::Result<RunSummary> {
         ..Overrides::default()
     };
     let scenario = Scenario { name: "corner".to_owned(), obstacles: 0, ..Scenario::resolve("crowd", &overrides)? };
-    let options = RunOptions {
-        scenario,
-        runs: runs.to_owned(),
-        bots_command: vec![std::env::current_exe()?.into(), BOTS.into()],
-        edge_command: Vec::new(),
-        server_command: Vec::new(),
-        workers: None,
-        show_progress: false,
-        note: |line| eprintln!("{line}"),
-        allocations: None,
-        wanted: None,
-        trace: false,
-        metrics: None,
-        bus: None,
-        live: None,
-    };
+    let bots = vec![std::env::current_exe()?.into(), BOTS.into()];
+    let options = RunOptions { note: |line| eprintln!("{line}"), ..RunOptions::new(scenario, runs.to_owned(), bots) };
     Ok(run::run(&options, &AtomicBool::new(false))?.summary)
 }
 

@@ -124,6 +124,16 @@ impl Seat {
     }
 }
 
+/// Where clients and edges come to a server, and the key of their tokens.
+pub struct Door {
+    /// Its socket.
+    pub socket: Socket,
+    /// The address under which clients know it, if that is another than its socket's.
+    pub public: Option<SocketAddr>,
+    /// The key.
+    pub key: Key,
+}
+
 /// How clients and edges reach a server, by a network that can be cut.
 pub struct Socket {
     way: Way,
@@ -186,18 +196,17 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
-        Host::with_model(scenario, 0, (Socket::udp(address), public, key), Channels::new)
+        Host::with_model(scenario, 0, Door { socket: Socket::udp(address), public, key }, Channels::new)
     }
 }
 
 impl<R: Replication> Host<R> {
-    /// A server for the scenario, with the replication model that `model` makes for its schema and options. The address is
-    /// the one under which clients know it, if that is another than its socket's. `number` says which of the scenario's servers it is,
+    /// A server for the scenario, with the replication model that `model` makes for its schema and options. `number` says which of the scenario's servers it is,
     /// from 0.
     pub fn with_model(
         scenario: &Scenario,
         number: u16,
-        (socket, public, key): (Socket, Option<SocketAddr>, Key),
+        Door { socket, public, key }: Door,
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Host<R>, StartError> {
         let options = server_options(scenario, &key, public);

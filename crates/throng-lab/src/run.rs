@@ -42,7 +42,7 @@ use crate::control::{Command, PlayerCount};
 use crate::cut::Cut;
 use crate::edge::{EdgeOrder, EdgeReport};
 use crate::floor::FloorTime;
-use crate::host::{Host, Socket};
+use crate::host::{Door, Host, Socket};
 use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 use crate::slow_reader::Read;
@@ -56,7 +56,7 @@ use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
 use parts::Parts;
-use samples::{Samples, Written};
+use samples::{Kept, Samples, Written};
 pub use serve::{ServeOptions, serve};
 use show::Show;
 use throng_summary::{RunSummary, ServerFigures, WorkerFigures};
@@ -93,6 +93,28 @@ pub struct RunOptions {
     pub bus: Option<BusOptions>,
     /// Where a live page takes figures while the run plays. Without one there, the run plays all the same, and a note says so.
     pub live: Option<SocketAddr>,
+}
+
+impl RunOptions {
+    /// With bots in one process that this command starts, without edges and further servers, and without a word while it plays.
+    pub fn new(scenario: Scenario, runs: PathBuf, bots_command: Vec<OsString>) -> RunOptions {
+        RunOptions {
+            scenario,
+            runs,
+            bots_command,
+            edge_command: Vec::new(),
+            server_command: Vec::new(),
+            show_progress: false,
+            note: |_| (),
+            allocations: None,
+            workers: None,
+            wanted: None,
+            trace: false,
+            metrics: None,
+            bus: None,
+            live: None,
+        }
+    }
 }
 
 /// A nats-server for the servers and edges of a run.
@@ -151,7 +173,7 @@ fn run_with<R: Replication>(
 ) -> Result<RunResult> {
     let started_at = SystemTime::now();
     let folder = throng_report::new_folder(&options.runs, started_at, &options.scenario.name)?;
-    let (disk, files) = (Disk::default(), (options.trace, options.metrics.is_some()));
+    let (disk, files) = (Disk::default(), Kept { trace: options.trace, distributions: options.metrics.is_some() });
     let played = Samples::create(&folder, files, &disk).and_then(|samples| {
         (options.note)(&announcement(&options.scenario));
         play(Play::begin(options, stop, (samples, disk), model)?, started_at)
@@ -238,8 +260,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let own = order.as_ref().map(|order| BusOrder { is_cut: false, ..order.clone() });
         let access = own.map(|own| Access::new(&own, &Cut::default())).transpose()?;
         let socket = Socket::open(access.as_ref(), SocketAddr::new(reached, 0))?;
-        let mut host =
-            Host::with_model(scenario, 0, (socket, None, key.clone()), model).context("cannot start the server")?;
+        let mut host = Host::with_model(scenario, 0, Door { socket, public: None, key: key.clone() }, model)
+            .context("cannot start the server")?;
         let meeting = Meeting::begin(order.zip(access), &mut host)?;
         let truth =
             TruthWriter::create(truth::room(scenario)).context("cannot create the file with the server's state")?;
@@ -778,22 +800,11 @@ mod tests {
         let runs = tempfile::tempdir().unwrap();
         let overrides =
             Overrides { players: Some(30), seconds: Some(5), warmup_seconds: Some(2), ..Overrides::default() };
+        let scenario = Scenario::resolve("crowd", &overrides).unwrap();
         let options = RunOptions {
-            scenario: Scenario::resolve("crowd", &overrides).unwrap(),
-            runs: runs.path().to_owned(),
-            // No bot ever connects.
-            bots_command: vec!["false".into()],
-            edge_command: Vec::new(),
-            server_command: Vec::new(),
-            workers: None,
-            show_progress: false,
             note: |line| line.clone_into(&mut FIRST_LINE.lock().unwrap()),
-            allocations: None,
-            wanted: None,
-            trace: false,
-            metrics: None,
-            bus: None,
-            live: None,
+            // No bot ever connects.
+            ..RunOptions::new(scenario, runs.path().to_owned(), vec!["false".into()])
         };
         assert!(run(&options, &AtomicBool::new(false)).is_err());
         // 3 s around, 1 s to connect, 7 s of play, 4 s for the floor, 5 s until all is at rest.

@@ -19,7 +19,7 @@ use crate::bots::pin;
 use crate::bus::{Access, BusOrder};
 use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
 use crate::cut::Cut;
-use crate::host::{Handovers, Host, Socket};
+use crate::host::{Door, Handovers, Host, Socket};
 
 /// The players are told this often at most.
 const TOLD_INTERVAL: Duration = Duration::from_millis(50);
@@ -66,7 +66,8 @@ fn play() -> anyhow::Result<()> {
     let mut truth = TruthWriter::create(truth::room(&scenario))?;
     let bus = Access::new(&order, &Cut::default())?;
     let socket = Socket::open(Some(&bus), ([127, 0, 0, 1], 0).into())?;
-    let mut host = Host::with_model(&scenario, number, (socket, None, Key::new(key)), Channels::new)?;
+    let mut host =
+        Host::with_model(&scenario, number, Door { socket, public: None, key: Key::new(key) }, Channels::new)?;
     let (commands, lines) = listen();
     host.join_world(&order.world, bus.open(Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };

@@ -1,14 +1,12 @@
 //! A frame of a match allocates nothing in the steady state.
-#![allow(unsafe_code, reason = "a global allocator that counts has to be one")]
 
 mod balls;
-mod counting;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use balls::{Balls, RATE_HZ, Rules, World};
-use counting::{allocations, first_allocation, largest_bytes};
+use throng_counting::{allocations, first_allocation, largest_bytes};
 use throng_match::{InputLog, Stage};
 
 /// Until every buffer has been used for the longest of its kind.

@@ -1,9 +1,6 @@
 //! A tick of an older model allocates nothing once everything has its size, so that what is measured is the model: but
 //! shared state with lists made for each connection, whose point that is.
-#![allow(unsafe_code, reason = "a global allocator that counts has to be one")]
 
-#[path = "../../throng/tests/counting/mod.rs"]
-mod counting;
 #[path = "../../throng/tests/harness/mod.rs"]
 mod harness;
 mod oracle;
@@ -11,9 +8,9 @@ mod oracle;
 use std::f32::consts::TAU;
 use std::sync::Arc;
 
-use counting::{allocations, first_allocation, largest_bytes};
 use harness::{Contender, World, WorldOptions};
 use throng::{ObjectId, Placement, Schema, ServerOptions, StartError};
+use throng_counting::{allocations, first_allocation, largest_bytes};
 use throng_models::{Detection, Graph, Legacy, Scratch, SharedState, SharedStateOptions};
 use throng_testkit::Walker;
 

@@ -3,19 +3,34 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use throng::meter::Histogram;
 use throng_report::Profile;
 
 use crate::site::Times;
-use crate::summary::{LoadStep, Percentiles};
+use crate::summary::{MatchLevel, Percentiles};
 
 /// Counts of a run that never fall: frames and their lateness, in nanoseconds with how often each, and what goes with them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) frame_ns: Vec<(u64, u64)>,
     pub(crate) late_ns: Vec<(u64, u64)>,
     pub(crate) missed_ticks: u64,
     pub(crate) cpu_s: f64,
+}
+
+impl Counts {
+    /// Of several processes together.
+    pub(crate) fn joined<'a>(parts: impl Iterator<Item = &'a Counts>) -> Counts {
+        let (mut frames, mut late, mut joined) = (Histogram::new(), Histogram::new(), Counts::default());
+        for part in parts {
+            part.frame_ns.iter().for_each(|&(ns, count)| frames.record_many(ns, count));
+            part.late_ns.iter().for_each(|&(ns, count)| late.record_many(ns, count));
+            joined.missed_ticks = joined.missed_ticks.saturating_add(part.missed_ticks);
+            joined.cpu_s += part.cpu_s;
+        }
+        Counts { frame_ns: frames.values().collect(), late_ns: late.values().collect(), ..joined }
+    }
 }
 
 /// Takes the figures of each level of a profile while it is played.
@@ -24,7 +39,7 @@ pub(crate) struct Levels {
     matches: u32,
     parts: std::vec::IntoIter<Range<f64>>,
     present: Option<Level>,
-    done: Vec<LoadStep>,
+    done: Vec<MatchLevel>,
 }
 
 /// The level that is played.
@@ -63,7 +78,7 @@ impl Levels {
     }
 
     /// The levels that have begun. The run ended `at_s` seconds after its beginning.
-    pub(crate) fn end(mut self, at_s: f64, mut counts: impl FnMut() -> Counts) -> Vec<LoadStep> {
+    pub(crate) fn end(mut self, at_s: f64, mut counts: impl FnMut() -> Counts) -> Vec<MatchLevel> {
         self.look(at_s, &mut counts);
         self.close(at_s, &mut counts);
         self.done
@@ -82,7 +97,7 @@ impl Levels {
         };
         // Of a ramp the number in the middle.
         let middle = Duration::from_secs_f64((part.start + part.end) / 2.0);
-        self.done.push(LoadStep {
+        self.done.push(MatchLevel {
             from_s: part.start,
             to_s,
             matches: self.profile.players_at(self.matches, middle),

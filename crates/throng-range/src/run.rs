@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use throng_machine::clock::{self, MachineUse};
 use throng_machine::piped::{Gone, Piped};
 use throng_match::{InputLog, Replayed, build_id};
-use throng_report::{Kind, Profile, RunHead};
+use throng_report::{Kind, Profile, RunHead, with_room};
 use throng_tactical::{ROUNDS_TO_WIN_MAX, Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
@@ -25,7 +25,7 @@ use crate::show::Show;
 use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
 use crate::sites::Sites;
 use crate::stage::file_error;
-use crate::summary::{Found, LoadStep, Samples, Summary, summarise};
+use crate::summary::{Found, MatchLevel, Samples, Summary, summarise};
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -311,7 +311,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     sites.measure();
     let others = Others::measure(sites.ids().into_iter().chain(bots.id()).collect());
     let mut faults = Vec::new();
-    let mut sampler = Sampler::default();
+    let mut sampler = Sampler::new(options.seconds.unwrap_or(3_600));
     faults.extend(wait_for_end(options, (&mut sites, &mut sampler), &mut bots, stop));
     let others_cpu_cores = others.cores();
     options.tell_playing(&[]);
@@ -348,7 +348,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         bots,
         faults,
         samples: sampler.samples,
-        steps: if options.has_profile() && options.processes.is_none() { sampler.steps } else { Vec::new() },
+        steps: if options.has_profile() { sampler.steps } else { Vec::new() },
         checks: &checks,
         rays: measures_rays.then(|| rays::measure(stage.map())),
         triangles: stage.map().triangle_count(),
@@ -509,10 +509,9 @@ impl Others {
 }
 
 /// Takes a sample of the matches in this process about once a second.
-#[derive(Default)]
 struct Sampler {
     samples: Samples,
-    steps: Vec<LoadStep>,
+    steps: Vec<MatchLevel>,
     before: Option<Sampled>,
 }
 
@@ -525,6 +524,19 @@ struct Sampled {
 }
 
 impl Sampler {
+    /// With room for the samples of so many seconds.
+    fn new(seconds: u32) -> Sampler {
+        let seconds = seconds as usize + 1;
+        let samples = Samples {
+            cpu_share: with_room(seconds, 1.0),
+            frames: with_room(seconds, u64::MAX),
+            frames_over: with_room(seconds, u64::MAX),
+            matches: with_room(seconds, u32::MAX),
+            matches_wanted: with_room(seconds, u32::MAX),
+        };
+        Sampler { samples, steps: Vec::new(), before: None }
+    }
+
     fn take(&mut self, snapshot: &Snapshot, workers: usize, (matches, wanted): (u32, u32)) {
         let now = Sampled {
             at: Instant::now(),

@@ -31,6 +31,8 @@ use crate::{RangeError, Stage};
 pub(crate) const GAME: &str = "tactical";
 /// A process with matches begins its lines about progress with this.
 pub(crate) const PROGRESS: &str = "progress ";
+/// Asks such a process for its counts, and begins the line with the answer.
+pub(crate) const COUNTS: &str = "counts ";
 /// Tells such a process that its matches are wanted no longer.
 pub(crate) const FALL: &str = "fall";
 /// How often it tells one.
@@ -490,7 +492,7 @@ fn match_name(number: u32) -> String {
 
 /// Another process: reads a [`SiteOrder`] from `input`, writes the addresses of its servers, plays from the next line of
 /// `input` on until it ends, and writes a [`SiteReport`]. A line `measure` begins the measured part. A
-/// line `fall` ends the matches, and tells their players that the load falls.
+/// line `fall` ends the matches, and tells their players that the load falls. A line `counts` is answered with the counts so far.
 ///
 /// # Errors
 /// The order makes no sense, or the matches cannot be made.
@@ -525,6 +527,10 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
             Ok(line) if line == "start" => site.start(order.matches),
             Ok(line) if line == "measure" => site.measure_from_now(),
             Ok(line) if line == FALL => site.want(0),
+            Ok(line) if line == COUNTS.trim_end() => {
+                let counts = json(serde_json::to_string(&site.counts()))?;
+                writeln!(output, "{COUNTS}{counts}").and_then(|()| output.flush()).map_err(pipe)?;
+            }
             Ok(_) | Err(std::sync::mpsc::TryRecvError::Empty) => {}
             Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
         }

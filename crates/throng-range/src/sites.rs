@@ -1,19 +1,21 @@
 //! The matches of a run: in this process, or in processes of their own.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use throng_machine::piped::{Gone, Piped};
 use throng_telemetry::Snapshot;
 
 use crate::levels::Counts;
 use crate::run::{REPORT_PATIENCE, process_error};
-use crate::site::{EndLine, FALL, PROGRESS, Site, SiteOrder, SiteReport};
+use crate::site::{COUNTS, EndLine, FALL, PROGRESS, Site, SiteOrder, SiteReport};
 use crate::watch::Watched;
 use crate::{RangeError, RunOptions, Stage};
 
 /// A process has so long to open the map and its server.
 const START_PATIENCE: Duration = Duration::from_secs(60);
+/// One that does not tell its counts in this time has those that it told last.
+const COUNTS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The matches: here, or in processes of their own.
 pub(crate) enum Sites {
@@ -28,6 +30,9 @@ pub(crate) struct MatchProcess {
     address: SocketAddr,
     /// The newest line about its progress.
     progress: Option<String>,
+    /// The counts that it told last, and whether it was asked for others.
+    counts: Counts,
+    is_asked: bool,
     /// The report, after its end.
     last: Option<String>,
 }
@@ -112,11 +117,19 @@ impl Sites {
         }
     }
 
-    /// The counts so far of matches in this process.
-    pub(crate) fn counts(&self) -> Counts {
+    /// The counts so far.
+    pub(crate) fn counts(&mut self) -> Counts {
         match self {
             Sites::Here(site) => site.counts(),
-            Sites::Processes(..) => Counts::default(),
+            Sites::Processes(processes, _) => {
+                for one in processes.iter_mut() {
+                    one.process.tell(COUNTS);
+                    one.is_asked = true;
+                }
+                let until = Instant::now() + COUNTS_PATIENCE;
+                processes.iter_mut().for_each(|one| one.wait_for_counts(until));
+                Counts::joined(processes.iter().map(|one| &one.counts))
+            }
         }
     }
 
@@ -206,7 +219,7 @@ impl MatchProcess {
         let address = addresses.first().copied();
         let address =
             address.ok_or_else(|| RangeError::Process(format!("match {} told no address: {line:?}", number + 1)))?;
-        Ok(MatchProcess { process, address, progress: None, last: None })
+        Ok(MatchProcess { process, address, progress: None, counts: Counts::default(), is_asked: false, last: None })
     }
 
     fn has_ended(&mut self) -> bool {
@@ -216,16 +229,30 @@ impl MatchProcess {
         self.process.has_ended()
     }
 
+    fn wait_for_counts(&mut self, until: Instant) {
+        while self.is_asked {
+            match self.process.next_line(until.saturating_duration_since(Instant::now())) {
+                Ok(Some(line)) => self.hear(line),
+                Ok(None) | Err(Gone) => return,
+            }
+        }
+    }
+
     fn hear(&mut self, line: String) {
-        match line.strip_prefix(PROGRESS) {
-            Some(progress) => self.progress = Some(progress.to_owned()),
-            None => self.last = Some(line),
+        if let Some(progress) = line.strip_prefix(PROGRESS) {
+            self.progress = Some(progress.to_owned());
+        } else if let Some(counts) = line.strip_prefix(COUNTS) {
+            self.is_asked = false;
+            self.counts = serde_json::from_str(counts).unwrap_or_default();
+        } else {
+            self.last = Some(line);
         }
     }
 
     fn finish(mut self, number: usize) -> SiteReport {
         let left = self.process.finish(REPORT_PATIENCE);
-        let line = left.line.filter(|line| !line.starts_with(PROGRESS)).or(self.last.take());
+        let is_report = |line: &String| !line.starts_with(PROGRESS) && !line.starts_with(COUNTS);
+        let line = left.line.filter(is_report).or(self.last.take());
         let report = line.and_then(|line| serde_json::from_str(&line).ok());
         report.unwrap_or_else(|| {
             let line = format!("match {}: its process died: {}", number + 1, left.status);

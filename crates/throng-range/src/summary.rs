@@ -104,7 +104,7 @@ pub struct Summary {
     pub samples: Samples,
     /// The levels of a load profile; absent of a constant load, and of matches in processes of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<LoadStep>,
+    pub steps: Vec<MatchLevel>,
     /// Triangles of the map.
     pub triangles: u32,
     /// The steps of `throng density`; else absent.
@@ -123,7 +123,7 @@ pub struct Summary {
 
 /// A level of a load profile, or a tenth of a ramp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadStep {
+pub struct MatchLevel {
     /// The judged time begins here, in seconds of the measured part.
     pub from_s: f64,
     /// It ends here.
@@ -378,7 +378,7 @@ pub(crate) struct Found<'a> {
     /// The samples of each second.
     pub(crate) samples: Samples,
     /// The figures of each level of the profile.
-    pub(crate) steps: Vec<LoadStep>,
+    pub(crate) steps: Vec<MatchLevel>,
     pub(crate) checks: &'a Checks,
     pub(crate) rays: Option<RayRate>,
     pub(crate) triangles: u32,

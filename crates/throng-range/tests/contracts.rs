@@ -1,4 +1,3 @@
 //! Whole matches with bots, and their figures.
 
 mod runs;
-mod summary_page;

@@ -1,41 +1,14 @@
 //! Recording and judging do not allocate once the first shots are behind them.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use support::{about, pose, skeleton};
+use throng_counting::so_far;
 use throng_rewind::{
     BodyId, BonePose, Break, Case, Convex, Latency, LogWriter, Models, Moment, OpenSpace, Rewind, RewindOptions, Shot,
     Transform,
 };
 use throng_wire::Tick;
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // While the thread ends its cells are gone, and nothing is to be counted.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_match_that_is_played_for_a_while_allocates_nothing() {
@@ -75,9 +48,9 @@ fn a_match_that_is_played_for_a_while_allocates_nothing() {
         writer.append(rewind.models(), &case, &verdict, &mut log);
     };
     (0..200).for_each(|tick| tick_of(&mut rewind, tick));
-    let before = ALLOCATIONS.get();
+    let before = so_far();
     (200..2_000).for_each(|tick| tick_of(&mut rewind, tick));
-    let after = ALLOCATIONS.get();
+    let after = so_far();
     assert!(before > 0, "the allocator counts");
     assert!(rewind.counters().candidates > 1_800, "the shots were worth something");
     assert_eq!(after, before, "allocations in 1,800 ticks with a shot each");

@@ -1,57 +1,13 @@
 //! Queries and the fog do not allocate.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use glam::{Vec3, vec3};
+use throng_counting::allocations;
 use throng_sight::fog::{Fog, FogAudit, FogOptions, FogWalls, FogWorld, Occluder, Target, Viewer};
 use throng_sight::{Hit, Layers, Processor, Ray, bake, town};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    // The test harness allocates on other threads.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` or `realloc`, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `realloc`, and the memory is the system's.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How often `work` allocates.
-fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
-
 #[test]
 fn the_allocator_counts() {
-    assert_eq!(allocations_of(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
 }
 
 #[test]
@@ -64,7 +20,7 @@ fn no_query_allocates_on_any_processor() {
     for processor in Processor::available() {
         let map = map.clone().with_processor(processor);
         let (mut found, mut near) = (0, 0);
-        let allocations = allocations_of(|| {
+        let allocations = allocations(|| {
             for ray in &rays {
                 let hit = map.closest(ray, Layers::ALL);
                 found += usize::from(hit.is_some());
@@ -88,7 +44,7 @@ fn a_fog_and_its_audit_allocate_nothing_after_the_beginning() {
     let mut fog = Fog::new(FogOptions::default(), 10, 10);
     let mut audit = FogAudit::new(&fog, 2);
     let (mut viewers, mut targets) = ([None; 10], [None; 10]);
-    let allocations = allocations_of(|| {
+    let allocations = allocations(|| {
         for tick in 0..400 {
             for place in 0..10 {
                 let turn = tick as f32 / 128.0 + place as f32;

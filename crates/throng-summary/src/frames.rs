@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use throng_report::with_room;
+
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
@@ -57,13 +59,12 @@ const PERCENTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)
 const AROUND: f64 = 0.005;
 
 impl FrameLog {
-    /// Room for this many frames, but for 2 at least and for [`FRAMES_MAX`] at most. Its pages are written once here: else the
-    /// memory of a run would grow for as long as the log fills.
+    /// [Room](with_room) for this many frames, but for 2 at least and for [`FRAMES_MAX`] at most.
     pub fn with_capacity(frames: usize) -> FrameLog {
         let capacity = frames.clamp(2, FRAMES_MAX);
-        let (mut frames_ms, mut times) = (vec![Split::default(); capacity], vec![FrameTime::default(); capacity]);
-        frames_ms.clear();
-        times.clear();
+        let (frame_ms, time) =
+            (Split { total: 1.0, ..Split::default() }, FrameTime { skipped: 1, ..FrameTime::default() });
+        let (frames_ms, times) = (with_room(capacity, frame_ms), with_room(capacity, time));
         FrameLog { frames_ms, times, ..FrameLog::of_capacity(capacity) }
     }
 

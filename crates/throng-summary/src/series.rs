@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
-use throng_report::FrameHistogram;
+use throng_report::{FrameHistogram, with_room};
 
 use crate::Split;
 
@@ -29,6 +29,13 @@ pub struct Series {
 impl Series {
     /// Most points of a curve.
     pub const MAX_POINTS: usize = 2000;
+}
+
+impl Samples {
+    /// No seconds, with [room](with_room) for so many.
+    pub fn with_room(seconds: usize) -> Samples {
+        Samples { frames: with_room(seconds, u64::MAX), late: with_room(seconds, u64::MAX) }
+    }
 }
 
 /// Frame times by subsystem, in milliseconds.
@@ -79,6 +86,12 @@ macro_rules! seconds {
         }
 
         impl SecondSeries {
+            /// No seconds, with [room](with_room) for [`Series::MAX_POINTS`].
+            pub fn with_room() -> SecondSeries {
+                let filler = Second { $($name: <$kind>::from(f64::NAN),)* };
+                SecondSeries { $($name: with_room(Series::MAX_POINTS, filler.$name),)* }
+            }
+
             /// Adds a second.
             pub fn push(&mut self, second: &Second) {
                 $(self.$name.push(second.$name);)*

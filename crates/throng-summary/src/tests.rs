@@ -254,3 +254,16 @@ fn each_stage_is_read_by_the_subsystem_of_its_name() {
     let fields: BTreeSet<&str> = fields.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(fields, stages.into_iter().collect());
 }
+
+#[test]
+fn a_run_takes_the_memory_of_its_seconds_at_its_beginning() {
+    let (mut seconds, mut samples) = (SecondSeries::with_room(), Samples::with_room(500));
+    let places = |seconds: &SecondSeries, samples: &Samples| {
+        (seconds.time_s.as_ptr(), seconds.near_age_p99_ms.as_ptr(), samples.frames.as_ptr(), samples.late.as_ptr())
+    };
+    let before = places(&seconds, &samples);
+    (0..Series::MAX_POINTS).for_each(|_| seconds.push(&Second::default()));
+    (0..500).for_each(|second| samples.frames.push(second));
+    assert_eq!(places(&seconds, &samples), before, "nothing had to move to a larger place");
+    assert_eq!((seconds.time_s.len(), samples.frames.len(), samples.late.len()), (Series::MAX_POINTS, 500, 0));
+}

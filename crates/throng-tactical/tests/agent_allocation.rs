@@ -1,41 +1,14 @@
 //! A match of agents does not allocate once its buffers have grown.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use throng::Tick;
 use throng_agent::PathFinder;
+use throng_counting::so_far;
 use throng_match::{Game, Scopes, TickInput};
 use throng_sight::{bake, town};
 use throng_tactical::brain::{Skill, Squad, SquadOptions, Stage, navigation};
 use throng_tactical::{Arena, Event, Rules, Tactical};
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // While the thread ends its cells are gone, and nothing is to be counted.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Deaths in the ticks of all matches.
 fn play(games: &mut [Tactical], ticks: std::ops::Range<u64>) -> usize {
@@ -65,9 +38,9 @@ fn twenty_matches_of_agents_allocate_nothing_after_their_first_second() {
     };
     let mut games: Vec<Tactical> = (0..20).map(new_match).collect();
     play(&mut games, 1..20);
-    let before = ALLOCATIONS.get();
+    let before = so_far();
     let deaths = play(&mut games, 20..2_000);
-    let after = ALLOCATIONS.get();
+    let after = so_far();
     assert!(before > 0 && deaths > 200, "{deaths} deaths: the matches were played");
     assert_eq!(after, before, "allocations in 1,980 ticks of 20 matches");
 }

@@ -1,41 +1,13 @@
 //! A match that has been played for a while allocates nothing in its steps.
-#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use throng::Tick;
+use throng_counting::so_far;
 use throng_match::{Game, Scopes, Seat, SeatCommand, SeatLatency, TickInput};
 use throng_tactical::command::{Buttons, Choice, Command, Item};
 use throng_tactical::senses::RoundPhase;
 use throng_tactical::{Rules, SenseRoom, Tactical};
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread: the test harness has others.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // While the thread ends its cells are gone, and nothing is to be counted.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the memory came from `alloc` above, that is from the system's allocator.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn steps_with_everything_on_allocate_nothing() {
@@ -79,14 +51,14 @@ fn steps_with_everything_on_allocate_nothing() {
         let joined = if tick == 1 { &joined[..] } else { &[] };
         let input = TickInput { tick: Tick(tick), joined, left: &[], commands: &commands, latencies: &latencies };
         if tick == 900 {
-            before = Some((ALLOCATIONS.get(), game.counters().shots, game.round()));
+            before = Some((so_far(), game.counters().shots, game.round()));
         }
         game.step(&input, &mut Scopes::off());
         log.clear();
         game.take_verdicts(&mut log);
         if tick == 1_799 {
             let (allocations, shots_before, round) = before.unwrap();
-            assert_eq!(ALLOCATIONS.get() - allocations, 0);
+            assert_eq!(so_far() - allocations, 0);
             (shots, rounds) = (game.counters().shots - shots_before, game.round() - round);
         }
     }

@@ -17,7 +17,9 @@ use crc32fast::Hasher;
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData};
+use parquet::file::metadata::{
+    FileMetaData, KeyValue, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
+};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -52,7 +54,8 @@ const DELTA_COLUMNS: [&str; 6] = ["tick", "start_ns", "frame_ns", "cpu_ns", "not
 /// The least and the largest of these say nothing, and a seventh of the time of writing went into comparing texts.
 const TEXT_COLUMNS: [&str; 3] = ["recorder", "phase", "subsystem"];
 
-/// Rows of a group; until it is full they are in memory, 174 bytes each. The description of a group takes 6 kB for ever.
+/// Rows of a group; until it is full they are in memory, 174 bytes each. The description of a group, which would take 7 kB, is in
+/// the file alone: a day of 30 ticks in a second has 870 of them.
 const ROWS_PER_GROUP: usize = 32_768;
 
 /// The newest rows are written after so many nanoseconds of frames, and a millisecond more for each group: the end of the
@@ -69,8 +72,8 @@ pub(crate) struct Table {
     before_write: Option<BeforeWrite>,
     columns: TypePtr,
     properties: Arc<WriterProperties>,
-    /// The groups that are full.
-    groups: Vec<RowGroupMetaData>,
+    /// The number of groups that are full. The end of the file describes them.
+    groups: usize,
     /// The place behind them.
     groups_end: u64,
     /// Of all bytes before that place.
@@ -144,7 +147,7 @@ impl Table {
         for subsystem in names.iter() {
             subsystems[subsystem.index()] = ByteArray::from(names.name(subsystem));
         }
-        let mut file = File::create(path)?;
+        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         file.write_all(MAGIC)?;
         let mut groups_hash = Hasher::new();
         groups_hash.update(MAGIC);
@@ -153,7 +156,7 @@ impl Table {
             before_write: None,
             columns,
             properties: Arc::new(properties),
-            groups: Vec::new(),
+            groups: 0,
             groups_end: MAGIC.len() as u64,
             groups_hash,
             rows: Rows::with_room(),
@@ -198,7 +201,7 @@ impl Table {
         }
         let since_ns = frame.start_ns.saturating_sub(*self.saved_ns.get_or_insert(frame.start_ns));
         let is_full = self.rows.tick.len() >= ROWS_PER_GROUP;
-        if !is_full && since_ns < SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups.len() as u64 {
+        if !is_full && since_ns < SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups as u64 {
             return Ok(());
         }
         self.saved_ns = Some(frame.start_ns);
@@ -225,16 +228,16 @@ impl Table {
         let group_end = self.groups_end + bytes.len() as u64;
         let mut group_hash = self.groups_hash.clone();
         group_hash.update(&bytes);
-        let rows = self.groups.iter().chain(&group).map(RowGroupMetaData::num_rows).sum();
+        let mut groups = self.full_groups().map_err(as_io)?;
+        groups.extend(group);
+        let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
         let columns = description.schema_descr_ptr();
         let created_by = description.created_by().map(str::to_owned);
-        self.groups.extend(group);
-        let checksum = checksum::of(group_hash.clone(), &description, &self.groups);
+        let checksum = checksum::of(group_hash.clone(), &description, &groups);
         let keys = Some(vec![KeyValue::new(checksum::KEY.to_owned(), checksum)]);
         let description = FileMetaData::new(description.version(), rows, created_by, keys, columns, None);
-        let end = ParquetMetaData::new(description, std::mem::take(&mut self.groups));
+        let end = ParquetMetaData::new(description, groups);
         ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
-        self.groups = end.into_builder().take_row_groups();
         self.before_write.iter().for_each(BeforeWrite::run);
         self.file.seek(SeekFrom::Start(self.groups_end))?;
         self.file.write_all(&bytes)?;
@@ -242,10 +245,19 @@ impl Table {
         if self.rows.tick.len() >= ROWS_PER_GROUP {
             self.rows.clear();
             (self.groups_end, self.groups_hash) = (group_end, group_hash);
-        } else if !self.rows.tick.is_empty() {
-            self.groups.pop();
+            self.groups += 1;
         }
         Ok(())
+    }
+
+    /// The descriptions of the full groups, from the end of the file as it was written last.
+    fn full_groups(&self) -> Result<Vec<RowGroupMetaData>, ParquetError> {
+        if self.groups == 0 {
+            return Ok(Vec::new());
+        }
+        let mut groups = ParquetMetaDataReader::new().parse_and_finish(&self.file)?.into_builder().take_row_groups();
+        groups.truncate(self.groups);
+        Ok(groups)
     }
 
     /// The newest rows as they are in the file behind the full groups, the description of a file, and that of the group.
@@ -263,7 +275,7 @@ impl Table {
         bytes.truncate(end.unwrap_or_default() as usize);
         bytes.drain(..MAGIC.len());
         let by = self.groups_end as i64 - MAGIC.len() as i64;
-        Ok((bytes, description, Some(moved(group, self.groups.len() as i32, by)?)))
+        Ok((bytes, description, Some(moved(group, self.groups as i32, by)?)))
     }
 }
 

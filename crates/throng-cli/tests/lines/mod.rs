@@ -1,8 +1,19 @@
 //! Processes as tests see them: their output, line by line with deadlines, their signals, and where they listen.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// A test waits so long for an answer, also on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs the program to its end.
+pub(crate) fn throng(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_throng")).args(arguments).output().expect("the program starts")
+}
 
 /// Lines with their ends, as they come. Reads on to the end, so that a process can always say something, whether or not
 /// anybody listens.
@@ -16,6 +27,74 @@ pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     lines
+}
+
+/// `throng gateway` at free ports, and the lines of its log.
+pub(crate) struct Gateway {
+    pub(crate) process: Child,
+    lines: Receiver<String>,
+    pub(crate) said: String,
+}
+
+impl Gateway {
+    pub(crate) fn start(more: &[&str]) -> Gateway {
+        let arguments = ["gateway", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
+        let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
+            .args(arguments.iter().chain(more))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the gateway starts");
+        let lines = lines_of(process.stderr.take().expect("it has a standard error"));
+        Gateway { process, lines, said: String::new() }
+    }
+
+    /// Reads on until a line says `wanted`; what follows it.
+    pub(crate) fn wait_for(&mut self, wanted: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) else {
+                panic!("it does not say {wanted:?}, but:\n{}", self.said);
+            };
+            self.said.push_str(&line);
+            if let Some((_, after)) = line.trim_end().split_once(wanted) {
+                return after.to_owned();
+            }
+        }
+    }
+
+    pub(crate) fn address(&mut self, before: &str) -> SocketAddr {
+        self.wait_for(before).parse().expect("an address follows")
+    }
+
+    pub(crate) fn tell(&self, signal: &str) {
+        let told = Command::new("kill").args([signal, &self.process.id().to_string()]).status().expect("kill is there");
+        assert!(told.success());
+    }
+
+    /// Its exit code, and the rest of what it says.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        self.tell("-TERM");
+        let status = self.process.wait().expect("it ends");
+        self.said.extend(self.lines.iter());
+        (status.code(), std::mem::take(&mut self.said))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A page of a server at this address, with its head.
+pub(crate) fn page(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it answers");
+    stream.set_read_timeout(Some(PATIENCE)).expect("it can be set");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("connected");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the page is text");
+    answer
 }
 
 /// Runs parts of a test beside each other, because they wait more than they compute.
@@ -48,7 +127,6 @@ pub(crate) fn children(process: u32) -> Vec<u32> {
 pub(crate) fn wait_until_it_listens(process: u32, addresses: usize) {
     use std::collections::HashSet;
     use std::fs;
-    use std::time::{Duration, Instant};
     /// State of a socket that listens, in the tables of /proc/net.
     const LISTENS: &str = "0A";
 
@@ -62,7 +140,7 @@ pub(crate) fn wait_until_it_listens(process: u32, addresses: usize) {
         let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         files.filter(|file| fs::read_link(file.path()).is_ok_and(|it| sockets.contains(&*it.to_string_lossy()))).count()
     };
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while listening() < addresses {
         assert!(Instant::now() < deadline, "it listens at {} of {addresses} addresses", listening());
         thread::sleep(Duration::from_millis(10));

@@ -45,6 +45,15 @@ pub(super) struct Samples {
     trace: Option<PathBuf>,
 }
 
+/// The parts that are kept beside frames and seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kept {
+    /// The last frames as a trace.
+    pub(super) trace: bool,
+    /// The distributions of the frames, for metrics.
+    pub(super) distributions: bool,
+}
+
 /// The state of the files at the end.
 #[derive(Debug, Default)]
 pub(super) struct Written {
@@ -56,19 +65,19 @@ pub(super) struct Written {
 
 impl Samples {
     /// A new file in the run's folder on this disk. Its thread begins now, before that of the server has a core of its own.
-    pub(super) fn create(folder: &Path, (is_traced, has_figures): (bool, bool), disk: &Disk) -> Result<Samples> {
+    pub(super) fn create(folder: &Path, kept: Kept, disk: &Disk) -> Result<Samples> {
         let of_frames = disk.clone();
         let options = TelemetryOptions {
             table: Some(folder.join(FRAMES_FILE)),
             before_write: Some(BeforeWrite::new(move || of_frames.before_write())),
             // Else their distributions would be counted as the memory of connections.
-            has_figures,
-            keep: if is_traced { TRACED } else { Duration::ZERO },
+            has_figures: kept.distributions,
+            keep: if kept.trace { TRACED } else { Duration::ZERO },
             ..TelemetryOptions::default()
         };
         let telemetry = Telemetry::start(options)?;
         let collecting = telemetry.collect_in_background().context("cannot start the thread that writes frames")?;
-        let trace = is_traced.then(|| folder.join(TRACE_FILE));
+        let trace = kept.trace.then(|| folder.join(TRACE_FILE));
         let mut file = LineFile::create(folder, SECONDS_FILE)?;
         let (seconds, received) = sync_channel::<Second>(SECONDS_WAITING);
         let writer = std::thread::Builder::new().name("seconds".to_owned());
@@ -161,7 +170,7 @@ mod tests {
         const SECONDS: usize = 2 * SECONDS_WAITING;
         let folder = tempfile::tempdir().expect("a folder");
         let disk = Disk::with(slow_write);
-        let mut samples = Samples::create(folder.path(), (false, false), &disk).expect("files");
+        let mut samples = Samples::create(folder.path(), Kept::default(), &disk).expect("files");
         let mut record = TickRecord::default();
         record.subsystem_ns[0] = 1;
         let finish = Finish { after_plan: Duration::ZERO, skipped: 0 };

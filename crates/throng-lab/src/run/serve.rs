@@ -16,7 +16,7 @@ use throng_machine::clock;
 
 use super::disk::Disk;
 use super::ledger::Ledger;
-use super::samples::{self, Samples, Written};
+use super::samples::{self, Kept, Samples, Written};
 use super::{End, SECOND, conclude, settling, timed};
 use crate::bots::{BotsReport, Progress};
 use crate::host::Host;
@@ -297,7 +297,7 @@ impl Session {
     ) -> Result<Session> {
         let started_at = SystemTime::now();
         let folder = throng_report::new_folder(options.runs, started_at, &scenario.name)?;
-        let samples = Samples::create(&folder, (false, false), &Disk::default())?;
+        let samples = Samples::create(&folder, Kept::default(), &Disk::default())?;
         let mut ledger = Ledger::new(scenario, false, None);
         ledger.grow_from(empty);
         ledger.note_wanted(host.connected());

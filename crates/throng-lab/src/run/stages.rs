@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use throng_crowd::scenario::Scenario;
 use throng_judge::{mean, median, steady_from};
 
+use throng_report::with_room;
 use throng_summary::{LoadStep, Spread};
 
 /// Of a long level, so many of the newest seconds decide whether it is steady.
@@ -42,13 +43,17 @@ pub(super) struct Second {
     pub(super) frame_ms: f64,
 }
 
+impl Second {
+    const FILLER: Second = Second { wanted: 1, connections: 1, near_age_p99_ms: None, cpu_cores: 1.0, frame_ms: 1.0 };
+}
+
 impl Stage {
     fn new(judged: &Range<f64>) -> Stage {
         Stage {
             judged_from_s: judged.start,
             to_s: judged.end,
             frame_us: Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds are possible"),
-            seconds: Vec::new(),
+            seconds: with_room(SECONDS_MAX.min((judged.end - judged.start) as usize + 1), Second::FILLER),
             missed_ticks: 0,
         }
     }

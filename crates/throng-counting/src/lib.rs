@@ -1,15 +1,24 @@
-//! An allocator that counts, for tests of what allocates nothing. It belongs to the whole of the test that names this.
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of this")]
+//! An allocator that counts, for tests of what allocates nothing. A test that uses a function of this crate has the allocator.
+//! All counts are those of the thread that asks.
+//!
+//! ```
+//! use throng_counting::{allocations, so_far};
+//!
+//! let before = so_far();
+//! assert_eq!(allocations(|| drop(Box::new(1))), 1);
+//! assert_eq!(so_far(), before + 1);
+//! ```
+#![allow(unsafe_code, reason = "an allocator that counts has to be an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 
-/// Counts the allocations of the thread that asks for it.
 struct Counting;
 
 thread_local! {
     static IS_COUNTING: Cell<bool> = const { Cell::new(false) };
+    static SO_FAR: Cell<u64> = const { Cell::new(0) };
     static COUNT: Cell<u64> = const { Cell::new(0) };
     static HELD_BYTES: Cell<i64> = const { Cell::new(0) };
     static LARGEST_BYTES: Cell<usize> = const { Cell::new(0) };
@@ -23,13 +32,16 @@ fn hold(bytes: i64) {
 
 fn note(bytes: usize) {
     // While the thread ends its cells are gone, and nothing is to be counted.
+    let _ = SO_FAR.try_with(|count| count.set(count.get() + 1));
     if IS_COUNTING.try_with(Cell::get).unwrap_or(false) {
         IS_COUNTING.set(false);
         COUNT.set(COUNT.get() + 1);
         LARGEST_BYTES.set(LARGEST_BYTES.get().max(bytes));
         if COUNT.get() == 1 {
+            let before = SO_FAR.get();
             let trace = Backtrace::force_capture().to_string();
             FIRST.with(|first| *first.borrow_mut() = Some(trace));
+            SO_FAR.set(before);
         }
         IS_COUNTING.set(true);
     }
@@ -61,6 +73,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// How often this thread has asked for memory since it began.
+pub fn so_far() -> u64 {
+    SO_FAR.get()
+}
+
 /// Runs `work` and returns how often it asked for memory.
 pub fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.set(0);
@@ -71,7 +88,7 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.get()
 }
 
-/// Bytes that this thread has asked for and not given back. Allocations of other threads do not count.
+/// Bytes that this thread has allocated and not freed. Other threads do not count.
 pub fn held_bytes() -> i64 {
     HELD_BYTES.get()
 }
