@@ -45,8 +45,10 @@ pub struct Weather {
     pub twice: f64,
     /// The share of messages that are lost on the way to one subscriber: 0 to 1.
     pub lost: f64,
-    /// The share of answers of the store that are lost alone, on a connection that goes on: 0 to 1.
+    /// The share of answers, of the store and to requests, that are lost alone, on a connection that goes on: 0 to 1.
     pub lost_answers: f64,
+    /// The share of operations of the store that are lost alone and not carried out: 0 to 1.
+    pub lost_operations: f64,
     /// By how many millionths each member's clock is faster or slower at most.
     pub drift_ppm: u32,
     /// The same for the server's clock.
@@ -65,6 +67,7 @@ impl Default for Weather {
             twice: 0.0,
             lost: 0.0,
             lost_answers: 0.0,
+            lost_operations: 0.0,
             drift_ppm: 0,
             server_drift_ppm: 0,
             notice: Duration::from_secs(2),
@@ -351,6 +354,11 @@ impl Net {
             self.doom(member, connection);
             return;
         }
+        let may_be_lost = self.weather.lost_operations > 0.0 && matches!(packet, Outgoing::Store(_));
+        if may_be_lost && self.rng.f64() < self.weather.lost_operations {
+            self.lost += 1;
+            return;
+        }
         self.carry_out(member, connection, packet);
     }
 
@@ -384,7 +392,8 @@ impl Net {
 
     /// Sends something down to a member, in order with the rest of its lane.
     fn send_down(&mut self, member: MemberId, lane: Lane, packet: Down) {
-        let may_be_lost = self.weather.lost_answers > 0.0 && matches!(packet, Down::Result(_));
+        let is_answer = matches!(packet, Down::Result(_) | Down::Answer { .. });
+        let may_be_lost = self.weather.lost_answers > 0.0 && is_answer;
         if may_be_lost && self.rng.f64() < self.weather.lost_answers {
             self.lost += 1;
             return;
