@@ -421,8 +421,9 @@ impl Directory {
                     self.end_departure(key, end);
                 }
             }
-            Stage::Releasing(release) if release.is_waiting_for(ticket) => {
-                if release.handle_event(now, event) {
+            Stage::Releasing(release) => {
+                let is_end = release.is_end(now, ticket, event);
+                if is_end {
                     self.lose(key);
                 }
             }

@@ -37,21 +37,20 @@ impl Release {
         Some(Command::Delete { ticket, key: self.key.home_subject(), expect })
     }
 
-    pub(crate) fn is_waiting_for(&self, ticket: Ticket) -> bool {
-        self.ticket == Some(ticket)
-    }
-
     /// The command was refused by the bus.
     pub(crate) fn handle_refusal(&mut self, now: Time) {
         (self.ticket, self.not_before) = (None, now.after(RETRY_AFTER));
     }
 
-    /// Takes the answer to its command. Whether the entry is not ours any more.
-    pub(crate) fn handle_event(&mut self, now: Time, event: &Event) -> bool {
-        let is_done = matches!(event, Event::Written { result: Ok(_) | Err(StoreError::Refused), .. });
-        if !is_done {
+    /// Takes an answer. Whether it says that the entry is not ours any more; any other answer to its command makes it try again.
+    pub(crate) fn is_end(&mut self, now: Time, ticket: Ticket, event: &Event) -> bool {
+        if self.ticket != Some(ticket) {
+            return false;
+        }
+        let is_end = matches!(event, Event::Written { result: Ok(_) | Err(StoreError::Refused), .. });
+        if !is_end {
             self.handle_refusal(now);
         }
-        is_done
+        is_end
     }
 }

@@ -54,7 +54,7 @@ struct Stream {
     sent: Vec<Vec<u8>>,
     /// Those before it have arrived, or never will.
     next: usize,
-    /// What its receiver had counted as lost when it had last been given everything that was there before the newest arrival.
+    /// The losses that its receiver had counted when it had last been given everything that was there before the newest arrival.
     counted: u64,
 }
 
@@ -183,7 +183,7 @@ struct Storm {
     ledger: Arc<Mutex<Ledger>>,
     rude: SimBus,
     stage: Stage,
-    /// Who is cut off, and whether the bus is away, until then.
+    /// The member that is cut off, or `None` if the bus is away, until then.
     trouble: Option<(Option<MemberId>, Time)>,
     next_trouble: Time,
     said: [u32; CLIENTS],
