@@ -439,7 +439,7 @@ impl Directory {
             }
             Claimed::Arrived(home) => match self.arrivals.take(key, Some(&home)) {
                 Some(state) => self.arrive(key, &home, state),
-                // We have served it before, or never will: with its checkpoint we can.
+                // Its state has been taken before, or is gone: it begins with the checkpoint.
                 None => {
                     if let Some(Stage::Claiming(claim)) = self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
                         claim.replace(home.fence);
