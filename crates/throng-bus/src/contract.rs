@@ -30,7 +30,8 @@ pub struct SubscriptionId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u32);
 
-/// The caller's number for a request or an operation of the store. It comes back with the answer. See [`Tickets`].
+/// The caller's number for a request or an operation of the store. It comes back with the answer, and may be used again from then
+/// on: an answer that comes later meets no other question. See [`Tickets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -75,7 +76,7 @@ pub enum Expect {
 pub struct ReplyTo {
     /// The member that asks.
     pub member: MemberId,
-    /// Its ticket.
+    /// Its bus's number for the request.
     pub ticket: Ticket,
     /// A subject of the implementation, where it needs one.
     pub address: Option<Arc<str>>,
@@ -233,7 +234,7 @@ pub struct Message {
     pub subject: Subject,
     /// Its sender.
     pub publisher: MemberId,
-    /// Its number. Rising for each publisher and subject. Of a request: the ticket.
+    /// Its number. Rising for each publisher and subject. Of a request: another one, which tells requests of a publisher apart.
     pub sequence: Sequence,
     /// Its content.
     pub payload: Bytes,

@@ -39,7 +39,7 @@ pub enum Outgoing {
     },
     /// A request. Its end comes by [`Endpoint::handle_answer`].
     Request {
-        /// The ticket.
+        /// The endpoint's own number for it, never used again.
         ticket: Ticket,
         /// The address.
         subject: Subject,
@@ -67,8 +67,8 @@ pub enum Outgoing {
         /// The subscription.
         subscription: SubscriptionId,
     },
-    /// An operation of the store: a [`Command::Get`], [`Command::Put`] or [`Command::Delete`]. Its end comes by
-    /// [`Endpoint::handle_result`].
+    /// An operation of the store: a [`Command::Get`], [`Command::Put`] or [`Command::Delete`]. Its ticket is the endpoint's own
+    /// number for it, never used again. Its end comes by [`Endpoint::handle_result`].
     Store(Command),
     /// A list of these entries and their changes from then on, by [`Endpoint::handle_entry`] and
     /// [`Endpoint::handle_listed`].
@@ -162,8 +162,8 @@ impl Endpoint {
 
     /// The next event for the caller.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.waiting.pop()?;
-        match &event {
+        let mut event = self.waiting.pop()?;
+        match &mut event {
             Event::Message(_) => self.counters.delivered += 1,
             Event::Gap(_) => self.counters.gaps += 1,
             other => self.open.close(other),
@@ -311,7 +311,7 @@ impl Endpoint {
                 Outgoing::Publish { subject, bytes: self.envelope(Kind::Message { sequence, previous }, payload) }
             }
             Command::Request { ticket, subject, payload, patience } => {
-                self.open.open(ticket, Waits::Request(now.after(patience)), most)?;
+                let ticket = self.open.open(ticket, Waits::Request(now.after(patience)), most)?;
                 let bytes = self.envelope(Kind::Request { ticket }, payload);
                 Outgoing::Request { ticket, subject, bytes, patience }
             }
@@ -319,13 +319,17 @@ impl Endpoint {
                 let bytes = self.envelope(Kind::Answer { ticket: to.ticket }, payload);
                 Outgoing::Reply { to, bytes }
             }
-            Command::Get { ticket, .. } => {
-                self.open.open(ticket, Waits::Get(until), most)?;
-                Outgoing::Store(command)
+            Command::Get { ticket, key } => {
+                let ticket = self.open.open(ticket, Waits::Get(until), most)?;
+                Outgoing::Store(Command::Get { ticket, key })
             }
-            Command::Put { ticket, .. } | Command::Delete { ticket, .. } => {
-                self.open.open(ticket, Waits::Write(until), most)?;
-                Outgoing::Store(command)
+            Command::Put { ticket, key, value, expect, lives_for } => {
+                let ticket = self.open.open(ticket, Waits::Write(until), most)?;
+                Outgoing::Store(Command::Put { ticket, key, value, expect, lives_for })
+            }
+            Command::Delete { ticket, key, expect } => {
+                let ticket = self.open.open(ticket, Waits::Write(until), most)?;
+                Outgoing::Store(Command::Delete { ticket, key, expect })
             }
             other => self.take_lasting(other)?,
         };
@@ -418,7 +422,7 @@ impl Endpoint {
     }
 
     fn push_answer(&mut self, event: Event) {
-        if self.open.answer(&event) {
+        if let Some(event) = self.open.answer(event) {
             self.waiting.push_control(event);
         }
     }

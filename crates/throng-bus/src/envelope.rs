@@ -8,8 +8,8 @@
 //! kind 1, message: number of the message; number of the publisher's message before it on this subject: 0 if there is none,
 //!                  its own number if the publisher has forgotten it
 //! kind 2, tip:     the publisher's newest message on this subject, said again; previous 0; no payload
-//! kind 3, request: ticket of the publisher; previous 0
-//! kind 4, answer:  ticket of the request; previous 0; the publisher is the one that answers
+//! kind 3, request: the publisher's number for it, as that of no request before; previous 0
+//! kind 4, answer:  number of the request; previous 0; the publisher is the one that answers
 //! ```
 
 use bytes::{Bytes, BytesMut};
@@ -53,12 +53,12 @@ pub enum Kind {
     },
     /// A request.
     Request {
-        /// The ticket of its sender.
+        /// The sender's number for it.
         ticket: Ticket,
     },
     /// An answer.
     Answer {
-        /// The ticket of the request.
+        /// The number of the request.
         ticket: Ticket,
     },
 }

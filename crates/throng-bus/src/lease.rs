@@ -359,7 +359,7 @@ impl Lease {
     }
 
     fn take_asked(&mut self, ticket: Ticket) -> Option<Asked> {
-        self.asked.take_if(|asked| asked.ticket == ticket)
+        self.asked.take_if(|asked| asked.is_sent && asked.ticket == ticket)
     }
 
     fn value(&self, fence: u64) -> Bytes {

@@ -150,9 +150,10 @@ impl Bus for LocalBus {
             match &event {
                 Event::Message(_) => self.counters.delivered += 1,
                 Event::Gap(_) => self.counters.gaps += 1,
-                Event::Answer { result: Err(RequestError::TimedOut), .. } => self.open.close(&event),
-                other if !self.open.answer(other) => continue,
-                other => self.open.close(other),
+                _ => match self.answer(event) {
+                    Some(event) => return Some(event),
+                    None => continue,
+                },
             }
             return Some(event);
         }
@@ -168,6 +169,14 @@ impl Bus for LocalBus {
 }
 
 impl LocalBus {
+    /// An answer as it is handed out: with the caller's ticket. One that says that none came in time has it already.
+    fn answer(&mut self, event: Event) -> Option<Event> {
+        let is_late = matches!(event, Event::Answer { result: Err(RequestError::TimedOut), .. });
+        let mut event = if is_late { event } else { self.open.answer(event)? };
+        self.open.close(&mut event);
+        Some(event)
+    }
+
     #[inline]
     fn send(&mut self, subject: &Subject, payload: Bytes) -> Result<(), CommandError> {
         if payload.len() > self.limits.payload_bytes {
@@ -214,7 +223,7 @@ impl LocalBus {
             Command::Subscribe { subscription, pattern } => self.subscribe_to(subscription, pattern),
             Command::Unsubscribe { subscription } => self.unsubscribe(subscription),
             Command::Request { ticket, subject, payload, patience } => {
-                self.open.open(ticket, Waits::Request(now.after(patience)), self.limits.open_tickets)?;
+                let ticket = self.open.open(ticket, Waits::Request(now.after(patience)), self.limits.open_tickets)?;
                 self.ask(ticket, &subject, &payload);
                 Ok(())
             }
@@ -228,7 +237,7 @@ impl LocalBus {
             Command::Watch { watch, pattern } => self.watch(now, watch, pattern),
             Command::Unwatch { watch } => self.unwatch(watch),
             Command::Get { ticket, key } => {
-                self.open.open(ticket, Waits::Get(NEVER), self.limits.open_tickets)?;
+                let ticket = self.open.open(ticket, Waits::Get(NEVER), self.limits.open_tickets)?;
                 let result = Ok(lock(&self.hub.shared).store_at(now).get(&key));
                 self.taken.push_control(Event::Got { ticket, result });
                 Ok(())
@@ -246,7 +255,7 @@ impl LocalBus {
         ticket: Ticket,
         write: impl FnOnce(&mut Store) -> Result<Change, crate::StoreError>,
     ) -> Result<(), CommandError> {
-        self.open.open(ticket, Waits::Write(NEVER), self.limits.open_tickets)?;
+        let ticket = self.open.open(ticket, Waits::Write(NEVER), self.limits.open_tickets)?;
         let mut shared = lock(&self.hub.shared);
         let result = write(shared.store_at(now));
         if let Ok(change) = &result {

@@ -1,4 +1,7 @@
 //! Requests and operations that wait for an answer.
+//!
+//! A caller's ticket may be used again as soon as its answer was handed out, which may be one that says that none came. So each
+//! question also has a number of the bus, which is never used again, and an answer names that: a late one meets no later question.
 
 use std::collections::BTreeSet;
 
@@ -44,43 +47,62 @@ impl Waits {
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenTickets {
-    open: FxHashMap<Ticket, Waits>,
+    open: FxHashMap<Ticket, Open>,
+    /// The tickets of questions without an answer, by the bus's numbers.
+    asked: FxHashMap<Ticket, Ticket>,
     deadlines: BTreeSet<(Time, Ticket)>,
+    newest: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    waits: Waits,
+    /// The bus's number.
+    number: Ticket,
 }
 
 impl OpenTickets {
-    pub(crate) fn open(&mut self, ticket: Ticket, waits: Waits, most: usize) -> Result<(), CommandError> {
+    /// Notes a question, and returns the number that its answer has to name.
+    pub(crate) fn open(&mut self, ticket: Ticket, waits: Waits, most: usize) -> Result<Ticket, CommandError> {
         if self.open.len() >= most {
             return Err(CommandError::Limit { limit: "open_tickets" });
         }
         if self.open.contains_key(&ticket) {
             return Err(CommandError::Number);
         }
+        self.newest += 1;
+        let number = Ticket(self.newest);
         self.deadlines.extend(waits.deadline().map(|deadline| (deadline, ticket)));
-        self.open.insert(ticket, waits);
-        Ok(())
+        self.open.insert(ticket, Open { waits, number });
+        self.asked.insert(number, ticket);
+        Ok(number)
     }
 
-    /// Whether an event is to be handed out: an answer only if it is the first, in time, and one to the question.
-    pub(crate) fn answer(&mut self, event: &Event) -> bool {
-        let Some(ticket) = ticket_of(event) else { return true };
-        let Some(waits) = self.open.get_mut(&ticket) else { return false };
+    /// An event as it is to be handed out: an answer, which names the bus's number, only if it is the first, in time, and one to
+    /// the question.
+    pub(crate) fn answer(&mut self, mut event: Event) -> Option<Event> {
+        let Some(number) = ticket_of(&mut event) else { return Some(event) };
+        let ticket = *self.asked.get(number)?;
+        *number = ticket;
         let is_answer = matches!(
-            (*waits, event),
+            (self.open.get(&ticket)?.waits, &event),
             (Waits::Request(_), Event::Answer { .. })
                 | (Waits::Get(_), Event::Got { .. })
                 | (Waits::Write(_), Event::Written { .. })
         );
-        if is_answer && let Some(deadline) = std::mem::replace(waits, Waits::Poll).deadline() {
+        if !is_answer {
+            return None;
+        }
+        if let Some(deadline) = self.end(ticket)?.deadline() {
             self.deadlines.remove(&(deadline, ticket));
         }
-        is_answer
+        Some(event)
     }
 
-    /// Frees the number of an answer that is handed out.
-    pub(crate) fn close(&mut self, event: &Event) {
+    /// Frees the ticket of an answer that is handed out.
+    pub(crate) fn close(&mut self, event: &mut Event) {
         if let Some(ticket) = ticket_of(event) {
-            self.open.remove(&ticket);
+            self.open.remove(ticket);
         }
     }
 
@@ -91,27 +113,29 @@ impl OpenTickets {
             return None;
         }
         self.deadlines.pop_first();
-        self.open.insert(ticket, Waits::Poll)?.without_answer(ticket, RequestError::TimedOut)
+        self.end(ticket)?.without_answer(ticket, RequestError::TimedOut)
     }
 
     /// The answers to everything that is open when the connection is lost.
     pub(crate) fn lose(&mut self) -> Vec<Event> {
         self.deadlines.clear();
-        let is_open = |waits: &Waits| *waits != Waits::Poll;
-        let mut lost: Vec<Ticket> =
-            self.open.iter().filter(|(_, waits)| is_open(waits)).map(|(ticket, _)| *ticket).collect();
+        let mut lost: Vec<Ticket> = self.asked.values().copied().collect();
         lost.sort();
-        lost.into_iter()
-            .filter_map(|ticket| {
-                self.open.insert(ticket, Waits::Poll)?.without_answer(ticket, RequestError::ConnectionLost)
-            })
-            .collect()
+        let end = |ticket| self.end(ticket)?.without_answer(ticket, RequestError::ConnectionLost);
+        lost.into_iter().filter_map(end).collect()
+    }
+
+    /// The ticket waits for nothing more. Returns what it waited for.
+    fn end(&mut self, ticket: Ticket) -> Option<Waits> {
+        let open = self.open.get_mut(&ticket)?;
+        self.asked.remove(&open.number);
+        Some(std::mem::replace(&mut open.waits, Waits::Poll))
     }
 }
 
-fn ticket_of(event: &Event) -> Option<Ticket> {
+fn ticket_of(event: &mut Event) -> Option<&mut Ticket> {
     match event {
-        Event::Answer { ticket, .. } | Event::Got { ticket, .. } | Event::Written { ticket, .. } => Some(*ticket),
+        Event::Answer { ticket, .. } | Event::Got { ticket, .. } | Event::Written { ticket, .. } => Some(ticket),
         _ => None,
     }
 }

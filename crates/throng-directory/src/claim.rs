@@ -9,6 +9,9 @@
 //! ```
 //!
 //! A term that has ended never begins again, so it is safe to look at the lease after the entry.
+//!
+//! An entry that is ours before the claim has written is written anew: a removal of it may still be on its way to the store. It
+//! expects the entry as it was, so after our write it does nothing. Before our write it makes that one fail.
 
 use throng_bus::{Command, Entry, Event, Expect, Fence, Holder, MemberId, Revision, Subject, Ticket, Tickets};
 
@@ -27,6 +30,8 @@ pub(crate) struct Claim {
     step: Step,
     ticket: Option<Ticket>,
     attempts: u8,
+    /// Our own entry that this claim writes anew.
+    replaces: Option<Fence>,
 }
 
 #[derive(Clone, Debug)]
@@ -54,7 +59,7 @@ pub(crate) fn lease_subject(member: MemberId) -> Subject {
 
 impl Claim {
     pub(crate) fn new(key: HomeKey, member: MemberId, term: Fence) -> Claim {
-        Claim { key, member, term, step: Step::Look, ticket: None, attempts: 0 }
+        Claim { key, member, term, step: Step::Look, ticket: None, attempts: 0, replaces: None }
     }
 
     /// The next command, unless one is under way.
@@ -100,13 +105,24 @@ impl Claim {
         }
     }
 
+    /// Writes an entry of ours anew.
+    pub(crate) fn replace(&mut self, old: Fence) {
+        self.replaces = Some(old);
+        self.go(Step::Write(Expect::Revision(Revision(old.0))));
+    }
+
     fn handle_entry(&mut self, entry: Option<&Entry>) -> Option<Claimed> {
         let Some(entry) = entry else { return self.go(Step::Write(Expect::Absent)) };
         match Home::read(&entry.value, entry.revision) {
-            // A write of this claim whose answer was lost, or that of a move.
-            Some(home) if (home.owner, home.term) == (self.member, self.term) => {
-                Some(if home.offer == 0 { Claimed::Ours(home.fence) } else { Claimed::Arrived(home) })
-            }
+            Some(home) if (home.owner, home.term) == (self.member, self.term) => match self.replaces {
+                _ if home.offer != 0 => Some(Claimed::Arrived(home)),
+                // The write of this claim, whose answer was lost.
+                Some(old) if old != home.fence => Some(Claimed::Ours(home.fence)),
+                _ => {
+                    self.replace(home.fence);
+                    None
+                }
+            },
             Some(home) if home.owner == self.member => self.go(Step::Write(Expect::Revision(entry.revision))),
             Some(home) => self.go(Step::LookAtOwner(home)),
             // Nobody serves an entry that cannot be read.

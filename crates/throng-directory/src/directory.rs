@@ -13,6 +13,7 @@ use crate::HomeKey;
 use crate::claim::{Claim, Claimed, lease_subject};
 use crate::moves::{Arrivals, Departed, Departure, moves_subject};
 use crate::record::{Home, Note, answer};
+use crate::release::Release;
 
 /// Most homes of a member, with those that it claims.
 pub const HOMES_MAX: usize = 1 << 18;
@@ -173,8 +174,7 @@ enum Stage {
     Fencing,
     Serving,
     Leaving(Departure),
-    /// The entry is being removed.
-    Releasing,
+    Releasing(Release),
 }
 
 impl Directory {
@@ -285,19 +285,16 @@ impl Directory {
         Ok(())
     }
 
-    /// Gives a home up. [`HomeChange::Lost`] follows. Others can claim it.
+    /// Gives a home up: it is not served from now on. [`HomeChange::Lost`] follows as soon as others can claim it.
     ///
     /// # Errors
     /// If this member does not serve it.
     pub fn release(&mut self, key: HomeKey, now: Time) -> Result<(), DirectoryError> {
         let fence = self.fence(key, now).ok_or(DirectoryError::NotServed)?;
         if let Some(ours) = self.ours.get_mut(&key) {
-            ours.stage = Stage::Releasing;
-            let ticket = self.tickets.issue();
-            self.open.insert(ticket, key);
-            let expect = throng_bus::Expect::Revision(Revision(fence.0));
-            self.to_send.push_back(Command::Delete { ticket, key: key.home_subject(), expect });
+            ours.stage = Stage::Releasing(Release::new(key, fence));
         }
+        self.busy.push_back(key);
         Ok(())
     }
 
@@ -347,6 +344,7 @@ impl Directory {
             let command = match self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
                 Some(Stage::Claiming(claim)) => claim.poll_command(&mut self.tickets),
                 Some(Stage::Leaving(departure)) => departure.poll_command(now, &mut self.tickets),
+                Some(Stage::Releasing(release)) => release.poll_command(now, &mut self.tickets),
                 _ => continue,
             };
             self.busy.push_back(key);
@@ -386,7 +384,7 @@ impl Directory {
                     self.end_departure(key, end);
                 }
             }
-            Stage::Releasing => self.lose(key),
+            Stage::Releasing(release) => release.handle_refusal(now),
             Stage::Fencing | Stage::Serving => {}
         }
     }
@@ -423,7 +421,12 @@ impl Directory {
                     self.end_departure(key, end);
                 }
             }
-            Stage::Releasing => self.lose(key),
+            Stage::Releasing(release) => {
+                let is_end = release.is_end(now, ticket, event);
+                if is_end {
+                    self.lose(key);
+                }
+            }
             _ => {}
         }
     }
@@ -436,7 +439,12 @@ impl Directory {
             }
             Claimed::Arrived(home) => match self.arrivals.take(key, Some(&home)) {
                 Some(state) => self.arrive(key, &home, state),
-                None => self.end_claim(key, Claimed::Ours(home.fence)),
+                // Its state has been taken before, or is gone: it begins with the checkpoint.
+                None => {
+                    if let Some(Stage::Claiming(claim)) = self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
+                        claim.replace(home.fence);
+                    }
+                }
             },
             Claimed::Ours(fence) => {
                 let Some(id) = self.checkpoints.fence(key.state_subject(), fence) else {

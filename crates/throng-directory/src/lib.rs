@@ -52,6 +52,7 @@ mod directory;
 mod key;
 mod moves;
 mod record;
+mod release;
 
 pub use claim::CLAIM_ATTEMPTS_MAX;
 pub use directory::{Directory, DirectoryError, DirectoryOptions, HOMES_MAX, HomeChange};

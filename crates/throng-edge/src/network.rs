@@ -6,15 +6,16 @@
 //!                                        '                                          '-- BusDriver, port 2 -- Client --'
 //! ```
 //!
-//! A message has up to 64 datagrams of one transmit. Its subject is `world.NAME.link.` and the receiving member as 16 hexadecimal digits. Its
-//! sender is the publisher that the envelope of the bus names. The content, little endian:
+//! A message has up to 64 datagrams of one transmit. Its subject is `world.NAME.link.RECEIVER.SENDER`, with both members as 16 hexadecimal
+//! digits. The publisher that the envelope of the bus names has to be the sender, or the message is refused: so a bus that lets each member
+//! publish on its own subjects only proves who has sent a datagram. The content, little endian:
 //!
 //! ```text
 //! [port of the sender: u16][port of the receiver: u16][length: u16][datagrams, each of this length; the last may be shorter]
 //! ```
 //!
-//! Such a network is no more trusted than any other one: whoever may publish on the bus can send anything to anybody, also in the name of
-//! another member. The link above it has its keys, its handshake and its resends, as over UDP.
+//! Such a network is no more trusted than any other one: whoever may publish on a subject can send anything there in the name of its
+//! sender. The link above it has its keys, its handshake and its resends, as over UDP. `docs/edges.md` has the permissions of each process.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +26,7 @@ use throng::Time;
 use throng::net::{
     Driver, DriverCounters, InFlight, InFlightLimit, MAX_DATAGRAM_BYTES, ReceiveError, SendError, Transmit,
 };
-use throng_bus::{Bus, Event, MemberId, Message, Pattern, Subject, SubscriptionId};
+use throng_bus::{Bus, Event, MemberId, Message, Subject, SubscriptionId};
 
 use crate::roster::WorldName;
 
@@ -88,6 +89,8 @@ pub struct BusDriver<B> {
 pub struct BusNetworkCounters {
     /// Messages that make no sense.
     pub refused: u64,
+    /// Messages whose publisher is another member than the sender that their subject names.
+    pub forged: u64,
     /// Datagrams for a port that nobody has.
     pub no_port: u64,
     /// Datagrams for an endpoint that takes too little: 4,096 of them, or 4 MiB, waited from the same sender, or 16 times as many from all.
@@ -96,10 +99,30 @@ pub struct BusNetworkCounters {
     pub gaps: u64,
 }
 
+impl BusNetworkCounters {
+    /// All counters with stable names, for metrics.
+    pub fn named(&self) -> [(&'static str, u64); 5] {
+        [
+            ("refused", self.refused),
+            ("forged", self.forged),
+            ("no_port", self.no_port),
+            ("dropped", self.dropped),
+            ("gaps", self.gaps),
+        ]
+    }
+}
+
 /// Why an endpoint was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a member of the bus has {ENDPOINTS_MAX} endpoints at most: drop one first")]
 pub struct TooManyEndpoints;
+
+impl TooManyEndpoints {
+    /// A stable word for this error.
+    pub fn tag(self) -> &'static str {
+        "too_many_endpoints"
+    }
+}
 
 struct Ports<B> {
     bus: B,
@@ -235,7 +258,8 @@ impl<B: Bus> Ports<B> {
         if self.subjects.len() >= SUBJECTS_MAX {
             self.subjects.clear();
         }
-        self.subjects.entry(member).or_insert_with(|| self.world.link_subject(member)).clone()
+        let own = self.bus.member();
+        self.subjects.entry(member).or_insert_with(|| self.world.link_subject(member, own)).clone()
     }
 
     /// Takes what the bus has, and sorts it by port.
@@ -257,7 +281,7 @@ impl<B: Bus> Ports<B> {
 
     fn subscribe(&mut self, now: Time) {
         if !self.is_subscribed {
-            let own = Pattern::from(&self.world.link_subject(self.bus.member()));
+            let own = self.world.link_pattern(self.bus.member());
             // If it was not taken, the next connection is another chance.
             self.is_subscribed = self.bus.subscribe(now, OWN, &own).is_ok();
         }
@@ -265,6 +289,10 @@ impl<B: Bus> Ports<B> {
 
     /// Puts the datagrams of a message into their inbox. Returns how many there were.
     fn sort(&mut self, now: Time, message: &Message) -> usize {
+        if WorldName::link_sender(&message.subject) != Some(message.publisher) {
+            self.counters.forged += 1;
+            return 0;
+        }
         let Some((from_port, to_port, datagrams)) = parts(&message.payload) else {
             self.counters.refused += 1;
             return 0;

@@ -6,7 +6,7 @@
 //!           world.NAME.borders    the borders, written by the decider with its fencing number
 //! subjects  world.NAME.load.3     reports of server 3
 //!           world.NAME.saved.3    states of the players of server 3 (saved.rs)
-//!           world.NAME.link.M     datagrams for member M, if they go over the bus (network.rs)
+//!           world.NAME.link.M.S   datagrams for member M from member S, if they go over the bus (network.rs)
 //! ```
 //!
 //! The content of `borders`, little endian: `[cuts between the servers: u16 each]`. The number of the write in the store is the version,
@@ -53,7 +53,7 @@ impl WorldName {
             return Err(NameError::Token { index: 0 });
         }
         // The longest subject of the world.
-        Subject::new(&format!("world.{name}.link.{}", MemberId(0)))?;
+        Subject::new(&format!("world.{name}.link.{0}.{0}", MemberId(0)))?;
         Ok(WorldName(name.to_owned()))
     }
 
@@ -87,9 +87,21 @@ impl WorldName {
         number_of(self.rest(subject)?, "saved.")
     }
 
-    /// The subject of the datagrams for a member.
-    pub(crate) fn link_subject(&self, member: MemberId) -> Subject {
-        self.subject(&format!("link.{member}"))
+    /// The subject of the datagrams of a member for another one.
+    pub(crate) fn link_subject(&self, to: MemberId, from: MemberId) -> Subject {
+        self.subject(&format!("link.{to}.{from}"))
+    }
+
+    /// The subjects of all datagrams for a member.
+    pub(crate) fn link_pattern(&self, to: MemberId) -> Pattern {
+        self.pattern(&format!("link.{to}.*"))
+    }
+
+    /// The sender that the subject of datagrams for a member names.
+    pub(crate) fn link_sender(subject: &Subject) -> Option<MemberId> {
+        let (_, sender) = subject.as_str().rsplit_once('.')?;
+        let is_number = sender.len() == 16 && sender.bytes().all(|digit| digit.is_ascii_hexdigit());
+        u64::from_str_radix(sender, 16).ok().filter(|_| is_number).map(MemberId)
     }
 
     fn subject(&self, rest: &str) -> Subject {

@@ -19,10 +19,9 @@
 
 mod server;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,8 +45,10 @@ pub struct Weather {
     pub twice: f64,
     /// The share of messages that are lost on the way to one subscriber: 0 to 1.
     pub lost: f64,
-    /// The share of answers of the store that are lost alone, on a connection that goes on: 0 to 1.
+    /// The share of answers, of the store and to requests, that are lost alone, on a connection that goes on: 0 to 1.
     pub lost_answers: f64,
+    /// The share of operations of the store that are lost alone and not carried out: 0 to 1.
+    pub lost_operations: f64,
     /// By how many millionths each member's clock is faster or slower at most.
     pub drift_ppm: u32,
     /// The same for the server's clock.
@@ -66,6 +67,7 @@ impl Default for Weather {
             twice: 0.0,
             lost: 0.0,
             lost_answers: 0.0,
+            lost_operations: 0.0,
             drift_ppm: 0,
             server_drift_ppm: 0,
             notice: Duration::from_secs(2),
@@ -91,12 +93,12 @@ pub struct SimWrite {
 
 /// A simulated network with a server. Clones are the same network.
 #[derive(Clone, Debug)]
-pub struct SimNet(Rc<RefCell<Net>>);
+pub struct SimNet(Arc<Mutex<Net>>);
 
 /// A member of a simulated bus. Dropping it kills the member: what it sent is still on its way.
 #[derive(Debug)]
 pub struct SimBus {
-    net: Rc<RefCell<Net>>,
+    net: SimNet,
     member: MemberId,
 }
 
@@ -157,7 +159,7 @@ impl SimNet {
     pub fn new(seed: u64, weather: Weather) -> SimNet {
         let mut rng = fastrand::Rng::with_seed(seed);
         let drift_ppm = drift(&mut rng, weather.server_drift_ppm);
-        SimNet(Rc::new(RefCell::new(Net {
+        SimNet(Arc::new(Mutex::new(Net {
             now: Time::from_secs(1),
             rng,
             weather,
@@ -172,7 +174,7 @@ impl SimNet {
 
     /// A new member, which connects by itself.
     pub fn join(&self, member: MemberId, limits: Limits) -> SimBus {
-        let mut net = self.0.borrow_mut();
+        let mut net = self.lock();
         let ppm = net.weather.drift_ppm;
         let drift_ppm = drift(&mut net.rng, ppm);
         let node = Node {
@@ -187,17 +189,18 @@ impl SimNet {
         net.nodes.insert(member, node);
         let delay = net.delay();
         net.schedule(delay, Due::Connect { member });
-        SimBus { net: self.0.clone(), member }
+        drop(net);
+        SimBus { net: self.clone(), member }
     }
 
     /// The true time.
     pub fn now(&self) -> Time {
-        self.0.borrow().now
+        self.lock().now
     }
 
     /// Lets time pass.
     pub fn pass(&self, duration: Duration) {
-        let mut net = self.0.borrow_mut();
+        let mut net = self.lock();
         let end = net.now.after(duration);
         while let Some(entry) = net.due.first_entry().filter(|entry| entry.key().0 <= end) {
             let ((at, _), due) = entry.remove_entry();
@@ -209,24 +212,24 @@ impl SimNet {
 
     /// Changes the conditions. Clocks keep their speeds.
     pub fn set_weather(&self, change: impl FnOnce(&mut Weather)) {
-        change(&mut self.0.borrow_mut().weather);
+        change(&mut self.lock().weather);
     }
 
     /// Cuts a member off, or joins it again. Nobody is told.
     pub fn cut(&self, member: MemberId, is_cut: bool) {
-        if let Some(node) = self.0.borrow_mut().nodes.get_mut(&member) {
+        if let Some(node) = self.lock().nodes.get_mut(&member) {
             node.is_cut = is_cut;
         }
     }
 
     /// Ends a member's connection at once. Its commands on the way are still carried out.
     pub fn reset(&self, member: MemberId) {
-        self.0.borrow_mut().disconnect(member);
+        self.lock().disconnect(member);
     }
 
     /// Kills the server, with everything but the store, or starts it again.
     pub fn run_server(&self, runs: bool) {
-        let mut net = self.0.borrow_mut();
+        let mut net = self.lock();
         if net.server.is_up == runs {
             return;
         }
@@ -243,46 +246,51 @@ impl SimNet {
 
     /// Sets the server's clock forward, as when another server with another clock takes over.
     pub fn jump_server_clock(&self, by: Duration) {
-        let mut net = self.0.borrow_mut();
+        let mut net = self.lock();
         net.server.jumped += by;
         net.expire();
     }
 
     /// Everything that the store has done, in order.
     pub fn writes(&self) -> Vec<SimWrite> {
-        self.0.borrow().writes.clone()
+        self.lock().writes.clone()
     }
 
     /// How many messages were lost on the way so far.
     pub fn lost(&self) -> u64 {
-        self.0.borrow().lost
+        self.lock().lost
     }
 
     /// Puts any bytes on the way to all subscribers of a subject, as a hostile member would.
     pub fn forge(&self, subject: &Subject, bytes: Bytes) {
-        self.0.borrow_mut().deliver(subject, &bytes);
+        self.lock().deliver(subject, &bytes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Net> {
+        // A test that has panicked lets go of its members in any state of the network.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SimBus {
     /// The member's own clock.
     pub fn clock(&self) -> Time {
-        let net = self.net.borrow();
+        let net = self.net.lock();
         net.nodes.get(&self.member).map_or(net.now, |node| drifted(net.now, node.drift_ppm))
     }
 }
 
 impl Bus for SimBus {
     fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
-        self.net.borrow_mut().with(self.member, |node| node.endpoint.handle_command(now, command))
+        self.net.lock().with(self.member, |node| node.endpoint.handle_command(now, command))
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.net.borrow_mut().with(self.member, |node| node.endpoint.handle_timeout(now));
+        self.net.lock().with(self.member, |node| node.endpoint.handle_timeout(now));
     }
 
     fn poll_event(&mut self, _: Time) -> Option<Event> {
-        self.net.borrow_mut().with(self.member, |node| node.endpoint.poll_event())
+        self.net.lock().with(self.member, |node| node.endpoint.poll_event())
     }
 
     fn member(&self) -> MemberId {
@@ -290,13 +298,13 @@ impl Bus for SimBus {
     }
 
     fn counters(&self) -> Counters {
-        self.net.borrow_mut().with(self.member, |node| node.endpoint.counters())
+        self.net.lock().with(self.member, |node| node.endpoint.counters())
     }
 }
 
 impl Drop for SimBus {
     fn drop(&mut self) {
-        let mut net = self.net.borrow_mut();
+        let mut net = self.net.lock();
         net.nodes.remove(&self.member);
         net.server.forget_member(self.member);
     }
@@ -346,6 +354,11 @@ impl Net {
             self.doom(member, connection);
             return;
         }
+        let may_be_lost = self.weather.lost_operations > 0.0 && matches!(packet, Outgoing::Store(_));
+        if may_be_lost && self.rng.f64() < self.weather.lost_operations {
+            self.lost += 1;
+            return;
+        }
         self.carry_out(member, connection, packet);
     }
 
@@ -379,7 +392,8 @@ impl Net {
 
     /// Sends something down to a member, in order with the rest of its lane.
     fn send_down(&mut self, member: MemberId, lane: Lane, packet: Down) {
-        let may_be_lost = self.weather.lost_answers > 0.0 && matches!(packet, Down::Result(_));
+        let is_answer = matches!(packet, Down::Result(_) | Down::Answer { .. });
+        let may_be_lost = self.weather.lost_answers > 0.0 && is_answer;
         if may_be_lost && self.rng.f64() < self.weather.lost_answers {
             self.lost += 1;
             return;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use throng_bus::sim::{SimNet, Weather};
-use throng_bus::{Bus, Command, CommandError, Event, Limits, LocalHub, MemberId, RequestError, SubscriptionId, Ticket};
+use throng_bus::{
+    Bus, Command, CommandError, Event, Expect, Limits, LocalHub, MemberId, ReplyTo, RequestError, Revision, StoreError,
+    SubscriptionId, Ticket,
+};
 use throng_wire::Time;
 
 use crate::{events, pattern, subject};
@@ -105,4 +108,79 @@ fn a_lost_connection_ends_all_requests_and_operations() {
     net.pass(Duration::from_secs(1));
     assert_eq!(events(&mut bus, net.now()), [Event::Connected]);
     assert_eq!(bus.counters().disconnects, 1);
+}
+
+/// As of a lease that is begun anew with the desk of the one before it.
+#[test]
+fn a_late_answer_meets_no_later_question_with_the_same_ticket() {
+    let slow = Duration::from_millis(700);
+    let net = SimNet::new(1, Weather { delay: slow..slow, ..Weather::default() });
+    let mut bus = net.join(MemberId(1), Limits::default());
+    net.pass(Duration::from_secs(2));
+    events(&mut bus, net.now());
+    let put = |key: &str, expect| {
+        let (ticket, key, value) = (Ticket(1), subject(key), "x".into());
+        Command::Put { ticket, key, value, expect, lives_for: None }
+    };
+    bus.handle_command(net.now(), put("a", Expect::Absent)).unwrap();
+    net.pass(Duration::from_secs(1));
+    let written = |result| Event::Written { ticket: Ticket(1), result };
+    assert_eq!(events(&mut bus, net.now()), [written(Err(StoreError::Unknown))]);
+    // The second question and its answer overtake nothing: both arrive after the late answer.
+    net.set_weather(|weather| weather.delay = Duration::ZERO..Duration::ZERO);
+    bus.handle_command(net.now(), put("b", Expect::Revision(Revision(99)))).unwrap();
+    net.pass(Duration::from_millis(500));
+    assert_eq!(events(&mut bus, net.now()), [written(Err(StoreError::Refused))]);
+    assert_eq!(net.writes().len(), 1, "the first write has happened");
+}
+
+/// The addresses for answers to all requests of a member.
+fn asked(bus: &mut impl Bus, now: Time) -> Vec<ReplyTo> {
+    let of = |event| if let Event::Message(message) = event { message.reply_to } else { None };
+    events(bus, now).into_iter().filter_map(of).collect()
+}
+
+fn late_reply(asks: &mut impl Bus, answers: &mut impl Bus, mut pass: impl FnMut(Duration) -> Time) {
+    let mut now = pass(Duration::from_millis(100));
+    answers
+        .handle_command(now, Command::Subscribe { subscription: SubscriptionId(1), pattern: pattern("who") })
+        .unwrap();
+    let mut addresses = Vec::new();
+    for _ in 0..2 {
+        now = pass(Duration::from_millis(100));
+        events(asks, now);
+        asks.handle_command(now, ask(1)).unwrap();
+        now = pass(Duration::from_millis(100));
+        addresses.extend(asked(answers, now));
+        if addresses.len() == 1 {
+            now = pass(Duration::from_secs(1));
+            let late = Event::Answer { ticket: Ticket(1), result: Err(RequestError::TimedOut) };
+            assert_eq!(events(asks, now).pop(), Some(late));
+        }
+    }
+    for (to, answer) in addresses.into_iter().zip(["old", "new"]) {
+        answers.handle_command(now, Command::Reply { to, payload: answer.into() }).unwrap();
+        now = pass(Duration::from_millis(100));
+    }
+    assert_eq!(events(asks, now), [Event::Answer { ticket: Ticket(1), result: Ok("new".into()) }]);
+}
+
+#[test]
+fn in_process_a_late_reply_meets_no_later_request_with_the_same_ticket() {
+    let (hub, mut now) = (LocalHub::new(), Time(0));
+    let [mut a, mut b] = [1, 2].map(|id| hub.join(MemberId(id), Limits::default()));
+    late_reply(&mut a, &mut b, |duration| {
+        now = now.after(duration);
+        now
+    });
+}
+
+#[test]
+fn over_a_network_a_late_reply_meets_no_later_request_with_the_same_ticket() {
+    let net = SimNet::new(1, Weather::default());
+    let [mut a, mut b] = [1, 2].map(|id| net.join(MemberId(id), Limits::default()));
+    late_reply(&mut a, &mut b, |duration| {
+        net.pass(duration);
+        net.now()
+    });
 }

@@ -139,6 +139,11 @@ impl Node {
         }
     }
 
+    pub(crate) fn release(&mut self, key: HomeKey) {
+        let now = self.now();
+        let _ = self.directory.release(key, now);
+    }
+
     /// Begins to send the next message to a home, unless one waits.
     pub(crate) fn send(&mut self, key: HomeKey) {
         let next = self.next.entry(key).or_default();

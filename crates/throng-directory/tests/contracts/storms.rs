@@ -20,6 +20,8 @@ struct Figures {
     kept: u64,
     lost: u64,
     acknowledged: u64,
+    /// Seeds that say nothing: a lease has ended that should not.
+    void: u64,
 }
 
 struct Storm {
@@ -31,6 +33,8 @@ struct Storm {
     is_up: bool,
     /// Without hard faults, connections are lost so rarely that no lease ends.
     next_reset: Time,
+    /// The longest way of a message in good times.
+    slowest: Duration,
     /// With faults that end leases: then only checkpoints survive.
     is_hard: bool,
     newest: BTreeMap<HomeKey, Fence>,
@@ -46,6 +50,8 @@ impl Storm {
             delay: Duration::from_micros(100)..Duration::from_millis(most),
             twice: 0.1,
             lost: 0.03,
+            lost_answers: [0.0, if is_hard { 0.2 } else { 0.02 }][rng.usize(0..2)],
+            lost_operations: [0.0, if is_hard { 0.1 } else { 0.01 }][rng.usize(0..2)],
             drift_ppm: 40_000,
             server_drift_ppm: 40_000,
             ..Weather::default()
@@ -60,6 +66,7 @@ impl Storm {
             next_id: 4,
             is_up: true,
             next_reset: Time(0),
+            slowest: Duration::from_millis(most),
             is_hard,
             newest: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
@@ -92,6 +99,9 @@ impl Storm {
                 self.next_id += 1;
             }
             42 | 43 => self.sleeps_until[index] = self.net.now().after(Duration::from_millis(self.rng.u64(100..9_000))),
+            // So slow that answers come after everybody has given them up, or leases have ended.
+            45 => self.net.set_weather(|weather| weather.delay.end = Duration::from_millis(1_500)),
+            46..=60 => self.net.set_weather(|weather| weather.delay.end = self.slowest),
             44 => self.net.jump_server_clock(Duration::from_millis(self.rng.u64(0..100))),
             _ => {}
         }
@@ -118,6 +128,10 @@ impl Storm {
                     self.nodes[index].move_to(key, to, padding);
                 }
             }
+            // Without checkpoints, what is given up is gone.
+            if self.is_hard && self.rng.u8(0..20) == 0 {
+                self.nodes[index].release(key);
+            }
         }
     }
 
@@ -128,7 +142,8 @@ impl Storm {
                 node.run();
             }
             if !self.is_hard && node.has_had_term && node.directory.term(node.now()).is_none() {
-                return Err("a lease ended, so this seed says nothing".to_owned());
+                self.figures.void = 1;
+                return Ok(());
             }
             for (key, fence) in node.claimed.drain(..) {
                 let newest = self.newest.entry(key).or_default();
@@ -163,9 +178,15 @@ impl Storm {
             self.act(false);
             self.net.pass(Duration::from_millis(self.rng.u64(1..60)));
             self.step()?;
+            if self.figures.void > 0 {
+                return Ok(self.figures);
+            }
         }
         self.net.run_server(true);
-        self.net.set_weather(|weather| weather.lost = 0.0);
+        self.net.set_weather(|weather| {
+            (weather.lost, weather.lost_answers, weather.lost_operations) = (0.0, 0.0, 0.0);
+            weather.delay.end = self.slowest;
+        });
         for node in &self.nodes {
             self.net.cut(node.bus.member(), false);
         }
@@ -175,6 +196,9 @@ impl Storm {
             self.net.pass(Duration::from_millis(20));
             self.step()?;
             let is_settled = KEYS.iter().all(|key| self.nodes.iter().any(|node| node.serves(*key).is_some()));
+            if self.figures.void > 0 {
+                return Ok(self.figures);
+            }
             if round > 100 && is_settled && !self.nodes.iter().any(Node::is_waiting) {
                 break;
             }
@@ -222,6 +246,7 @@ fn run(seeds: u64, is_hard: bool) -> (Figures, u64) {
         all.kept += figures.kept;
         all.lost += figures.lost;
         all.acknowledged += figures.acknowledged;
+        all.void += figures.void;
         Ok(())
     });
     (all, played)
@@ -229,9 +254,9 @@ fn run(seeds: u64, is_hard: bool) -> (Figures, u64) {
 
 #[test]
 fn a_home_has_one_owner_and_keeps_what_it_acknowledged_in_any_storm() {
-    let (all, seeds) = run(1_000, true);
+    let (all, seeds) = run(600, true);
     if !throng_seeds::is_partial() {
-        assert!(all.moved > 3 * seeds, "hardly a home moved: {} in {seeds}", all.moved);
+        assert!(all.moved > 2 * seeds, "hardly a home moved: {} in {seeds}", all.moved);
         assert!(all.kept > seeds / 4, "hardly a move was given up: {} in {seeds}", all.kept);
         assert!(all.lost > 2 * seeds, "hardly a home was lost: {} in {seeds}", all.lost);
         assert!(all.acknowledged > 20 * seeds, "hardly a message came through: {} in {seeds}", all.acknowledged);
@@ -244,5 +269,6 @@ fn while_leases_hold_moves_lose_and_double_nothing_without_any_checkpoint() {
     if !throng_seeds::is_partial() {
         assert!(all.moved > 10 * seeds, "hardly a home moved: {} in {seeds}", all.moved);
         assert!(all.acknowledged > 50 * seeds, "hardly a message came through: {} in {seeds}", all.acknowledged);
+        assert!(all.void < seeds / 50, "{} of {seeds} seeds say nothing", all.void);
     }
 }

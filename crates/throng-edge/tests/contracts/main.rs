@@ -8,6 +8,7 @@ mod hostile;
 mod inputs;
 mod moves;
 mod over_bus;
+mod over_bus_storms;
 mod readers;
 mod returns;
 mod stage;

@@ -1,12 +1,9 @@
-//! Servers and edges that meet on the bus: the network of datagrams, its bounds, and a world on it.
+//! The network of datagrams over the bus, and its bounds.
 
 use throng::Time;
 use throng::net::{Driver, SendError, Transmit};
 use throng_bus::{Bus as _, Limits, LocalBus, LocalHub, MemberId, Subject};
-use throng_edge::{BusDriver, BusNetwork, TooManyEndpoints, WorldName};
-use throng_seeds::for_seeds;
-
-use crate::moves::{homes, pace, two_worlds};
+use throng_edge::{BusDriver, BusNetwork, BusNetworkCounters, TooManyEndpoints, WorldName};
 
 const NOW: Time = Time(0);
 
@@ -103,7 +100,7 @@ fn nonsense_of_other_members_is_refused_and_counted() {
     let here = network(&hub, 1, Limits::default());
     let mut receiver = endpoint(&here);
     let mut rude = hub.join(MemberId(9), Limits::default());
-    let subject = Subject::new("world.harbour.link.0000000000000001").unwrap();
+    let subject = Subject::new("world.harbour.link.0000000000000001.0000000000000009").unwrap();
     let mut rng = fastrand::Rng::with_seed(4);
     for length in 0..400 {
         let bytes: Vec<u8> = (0..length % 40).map(|_| rng.u8(..)).collect();
@@ -120,29 +117,26 @@ fn nonsense_of_other_members_is_refused_and_counted() {
 }
 
 #[test]
-fn a_world_on_the_bus_hands_players_over_and_ends_as_its_servers_have_it() {
-    for_seeds(4, |seed| {
-        let mut stage = two_worlds("wifi", seed);
-        stage.link_over_bus("wifi", seed);
-        (0..2).for_each(|_| stage.add_edge());
-        stage.ticks(30);
-        (0..8).for_each(|number| stage.add_client(number % 2));
-        stage.ticks(60);
-        for tick in 0..400 {
-            pace(&mut stage, tick);
-            stage.tick();
-            if let Some(number) = (0..8).find(|&number| homes(&stage, number) > 1) {
-                return Err(format!("{number} has two homes in tick {tick}"));
-            }
-        }
-        let moved: u64 = stage.edges.iter().map(|edge| edge.counters().moved).sum();
-        if moved < 4 {
-            return Err(format!("{moved} moves"));
-        }
-        stage.settle();
-        if !stage.ends.is_empty() {
-            return Err(format!("{:?}", stage.ends));
-        }
-        (0..8).try_for_each(|number| stage.check(number))
-    });
+fn a_message_counts_only_if_its_subject_names_its_publisher() {
+    let hub = LocalHub::new();
+    let here = network(&hub, 1, Limits::default());
+    let mut receiver = endpoint(&here);
+    let mut rude = hub.join(MemberId(9), Limits::default());
+    let datagram = [7, 0, 1, 0, 1, 0, 42];
+    let mut say = |sender: &str| {
+        let subject = Subject::new(&format!("world.harbour.link.0000000000000001.{sender}")).unwrap();
+        rude.publish(NOW, &subject, datagram.to_vec().into()).unwrap();
+    };
+    ["0000000000000002", "9", "-000000000000009", "me", "00000000000000009"].into_iter().for_each(&mut say);
+    assert!(received(&mut receiver).is_empty());
+    assert_eq!(here.counters(), BusNetworkCounters { forged: 5, ..BusNetworkCounters::default() });
+    say("0000000000000009");
+    assert_eq!(received(&mut receiver), [[42]]);
+}
+
+#[test]
+fn counters_and_errors_have_stable_names() {
+    let counters = BusNetworkCounters { refused: 1, forged: 2, no_port: 3, dropped: 4, gaps: 5 };
+    let named = [("refused", 1), ("forged", 2), ("no_port", 3), ("dropped", 4), ("gaps", 5)];
+    assert_eq!((counters.named(), TooManyEndpoints.tag()), (named, "too_many_endpoints"));
 }

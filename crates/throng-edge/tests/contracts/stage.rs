@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use throng::net::{Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork};
+use throng::net::{Condition, Driver, MemoryNetwork};
 use throng::prelude::*;
 use throng::{ConnectionId, Decode, EndReason};
 use throng_bus::{Limits, LocalBus, LocalHub, MemberId};
 use throng_edge::{
-    Balance, BorderWatch, BusNetwork, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge,
-    ToOrigin, WorldName, edge_user_data,
+    Balance, BorderWatch, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin,
+    edge_user_data,
 };
 
 pub(crate) const PROTOCOL: u64 = 0x6564_6765;
@@ -314,6 +314,16 @@ pub(crate) fn place_of(client_id: u64) -> [f32; 3] {
     [(client_id % 12) as f32 * 9.0 - 50.0, (client_id / 12) as f32 * 5.0, 1.0]
 }
 
+/// A process between which and others there may be a network of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Origin(usize),
+    Edge(usize),
+}
+
+/// Opens an endpoint of a process.
+type Endpoints = Box<dyn FnMut(Side) -> Box<dyn Driver>>;
+
 pub(crate) struct Stage {
     pub(crate) network: MemoryNetwork,
     pub(crate) key: throng::Key,
@@ -328,8 +338,8 @@ pub(crate) struct Stage {
     /// Borders that follow the load, as each edge knows them, and its member of the bus.
     pub(crate) watches: Vec<(Arc<RwLock<BorderWatch>>, LocalBus)>,
     pub(crate) hub: LocalHub,
-    /// The condition of the way between edges and origins, if it is the bus.
-    bus_condition: Option<Condition>,
+    /// Of the way between edges and origins, if it is another one than that of clients.
+    between: Option<Endpoints>,
     members: u64,
     addresses: u16,
 }
@@ -351,7 +361,7 @@ impl Stage {
             network,
             key,
             worlds,
-            bus_condition: None,
+            between: None,
             edges: Vec::new(),
             clients: Vec::new(),
             ends: HashMap::new(),
@@ -365,22 +375,15 @@ impl Stage {
         }
     }
 
-    /// From now on edges and origins meet on the bus, which is in this condition.
-    pub(crate) fn link_over_bus(&mut self, condition: &str, seed: u64) {
-        self.bus_condition = Some(condition.parse().unwrap());
+    /// From now on edges and origins, whose worlds begin anew, meet at these endpoints.
+    pub(crate) fn link_over(&mut self, seed: u64, mut endpoints: Endpoints) {
         for number in 0..self.worlds.len() {
-            let driver = self.bus_driver("none".parse().unwrap());
+            let driver = endpoints(Side::Origin(number));
             let World { has_border, is_frozen, .. } = self.worlds[number];
             self.worlds[number] = World::new(driver, number as u8, &self.key, seed + number as u64);
             (self.worlds[number].has_border, self.worlds[number].is_frozen) = (has_border, is_frozen);
         }
-    }
-
-    /// An endpoint of a new member of the bus.
-    fn bus_driver(&mut self, condition: Condition) -> Box<dyn Driver> {
-        let network = BusNetwork::new(self.join_bus(), &WorldName::new("stage").unwrap());
-        let options = ConditionedOptions::both_ways(condition, self.members);
-        Box::new(Conditioned::new(network.endpoint().unwrap(), &options).unwrap())
+        self.between = Some(endpoints);
     }
 
     /// A new process with an empty world at the address of one that is gone.
@@ -401,11 +404,16 @@ impl Stage {
         ([10, 9, (self.addresses >> 8) as u8, self.addresses as u8], 50_000).into()
     }
 
-    /// A connection of an edge to an origin.
+    /// A connection of the next edge to an origin.
     pub(crate) fn connection_to_origin(&mut self, number: u8, user_data: &[u8; 256]) -> Client {
+        self.connection_of_edge(self.edges.len(), number, user_data)
+    }
+
+    /// A connection of an edge to an origin.
+    pub(crate) fn connection_of_edge(&mut self, edge: usize, number: u8, user_data: &[u8; 256]) -> Client {
         let address = self.next_address();
-        let (driver, origin) = match self.bus_condition.clone() {
-            Some(condition) => (self.bus_driver(condition), self.worlds[usize::from(number)].server.local_address()),
+        let (driver, origin) = match &mut self.between {
+            Some(endpoints) => (endpoints(Side::Edge(edge)), self.worlds[usize::from(number)].server.local_address()),
             None => (Box::new(self.network.endpoint(address).unwrap()) as Box<dyn Driver>, origin_address(number)),
         };
         let issuer = server_options(&self.key).token_issuer();
