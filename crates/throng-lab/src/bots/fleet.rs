@@ -41,7 +41,7 @@ const FETCHED: usize = 8;
 pub(crate) struct Fleet<D> {
     /// In the order in which they came.
     pub(super) bots: Vec<Bot<D>>,
-    /// The places of those that decode. To look for them among ten thousand would cost as much as to serve the others.
+    /// The places of those that decode, so that no turn looks through ten thousand bots for twenty.
     pub(super) decoders: Vec<u32>,
     /// So many are to play.
     pub(super) wanted: usize,
