@@ -101,6 +101,8 @@ struct Known {
     words: Vec<u32>,
     blobs: Vec<Vec<u8>>,
     ticks: Vec<Option<Tick>>,
+    /// Those with a tick.
+    fields: FieldMask,
 }
 
 /// A wait for a cell's next turn, or for late packets to be too late.
@@ -401,7 +403,7 @@ impl Objects {
         if object.is_forgotten(facet, tick) {
             return;
         }
-        let first_news = object.shown.ticks.iter().all(Option::is_none);
+        let first_news = object.shown.fields() == 0;
         let counts = (facet == Facet::Far) != object.is_near();
         if (counts || !object.is_in_sight())
             && object.own.is_none()
@@ -789,7 +791,7 @@ impl Objects {
 impl Known {
     fn of(kind: &Kind) -> Known {
         let (words, blobs) = kind.empty_values();
-        Known { words, blobs, ticks: vec![None; kind.fields.len()] }
+        Known { words, blobs, ticks: vec![None; kind.fields.len()], fields: 0 }
     }
 
     fn values(&self) -> Values<'_> {
@@ -797,7 +799,7 @@ impl Known {
     }
 
     fn fields(&self) -> FieldMask {
-        self.ticks.iter().enumerate().fold(0, |mask, (field, tick)| mask | u64::from(tick.is_some()) << field)
+        self.fields
     }
 
     /// The newest tick of a field of `mask`.
@@ -823,6 +825,7 @@ impl Known {
     fn take(&mut self, kind: &Kind, mask: FieldMask, values: Values<'_>, tick_of: impl Fn(usize) -> Tick) -> FieldMask {
         let changed = kind.compare(self.values(), values) & mask;
         kind.copy(mask, values, ValuesMut { words: &mut self.words, blobs: &mut self.blobs });
+        self.fields |= mask;
         let mut rest = mask;
         while rest != 0 {
             let field = rest.trailing_zeros() as usize;
@@ -842,6 +845,7 @@ impl Known {
             for (field, tick) in self.ticks.iter_mut().enumerate() {
                 *tick = tick.filter(|_| forgotten >> field & 1 == 0);
             }
+            self.fields &= !forgotten;
         }
         forgotten
     }

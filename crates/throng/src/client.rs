@@ -210,7 +210,9 @@ impl<D: Decoder> ClientCore<D> {
     /// them, then [`fetch_behind`](ClientCore::fetch_behind) for all.
     pub fn fetch(&self) -> u64 {
         let State::Open(link) = &self.state else { return self.replication_bytes };
-        self.replication_bytes ^ link.session.fetch() ^ link.sealer.next_sequence() ^ link.opener.newest()
+        let own = self.is_end_polled ^ self.connected.is_some() ^ self.ended.is_some() ^ link.is_live;
+        let counted = self.replication_bytes ^ self.late.len() as u64 ^ u64::from(own);
+        counted ^ link.session.fetch() ^ link.sealer.next_sequence() ^ link.opener.newest()
     }
 
     /// As [`fetch`](ClientCore::fetch), for what lies behind pointers.

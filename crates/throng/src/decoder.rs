@@ -24,6 +24,15 @@ pub trait Decoder: Send + Sized {
     /// All objects that are in sight.
     fn views(&self) -> impl Iterator<Item = ObjectView<'_>>;
 
+    /// Those objects in sight that `is_chosen` takes, by id and [`ObjectView::facets`]. For thousands of objects of which few are
+    /// looked at: a view of each would wait for memory.
+    fn views_of(
+        &self,
+        is_chosen: impl Fn(ObjectId, [bool; Facet::ALL.len()]) -> bool,
+    ) -> impl Iterator<Item = ObjectView<'_>> {
+        self.views().filter(move |view| is_chosen(view.id, view.facets))
+    }
+
     /// Number of objects that are in sight.
     fn count(&self) -> usize;
 
@@ -120,6 +129,14 @@ impl Decoder for ReplicaClient {
         self.objects().map(|object| view_of(self, object))
     }
 
+    fn views_of(
+        &self,
+        is_chosen: impl Fn(ObjectId, [bool; Facet::ALL.len()]) -> bool,
+    ) -> impl Iterator<Item = ObjectView<'_>> {
+        let chosen = self.objects().filter(move |object| is_chosen(object.id(), facets_of(object)));
+        chosen.map(|object| view_of(self, object))
+    }
+
     fn count(&self) -> usize {
         self.object_count()
     }
@@ -147,15 +164,19 @@ impl Decoder for ReplicaClient {
     }
 }
 
-fn view_of<'a>(client: &'a ReplicaClient, object: &'a throng_replica::ReplicaObject) -> ObjectView<'a> {
+fn facets_of(object: &throng_replica::ReplicaObject) -> [bool; Facet::ALL.len()] {
     let mut facets = [false; Facet::ALL.len()];
     object.facets().for_each(|facet| facets[facet.index()] = true);
+    facets
+}
+
+fn view_of<'a>(client: &'a ReplicaClient, object: &'a throng_replica::ReplicaObject) -> ObjectView<'a> {
     ObjectView {
         id: object.id(),
         kind: object.kind(),
         values: object.values(),
         known_fields: object.known_fields(),
-        facets,
+        facets: facets_of(object),
         is_awaited: object.is_awaited(),
         newest_tick: object.newest_tick(),
         reckoned: client.reckoned(object),

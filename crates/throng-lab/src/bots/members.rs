@@ -169,6 +169,9 @@ impl<D: Decoder> Fleet<D> {
         let core = ClientCore::with_decoder(token, Arc::clone(&self.schema), Arc::clone(&options), now)
             .expect("default options");
         let port = self.port(place as u32, options.decode, server)?;
+        if is_decoder {
+            self.decoders.push(place as u32);
+        }
         self.bots.push(Bot {
             core,
             port,
@@ -235,6 +238,7 @@ impl<D: Decoder> Fleet<D> {
     fn dismiss(&mut self, now: Time) {
         self.note_connected();
         let Some(mut bot) = self.bots.pop() else { return };
+        self.decoders.pop_if(|place| *place as usize == self.bots.len());
         self.measured.stalled += u32::from(bot.has_stalled);
         if self.measuring.is_some() {
             self.measured.rates.take(now, &bot);
@@ -272,14 +276,16 @@ mod tests {
     use crate::bots::fleet::Gate;
     use crate::bots::{BotsOptions, Brains, Share};
 
-    /// Each bot is sent what comes for it, and nobody what comes for one that has left.
-    fn check_ports(fleet: &Fleet<ReplicaClient>) {
+    /// Each bot is sent what comes for it, and nobody what comes for one that has left. Those that decode are known.
+    fn check_places(fleet: &Fleet<ReplicaClient>) {
         let mut addresses: Vec<(Ipv4Addr, u32)> = fleet.shared.addresses().collect();
         let of_bot = |(number, bot): (u32, &Bot<ReplicaClient>)| Some((bot.port.shared_address()?, number));
         let mut expected: Vec<(Ipv4Addr, u32)> = (0..).zip(&fleet.bots).filter_map(of_bot).collect();
         addresses.sort_unstable();
         expected.sort_unstable();
         assert_eq!(addresses, expected);
+        let decoders = (0..).zip(&fleet.bots).filter(|(_, bot)| bot.is_decoder).map(|(place, _)| place);
+        assert_eq!(fleet.decoders, decoders.collect::<Vec<u32>>());
     }
 
     #[test]
@@ -310,9 +316,9 @@ mod tests {
                 now = now.after(CHANGE_INTERVAL);
                 fleet.change_members(now).expect("sockets");
             }
-            check_ports(&fleet);
+            check_places(&fleet);
             fleet.reconnect(0, now).expect("a socket");
-            check_ports(&fleet);
+            check_places(&fleet);
             given.extend(fleet.shared.addresses());
         }
         // An address is that of one bot for ever.

@@ -465,10 +465,8 @@ impl Witness {
         let chosen = self.rng.u32(..FAR_PART);
         let through = eyes.edge;
         let mut held = HashSet::new();
-        for object in replica.views() {
-            if is_far(&object) && object.id.index % FAR_PART != chosen {
-                continue;
-            }
+        let is_chosen = |id: ObjectId, facets| !are_far(facets) || id.index % FAR_PART == chosen;
+        for object in replica.views_of(is_chosen) {
             let Some(source) = self.translation.source(through, object.id, object.newest_tick) else {
                 // An edge notes an object before it sends it.
                 self.in_play.objects += 1;
@@ -593,7 +591,11 @@ fn is_held(object: &ObjectView<'_>, word: usize, (seen, truth): (u32, u32), hops
 
 /// Whether the client is sent only what clients far away are sent.
 fn is_far(object: &ObjectView<'_>) -> bool {
-    object.facets[Facet::Far.index()] && !object.facets[Facet::Public.index()]
+    are_far(object.facets)
+}
+
+fn are_far(facets: [bool; Facet::ALL.len()]) -> bool {
+    facets[Facet::Far.index()] && !facets[Facet::Public.index()]
 }
 
 /// Where a client shows it, in metres; the lab's kinds begin with a position in centimetres.
@@ -621,6 +623,7 @@ fn distance(a: [f64; 3], b: [f64; 3]) -> f64 {
 
 mod differences;
 mod past;
+mod trail;
 mod translation;
 
 #[cfg(test)]

@@ -68,6 +68,16 @@ impl InputSender {
         InputSender { recent: VecDeque::new(), next: first, acked: None, redundancy, is_due: false, first }
     }
 
+    /// See [`Session::fetch`](super::Session::fetch).
+    pub(super) fn fetch(&self) -> u64 {
+        u64::from(self.next) ^ self.recent.len() as u64
+    }
+
+    /// See [`Session::fetch_behind`](super::Session::fetch_behind).
+    pub(super) fn fetch_behind(&self) -> u64 {
+        self.recent.front().map_or(0, |input| u64::from(input.number))
+    }
+
     pub(super) fn push(&mut self, content: &[u8]) -> u32 {
         if self.recent.len() == self.redundancy {
             self.recent.pop_front();

@@ -300,14 +300,16 @@ impl Session {
         let counted = counters.packets_sent ^ counters.packets_lost ^ counters.packets_bad ^ counters.inputs_received;
         let numbers = u64::from(self.probes ^ self.packet_threshold ^ u32::from(self.flushed_packets));
         let parts = self.received.fetch() ^ self.flight.fetch() ^ self.pacer.fetch() ^ self.lanes.fetch();
-        let times = self.last_received_at.0 ^ self.flushed_at.0 ^ self.probe_at.map_or(0, |at| at.0);
+        let asked = self.last_eliciting_at.0 ^ self.probe_at.map_or(0, |at| at.0);
+        let times = self.last_received_at.0 ^ self.flushed_at.0 ^ asked ^ u64::from(self.closing.is_some());
         let measured = u64::from(self.round_trip.smoothed_micros()) ^ self.path_size.datagram_bytes() as u64;
-        parts ^ counted ^ numbers ^ times ^ measured ^ self.inputs_in.fetch() ^ self.room_heard_before
+        let inputs = self.inputs_in.fetch() ^ self.inputs_out.fetch();
+        parts ^ counted ^ numbers ^ times ^ measured ^ inputs ^ self.room_heard_before
     }
 
     /// As [`Session::fetch`], for what lies behind pointers.
     pub fn fetch_behind(&self) -> u64 {
-        self.flight.fetch_behind() ^ self.pacer.fetch_behind()
+        self.flight.fetch_behind() ^ self.pacer.fetch_behind() ^ self.inputs_out.fetch_behind()
     }
 
     /// Bytes that may be sent now without exceeding the rate limit or what the path seems to carry: payload, and

@@ -9,6 +9,8 @@ use throng::{ObjectId, Tick, Time};
 use throng_crowd::scenario::{FaultKind, Part, Scenario};
 use throng_crowd::truth::{self, Snapshot, TrueObject, TruthReader};
 
+use super::trail::Trails;
+
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = truth::TICKS as usize;
 
@@ -21,13 +23,11 @@ pub(super) struct Past {
     truth: Option<TruthReader>,
     /// Since that tick there is a snapshot of each.
     gapless_from: Tick,
-    /// Former snapshots that are kept.
-    former_max: usize,
     pub(super) snapshot: Snapshot,
     /// By object index, where in the snapshot it lies.
     places: Vec<u32>,
-    /// The snapshots before it, newest first, with their places.
-    former: VecDeque<(Snapshot, Vec<u32>)>,
+    /// The snapshots before it.
+    former: Trails,
     /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     tick_interval_us: f64,
@@ -49,10 +49,9 @@ impl Past {
         Ok(Past {
             truth: truth.map(|path| TruthReader::open(path, truth::room(scenario))).transpose()?,
             gapless_from: Tick(0),
-            former_max,
             snapshot: Snapshot::default(),
             places: Vec::new(),
-            former: VecDeque::with_capacity(former_max),
+            former: Trails::new(former_max),
             tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
             is_mortal: killed.any(|part| matches!(part, Part::Server(killed) if killed as usize == number + 1)),
@@ -68,11 +67,13 @@ impl Past {
     /// Reads what is new.
     pub(super) fn refresh(&mut self, now: Time) {
         let mut ticks = Vec::new();
-        let Some(truth) = &mut self.truth else { return };
-        let snapshot = truth.poll().cloned();
+        let Some(mut truth) = self.truth.take() else { return };
+        if let Some(snapshot) = truth.poll() {
+            self.tell(snapshot);
+        }
         truth.poll_ticks(now, |tick, time| ticks.push((tick, time)));
         ticks.into_iter().for_each(|(tick, time)| self.note_tick(tick, time));
-        snapshot.iter().for_each(|snapshot| self.tell(snapshot));
+        self.truth = Some(truth);
         // A server that has written its last state writes nothing after it.
         let is_silent = !self.snapshot.is_final && now.since(self.snapshot.time) > GONE_AFTER;
         self.is_gone = self.is_mortal && is_silent;
@@ -96,12 +97,8 @@ impl Past {
         if snapshot.tick.0 != self.snapshot.tick.0 + 1 {
             self.gapless_from = snapshot.tick;
         }
-        let room = if self.former.len() < self.former_max { None } else { self.former.pop_back() };
-        let mut next = room.unwrap_or_default();
-        next.0.clone_from(snapshot);
-        std::mem::swap(&mut self.snapshot, &mut next.0);
-        std::mem::swap(&mut self.places, &mut next.1);
-        self.former.push_front(next);
+        self.former.take(&self.snapshot);
+        self.snapshot.clone_from(snapshot);
         self.index();
     }
 
@@ -118,15 +115,14 @@ impl Past {
 
     /// An object of the newest snapshot.
     pub(super) fn find(&self, id: ObjectId) -> Option<&TrueObject> {
-        find_in(&self.snapshot, &self.places, id)
+        let place = *self.places.get(id.index as usize)?;
+        self.snapshot.objects.get(place as usize).filter(|object| object.id == id)
     }
 
     /// An object in the newest snapshot that has it, of those that are kept.
     pub(super) fn newest_of(&self, id: ObjectId) -> Option<(&TrueObject, Tick)> {
         let newest = self.find(id).map(|truth| (truth, self.snapshot.tick));
-        let former =
-            || self.former.iter().find_map(|(snapshot, places)| Some((find_in(snapshot, places, id)?, snapshot.tick)));
-        newest.or_else(former)
+        newest.or_else(|| self.former.states(id, f64::NEG_INFINITY).next().map(|(truth, tick, _)| (truth, tick)))
     }
 
     /// The object of an owner.
@@ -135,28 +131,25 @@ impl Past {
     }
 
     /// The time of the newest former snapshot that has an object as `is_same` says, among those after `since_us`: an older one
-    /// would say nothing new, and each costs an access to memory that is in no cache.
+    /// would say nothing new.
     pub(super) fn time_of_equal(
         &self,
         id: ObjectId,
         since_us: f64,
         is_same: impl Fn(&TrueObject, Tick) -> bool,
     ) -> Option<f64> {
-        let mut newer = self.former.iter().take_while(|(snapshot, _)| snapshot.time.0 as f64 > since_us);
-        let equal = newer.find(|(snapshot, places)| {
-            find_in(snapshot, places, id).is_some_and(|truth| is_same(truth, snapshot.tick))
-        });
-        equal.map(|(snapshot, _)| snapshot.time.0 as f64)
+        let equal = self.former.states(id, since_us).find(|&(truth, tick, _)| is_same(truth, tick));
+        equal.map(|(_, _, time)| time.0 as f64)
     }
 
     /// The first tick from which on there is a snapshot of each.
     pub(super) fn gapless_from(&self) -> Option<Tick> {
-        self.former.back().map(|(snapshot, _)| snapshot.tick.max(self.gapless_from))
+        self.former.oldest().map(|(tick, _)| tick.max(self.gapless_from))
     }
 
     /// The time of the oldest snapshot that is kept.
     pub(super) fn oldest_us(&self) -> Option<f64> {
-        self.former.back().map(|(oldest, _)| oldest.time.0 as f64)
+        self.former.oldest().map(|(_, time)| time.0 as f64)
     }
 
     /// When a tick began.
@@ -173,9 +166,4 @@ impl Past {
         let step = (now.micros_since(time) as f64 / self.tick_interval_us).min(1.0);
         (steps + step) * self.tick_interval_us / 1e6
     }
-}
-
-fn find_in<'a>(snapshot: &'a Snapshot, places: &[u32], id: ObjectId) -> Option<&'a TrueObject> {
-    let place = *places.get(id.index as usize)?;
-    snapshot.objects.get(place as usize).filter(|object| object.id == id)
 }
