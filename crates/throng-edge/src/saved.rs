@@ -114,7 +114,7 @@ impl Saved {
         let Some(number) = self.name.saved_number(&message.subject) else { return false };
         let Some((fence, round, states)) = read(&message.payload) else { return false };
         let holder = roster.seat(number).and_then(|seat| seat.holder.as_ref());
-        if !holder.is_some_and(|holder| (holder.member, holder.fence) == (message.publisher, fence)) {
+        if holder.is_none_or(|holder| (holder.member, holder.fence) != (message.publisher, fence)) {
             return false;
         }
         let Some(known) = self.servers.get_mut(usize::from(number)) else { return false };
@@ -155,8 +155,11 @@ impl Saved {
     }
 }
 
+/// The client id and the bytes of the game, of each state of a message.
+type States<'a> = Vec<(u64, &'a [u8])>;
+
 /// The parts of a message; `None` if it makes no sense.
-fn read(payload: &[u8]) -> Option<(Fence, u32, Vec<(u64, &[u8])>)> {
+fn read(payload: &[u8]) -> Option<(Fence, u32, States<'_>)> {
     let (head, mut rest) = payload.split_at_checked(HEAD_BYTES)?;
     let (fence, round) = head.split_at(8);
     let fence = Fence(u64::from_le_bytes(fence.try_into().ok()?));
