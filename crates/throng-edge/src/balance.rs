@@ -234,7 +234,7 @@ pub struct Balance {
     planned: Time,
     report: Option<Command>,
     saved: Saved,
-    /// What is to be said of this server's players.
+    /// Messages with the states of this server's players.
     states: VecDeque<Command>,
     counters: BalanceCounters,
 }
