@@ -30,7 +30,7 @@ use throng_bus::{
 };
 #[cfg(feature = "nats")]
 use throng_bus_nats::{NatsBus, NatsOptions};
-use throng_edge::WorldProblem;
+use throng_edge::{BusNetworkCounters, WorldProblem};
 use throng_machine::clock;
 
 use crate::cut::Cut;
@@ -76,17 +76,27 @@ impl BusOrder {
 pub(crate) struct Access {
     order: BusOrder,
     pub(crate) cut: Cut,
+    /// The network of its links, if they go over the bus.
+    links: Option<LinkNetwork>,
+}
+
+/// A network over the bus, whatever the bus is.
+struct LinkNetwork {
+    open: Box<dyn Fn() -> Result<Box<dyn Driver>> + Send>,
+    counters: Box<dyn Fn() -> BusNetworkCounters + Send>,
 }
 
 impl Access {
     /// # Errors
-    /// The addresses of NATS are none, or no socket can be had.
+    /// The addresses of NATS are none, or no socket can be had, or links go over a nats-server that is not there or does not fit.
     pub(crate) fn new(order: &BusOrder, cut: &Cut) -> Result<Access> {
         let nats = match &order.nats {
             Some(servers) if order.is_cut => Some(proxy::proxied(servers, cut)?),
             nats => nats.clone(),
         };
-        Ok(Access { order: BusOrder { nats, ..order.clone() }, cut: cut.clone() })
+        let order = BusOrder { nats, ..order.clone() };
+        let links = links(&order)?;
+        Ok(Access { order, cut: cut.clone(), links })
     }
 
     /// The end of the process: over NATS, or over lines that go out by `say` and come in by `lines`.
@@ -100,12 +110,20 @@ impl Access {
         }
     }
 
-    /// Opens endpoints of the links of the process, if they go over the bus.
+    /// A new endpoint of the links of the process; `None` if they do not go over the bus.
     ///
     /// # Errors
-    /// The nats-server is not there, or does not fit.
-    pub(crate) fn links(&self) -> Result<Option<OpenEndpoint>> {
-        links(&self.order)
+    /// The process has too many.
+    pub(crate) fn endpoint(&self) -> Result<Option<Box<dyn Driver>>> {
+        self.links.as_ref().map(|links| (links.open)()).transpose()
+    }
+
+    /// A line of what the links over the bus have lost or refused, if that is anything.
+    pub(crate) fn line(&self) -> Option<String> {
+        let counters = (self.links.as_ref()?.counters)();
+        let some = counters.named().into_iter().filter(|(_, count)| *count > 0);
+        let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
+        (!words.is_empty()).then(|| format!("datagrams over the bus: {}", words.join(", ")))
     }
 }
 
@@ -130,22 +148,21 @@ fn over_nats(_: &BusOrder, servers: &str) -> Result<Box<dyn Bus + Send>> {
     anyhow::bail!("cannot use {servers}: this program was built without NATS; build it with --features nats")
 }
 
-/// Opens endpoints for the links between servers and edges.
-pub(crate) type OpenEndpoint = Box<dyn Fn() -> Result<Box<dyn Driver>>>;
-
 #[cfg(feature = "nats")]
-fn links(order: &BusOrder) -> Result<Option<OpenEndpoint>> {
+fn links(order: &BusOrder) -> Result<Option<LinkNetwork>> {
     let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
     // A datagram that has waited for long is of no use to a link: it has been sent again.
     let limits = Limits { outgoing: 1_024, waiting_events: 4_096, waiting_bytes: 16 << 20, ..Limits::default() };
     let bus = join_nats(servers, order.member | LINKS, limits)?;
     let network = throng_edge::BusNetwork::new(bus, &throng_edge::WorldName::new(&order.world)?);
-    Ok(Some(Box::new(move || Ok(Box::new(network.endpoint()?)))))
+    let counted = network.clone();
+    let open = Box::new(move || Ok(Box::new(network.endpoint()?) as Box<dyn Driver>));
+    Ok(Some(LinkNetwork { open, counters: Box::new(move || counted.counters()) }))
 }
 
 /// Without NATS, links never go over the bus.
 #[cfg(not(feature = "nats"))]
-fn links(_: &BusOrder) -> Result<Option<OpenEndpoint>> {
+fn links(_: &BusOrder) -> Result<Option<LinkNetwork>> {
     Ok(None)
 }
 

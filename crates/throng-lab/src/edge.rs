@@ -21,7 +21,7 @@ use throng_machine::piped::{answer, read_order};
 use throng_summary::EdgeFigures;
 
 use crate::bots::{EdgePoint, pin};
-use crate::bus::{Access, BusOrder, OpenEndpoint, tell_problem};
+use crate::bus::{Access, BusOrder, tell_problem};
 use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
@@ -82,14 +82,14 @@ fn play() -> anyhow::Result<()> {
     let mut copies = CopiesWriter::create(order.servers.len())?;
     let cut = Cut::default();
     let access = order.bus.as_ref().map(|order| Access::new(order, &cut)).transpose()?;
-    let mut links = Links::new(&order, &cut, access.as_ref())?;
+    let mut links = Links::new(&order, &cut);
     let (commands, lines) = listen();
     let mut bus = match &access {
         Some(access) => Some(access.open(Box::new(say_to_bus), lines)?),
         None => None,
     };
     let shared = SharedBorders::new(&order)?;
-    let mut edge = open(&order, &links, &shared)?;
+    let mut edge = open(&order, (&links, access.as_ref()), &shared)?;
     answer(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
     let mut watch: Option<Watch> = None;
@@ -124,7 +124,7 @@ fn play() -> anyhow::Result<()> {
         let noted = clock::now();
         edge.tick(noted);
         let worked = received.since(began) + clock::now().since(noted);
-        links.reconnect(&mut edge, &shared, began)?;
+        links.reconnect(&mut edge, (&shared, access.as_ref()), began)?;
         pace.finish(clock::now());
         if let Some(watch) = &mut watch {
             watch.take(&edge, worked, beyond_most);
@@ -149,6 +149,9 @@ fn play() -> anyhow::Result<()> {
             None => {}
         }
     }
+    if let Some(line) = access.as_ref().and_then(Access::line) {
+        eprintln!("edge {}: {line}", order.number + 1);
+    }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
     answer(&EdgeLine::Done(EdgeReport { figures, read: links.slow.read() }));
     Ok(())
@@ -161,11 +164,11 @@ fn ticks_beyond_news(edge: &Edge, origin: usize, there: Tick) -> u64 {
 }
 
 /// The edge with its server, and a client of each origin.
-fn open(order: &EdgeOrder, links: &Links, shared: &SharedBorders) -> anyhow::Result<Edge> {
+fn open(order: &EdgeOrder, (links, bus): (&Links, Option<&Access>), shared: &SharedBorders) -> anyhow::Result<Edge> {
     let scenario = &order.scenario;
     let options = server_options(scenario, &Key::new(order.key), None);
     let now = clock::now();
-    let origins = (0..order.servers.len()).map(|origin| links.connect(origin, now));
+    let origins = (0..order.servers.len()).map(|origin| links.connect(origin, bus, now));
     let origins = origins.collect::<anyhow::Result<Vec<_>>>()?;
     let server = match options.threads {
         0 | 1 => Server::new(links.driver()?, kinds::schema(), options)?,
@@ -187,35 +190,31 @@ struct Links {
     cut: Cut,
     /// Of what comes from the servers.
     slow: SlowReader,
-    /// The way to the servers, if it is not UDP.
-    over_bus: Option<OpenEndpoint>,
 }
 
 impl Links {
-    fn new(order: &EdgeOrder, cut: &Cut, bus: Option<&Access>) -> anyhow::Result<Links> {
+    fn new(order: &EdgeOrder, cut: &Cut) -> Links {
         let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
         let id = FIRST_ID + u64::from(order.number);
-        let over_bus = bus.map(Access::links).transpose()?.flatten();
-        Ok(Links {
+        Links {
             id,
             issuer,
             servers: order.servers.clone(),
             came_bytes: 0,
             cut: cut.clone(),
             slow: SlowReader::default(),
-            over_bus,
-        })
+        }
     }
 
     fn driver(&self) -> anyhow::Result<Box<dyn Driver>> {
         Ok(Box::new(self.cut.driver(Box::new(UdpDriver::bind(LOCAL.into(), &UdpOptions::server())?))))
     }
 
-    fn connect(&self, origin: usize, now: Time) -> anyhow::Result<Client> {
+    fn connect(&self, origin: usize, bus: Option<&Access>, now: Time) -> anyhow::Result<Client> {
         let token = self.issuer.issue_with(self.id, &[self.servers[origin]], &edge_user_data())?;
         let options = ClientOptions { bytes_per_s: UP_BYTES_PER_S, ..ClientOptions::default() };
-        let driver = match &self.over_bus {
-            Some(open) => open()?,
+        let driver = match bus.map(Access::endpoint).transpose()?.flatten() {
+            Some(driver) => driver,
             None => self.driver()?,
         };
         let driver = Box::new(self.slow.driver(driver));
@@ -229,12 +228,17 @@ impl Links {
     }
 
     /// A server that did not answer for a while may be there again, where its lease says. Each try ends after the timeout of its token.
-    fn reconnect(&mut self, edge: &mut Edge, shared: &SharedBorders, now: Time) -> anyhow::Result<()> {
+    fn reconnect(
+        &mut self,
+        edge: &mut Edge,
+        (shared, bus): (&SharedBorders, Option<&Access>),
+        now: Time,
+    ) -> anyhow::Result<()> {
         for origin in 0..self.servers.len() {
             let is_elsewhere = self.find(origin, shared);
             if is_elsewhere || edge.origin_end(origin).is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
-                edge.replace_origin(origin, self.connect(origin, now)?);
+                edge.replace_origin(origin, self.connect(origin, bus, now)?);
             }
         }
         Ok(())

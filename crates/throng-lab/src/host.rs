@@ -156,11 +156,11 @@ impl Socket {
     /// Over the bus, if that carries the links of the run; a UDP socket at the address otherwise.
     ///
     /// # Errors
-    /// The bus cannot be joined.
+    /// There is no room for one more endpoint on the bus.
     pub(crate) fn open(bus: Option<&Access>, address: SocketAddr) -> anyhow::Result<Socket> {
         let Some(bus) = bus else { return Ok(Socket::udp(address)) };
-        let way = match bus.links()? {
-            Some(open) => Way::Bus(open()?),
+        let way = match bus.endpoint()? {
+            Some(driver) => Way::Bus(driver),
             None => Way::Udp(address),
         };
         Ok(Socket { way, cut: bus.cut.clone() })

@@ -585,7 +585,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let Written { lost, missing } = self.samples.take().map(Samples::finish).unwrap_or_default();
         missing.iter().for_each(|missing| (self.options.note)(missing));
         let of_bus = self.meeting.middle.as_ref().and_then(|middle| middle.counters().line());
-        of_bus.iter().for_each(|line| (self.options.note)(line));
+        let of_links = self.meeting.access.as_ref().and_then(Access::line).map(|line| format!("server 1: {line}"));
+        of_bus.iter().chain(&of_links).for_each(|line| (self.options.note)(line));
         summary.head.missing.extend(missing);
         Read { delayed: self.disk.delayed(), lost }
     }
@@ -632,6 +633,8 @@ struct Meeting {
     order: Option<BusOrder>,
     /// `None` if they meet at a nats-server.
     middle: Option<Middle>,
+    /// Of the first server.
+    access: Option<Access>,
 }
 
 impl Meeting {
@@ -650,7 +653,7 @@ impl Meeting {
             None => Box::new(|_| ()),
         };
         host.join_world(&order.world, access.open(say, lines)?)?;
-        Ok(Meeting { order: Some(order), middle })
+        Ok(Meeting { order: Some(order), middle, access: Some(access) })
     }
 
     fn member(&self, number: u32) -> u64 {

@@ -111,6 +111,9 @@ fn play() -> anyhow::Result<()> {
             | Err(TryRecvError::Empty) => {}
         }
     }
+    if let Some(line) = bus.line() {
+        eprintln!("server {}: {line}", number + 1);
+    }
     let figures = watch.map_or(figures, |watch| watch.figures(&host));
     answer(&ServerLine::Done(figures));
     Ok(())

@@ -826,7 +826,7 @@ fn reasons_against(run: &RunSummary) -> Vec<String> {
         format!("the server refused datagrams on a network without simulated loss: {}", refused.join(", ")),
     );
     let errors = run.network.send_errors;
-    unless(!is_clean || errors == 0, format!("the server's kernel did not accept {errors} datagrams"));
+    unless(!is_clean || errors == 0, format!("the server's kernel, or its bus, did not accept {errors} datagrams"));
     let dropped = run.server.events_dropped;
     unless(dropped == 0, format!("the server dropped {dropped} events and inputs because its queues were full"));
     unless(run.bots.bad_inputs == 0, format!("the server could not read {} inputs", run.bots.bad_inputs));
