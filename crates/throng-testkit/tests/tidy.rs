@@ -279,6 +279,27 @@ fn every_direct_dependency_is_explained() {
     fail_if_any(faults);
 }
 
+/// The comparison with other libraries is a workspace of its own, which no other check builds: with an old lock file it does not build.
+#[test]
+fn the_lock_file_of_the_peers_has_all_dependencies_of_our_crates() {
+    let lock = read(&root().join("bench/peers/Cargo.lock"));
+    let ours = crates();
+    let faults = lock.split("[[package]]").filter_map(|package| {
+        let name = package.split('"').nth(1).filter(|name| ours.iter().any(|known| known == name))?;
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        let is_optional = |wanted: &str| {
+            manifest.lines().any(|line| line.starts_with(&format!("{wanted} ")) && line.contains("optional = true"))
+        };
+        let has =
+            |wanted: &str| [format!(" \"{wanted}\","), format!(" \"{wanted} ")].iter().any(|it| package.contains(it));
+        let needed = dependencies(name, |section| section == "[dependencies]");
+        let missing: Vec<String> = needed.into_iter().filter(|it| !has(it) && !is_optional(it)).collect();
+        (!missing.is_empty())
+            .then(|| format!("bench/peers/Cargo.lock: {name} lacks {missing:?}: run cargo metadata there"))
+    });
+    fail_if_any(faults.collect());
+}
+
 #[test]
 fn links_of_the_documents_lead_somewhere() {
     let mut faults = Vec::new();
