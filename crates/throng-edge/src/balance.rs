@@ -383,7 +383,7 @@ impl Balance {
 
     /// Tells the other servers the states of all players of this one by client id, once in a second: if this server dies, whoever takes
     /// its players over [goes on](Balance::take_saved) with them. Call it in each tick; the iterator is used only if it is time.
-    /// A state of more than 65,408 bytes is dropped and counted.
+    /// A state of more than 65,535 bytes is dropped and counted.
     pub fn save<S: AsRef<[u8]>>(&mut self, now: Time, states: impl Iterator<Item = (u64, S)>) {
         let Some(fence) = self.fence(now) else { return };
         let told = self.saved.tell(now, (self.options.number, fence), states);

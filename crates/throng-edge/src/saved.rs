@@ -27,8 +27,8 @@ const KEPT: Duration = Duration::from_secs(30);
 const STATES_MAX: usize = 16_384;
 /// Their bytes.
 const STATES_BYTES_MAX: usize = 16 << 20;
-/// Bytes of one message.
-const MESSAGE_BYTES: usize = 64 << 10;
+/// Bytes of one message, if it has more than one state.
+const MESSAGE_BYTES: usize = 16 << 10;
 const HEAD_BYTES: usize = 12;
 const STATE_HEAD_BYTES: usize = 10;
 
@@ -92,11 +92,11 @@ impl Saved {
         let (mut messages, mut message) = (Vec::new(), head.clone());
         for (client_id, state) in states {
             let state = state.as_ref();
-            let Some(length) = u16::try_from(state.len()).ok().filter(|_| state.len() + 128 <= MESSAGE_BYTES) else {
+            let Some(length) = u16::try_from(state.len()).ok() else {
                 self.dropped += 1;
                 continue;
             };
-            if message.len() + STATE_HEAD_BYTES + state.len() > MESSAGE_BYTES {
+            if message.len() > HEAD_BYTES && message.len() + STATE_HEAD_BYTES + state.len() > MESSAGE_BYTES {
                 messages.push(std::mem::replace(&mut message, head.clone()));
             }
             message.extend_from_slice(&client_id.to_le_bytes());
@@ -225,7 +225,8 @@ mod tests {
         let (mut from, mut to, mut roster) = world();
         let states = (0..5_000).map(|id: u64| (id, id.to_le_bytes().repeat(3)));
         let told = from.tell(at(10), SERVER, states.clone());
-        assert!(told.len() > 2 && from.tell(at(900), SERVER, states.clone()).is_empty());
+        let is_short = |command: &Command| message(5, command).payload.len() <= MESSAGE_BYTES;
+        assert!(told.len() > 2 && told.iter().all(is_short) && from.tell(at(900), SERVER, states.clone()).is_empty());
         assert!(told.iter().all(|command| to.hear(at(20), &message(5, command), &roster)));
         assert_eq!(to.take(at(30), 3, &roster), None, "it lives");
         lease(&mut roster, 1, None);
@@ -279,11 +280,11 @@ mod tests {
             assert!(to.hear(at(0), &message(5, &command), &roster));
         }
         assert_eq!((to.dropped, from.dropped), (10, 0));
-        let long = MESSAGE_BYTES - 128;
+        let long = usize::from(u16::MAX);
         let states = (0..300).map(|id| (id, vec![0; long])).chain([(1, vec![0; long + 1])]);
         for command in from.tell(at(1_000), SERVER, states) {
             let Command::Publish { payload, .. } = &command else { panic!("{command:?}") };
-            assert!(payload.len() <= MESSAGE_BYTES);
+            assert!(payload.len() <= HEAD_BYTES + STATE_HEAD_BYTES + long);
             assert!(to.hear(at(0), &message(5, &command), &roster));
         }
         let fit = STATES_BYTES_MAX / long;

@@ -718,29 +718,32 @@ impl<R: Replication> Host<R> {
         self.handovers.released += 1;
     }
 
-    /// Everything that a server needs to go on with the characters of its players: the state of each, by its object.
+    /// Everything that a server needs to go on with the characters of its players, by client id; those who have not come back since
+    /// the snapshot before are in this one too.
     pub(crate) fn snapshot(&self) -> Vec<u8> {
         let mut game = Vec::new();
-        for (slot, body) in self.bodies.iter().enumerate() {
-            let Some(body) = body else { continue };
-            let Some(state) = self.world.state_bytes(CharacterId(slot as u32)) else { continue };
-            game.extend_from_slice(&body.object.index.to_le_bytes());
-            game.extend_from_slice(&body.object.generation.to_le_bytes());
-            game.extend_from_slice(&state);
+        let mut save = |client_id: u64, state: &[u8; STATE_BYTES]| {
+            game.extend_from_slice(&client_id.to_le_bytes());
+            game.extend_from_slice(state);
+        };
+        for player in self.players.iter().flatten() {
+            let client_id = self.server.client_id(player.connection);
+            if let Some((client_id, state)) = client_id.zip(self.world.state_bytes(player.character)) {
+                save(client_id, &state);
+            }
         }
+        self.saved.iter().for_each(|(client_id, state)| save(*client_id, state));
         self.server.snapshot(&game)
     }
 
-    /// The characters of a snapshot wait for their players. Returns how many there are.
+    /// The characters of a snapshot wait for their players, as many as the scenario has. Returns how many there are.
     pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot) -> usize {
-        let mut states: HashMap<ObjectId, [u8; STATE_BYTES]> = HashMap::new();
-        for saved in snapshot.game().as_chunks::<{ 8 + STATE_BYTES }>().0 {
-            let number = |at: usize| u32::from_le_bytes([saved[at], saved[at + 1], saved[at + 2], saved[at + 3]]);
-            let (id, state) = (ObjectId { index: number(0), generation: number(4) }, saved.last_chunk::<STATE_BYTES>());
-            states.extend(state.map(|state| (id, *state)));
-        }
-        let saved = snapshot.objects().filter_map(|object| Some((object.owner?, states.remove(&object.former)?)));
-        self.saved = saved.collect();
+        let saved = snapshot.game().as_chunks::<{ 8 + STATE_BYTES }>().0.iter();
+        let saved = saved.filter_map(|saved| {
+            let (client_id, state) = (saved.first_chunk::<8>()?, saved.last_chunk::<STATE_BYTES>()?);
+            Some((u64::from_le_bytes(*client_id), *state))
+        });
+        self.saved = saved.take(self.scenario.players as usize).collect();
         self.saved.len()
     }
 

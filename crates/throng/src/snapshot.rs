@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! snapshot   [54 48 53 4E: "THSN"][version: u32][hash of the schema: u64][tick: u64]
-//!            [length: u32][bytes of the game][number: u32][object]...[xxh3 of all before it: u64]
+//!            [length: u64][bytes of the game][number: u32][object]...[xxh3 of all before it: u64]
 //! object     [length: u32][id: varint, varint][kind: varint][owner: varint][place][all fields in order, as their quantisers say]
 //! owner      client id + 1; 0: nobody who is connected
 //! place      [0: varint][grid: varint]                         Placement::Cell
@@ -221,7 +221,7 @@ impl<R: Replication> Server<R> {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.schema().hash().to_le_bytes());
         bytes.extend_from_slice(&self.current_tick().0.to_le_bytes());
-        bytes.extend_from_slice(&(game.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(game.len() as u64).to_le_bytes());
         bytes.extend_from_slice(game);
         let number = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
@@ -370,7 +370,11 @@ fn parse(bytes: &[u8], schema: &Schema) -> Result<(Vec<Place>, Head), SnapshotEr
         let part = begin..begin.checked_add(word(from)? as usize)?;
         (part.end <= end).then_some(part)
     };
-    let game = part(24).ok_or_else(|| cut.clone())?;
+    let game = long(24).and_then(|length| {
+        let game = 32..32_usize.checked_add(usize::try_from(length).ok()?)?;
+        (game.end <= end).then_some(game)
+    });
+    let game = game.ok_or_else(|| cut.clone())?;
     let count = word(game.end).ok_or_else(|| cut.clone())?;
     let (mut objects, mut room) = (Vec::new(), Room::new(schema));
     let mut at = game.end + 4;
