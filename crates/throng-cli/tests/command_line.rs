@@ -360,8 +360,15 @@ fn a_run_that_is_killed_leaves_its_samples() {
 fn programs_that_take_their_time_end_as_they_should() {
     beside_each_other(&[
         &an_address_that_does_not_answer_is_said_so,
-        &a_run_leaves_a_summary_and_a_report,
-        &chests_are_compared_while_they_change,
+        // One after the other: with more at a time, the machine is too busy for states to be compared in play.
+        &|| {
+            a_run_leaves_a_summary_and_a_report();
+            crate::players::a_server_that_is_cut_off_from_nats_serves_its_players_afterwards();
+        },
+        &|| {
+            chests_are_compared_while_they_change();
+            crate::serving::a_server_that_is_killed_goes_on_with_the_characters_of_its_snapshot();
+        },
         &an_interrupted_run_still_writes_its_report,
         &a_run_that_is_killed_leaves_its_samples,
         &crate::players::players_come_and_go_while_a_run_plays,
@@ -369,13 +376,11 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::a_full_disk_takes_no_figures_away,
         &crate::players::clients_of_edges_have_the_state_of_all_servers,
         &crate::players::servers_and_edges_that_meet_at_nats_alone_outlive_its_absence,
-        &crate::players::a_server_that_is_cut_off_from_nats_serves_its_players_afterwards,
         &crate::players::an_edge_and_a_server_that_are_killed_are_named,
         &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &crate::players::a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again,
         &crate::players::a_staircase_has_the_figures_of_each_level,
         &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
-        &crate::serving::a_server_that_is_killed_goes_on_with_the_characters_of_its_snapshot,
         &crate::serving::load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_server_have,
         &crate::serving::a_load_worker_that_dies_is_named_and_the_others_have_their_figures,
         &crate::serving::load_workers_play_for_those_who_know_the_key_and_against_ones_own_addresses_alone,

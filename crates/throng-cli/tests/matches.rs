@@ -113,7 +113,7 @@ fn metrics_are_shown_while_a_match_is_played() {
 #[test]
 fn a_match_in_a_process_ends_for_the_reason_that_the_load_falls() {
     let arguments =
-        ["--matches", "2", "--processes", "--profile", "step:2..1:1s", "--json", "--no-report", "--no-check"];
+        ["--matches", "2", "--processes", "--profile", "step:2..1:3s", "--json", "--no-report", "--no-check"];
     let output = throng(&arguments).output().expect("it runs");
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", line(&output));
     let summary = summary(&output);

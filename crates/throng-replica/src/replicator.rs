@@ -437,9 +437,9 @@ impl Replicator {
         owner_of(&self.store, &self.ownership, id)
     }
 
-    /// Where the public facet of an object lives; that of the object before it in its place, if it is gone.
-    pub fn placement(&self, id: ObjectId) -> Placement {
-        self.ownership.get(id.index as usize).map_or(Placement::Entity, |ownership| ownership.placement)
+    /// Where the public facet of an object lives; `None` if the object is gone.
+    pub fn placement(&self, id: ObjectId) -> Option<Placement> {
+        self.store.contains(id).then(|| self.ownership[id.index as usize].placement)
     }
 
     /// Ends an object. Its id is not used again for a long time.

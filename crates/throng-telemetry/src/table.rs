@@ -78,6 +78,8 @@ pub(crate) struct Table {
     groups_end: u64,
     /// Of all bytes before that place.
     groups_hash: Hasher,
+    /// Their descriptions, if the end of the file was not written as a whole.
+    unwritten: Option<Vec<RowGroupMetaData>>,
     /// The rows behind them.
     rows: Rows,
     /// The beginning of the frame with which the newest rows were written last.
@@ -157,6 +159,7 @@ impl Table {
             columns,
             properties: Arc::new(properties),
             groups: 0,
+            unwritten: None,
             groups_end: MAGIC.len() as u64,
             groups_hash,
             rows: Rows::with_room(),
@@ -228,7 +231,10 @@ impl Table {
         let group_end = self.groups_end + bytes.len() as u64;
         let mut group_hash = self.groups_hash.clone();
         group_hash.update(&bytes);
-        let mut groups = self.full_groups().map_err(as_io)?;
+        let mut groups = match self.unwritten.take() {
+            Some(groups) => groups,
+            None => self.full_groups().map_err(as_io)?,
+        };
         groups.extend(group);
         let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
         let columns = description.schema_descr_ptr();
@@ -239,15 +245,26 @@ impl Table {
         let end = ParquetMetaData::new(description, groups);
         ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
         self.before_write.iter().for_each(BeforeWrite::run);
-        self.file.seek(SeekFrom::Start(self.groups_end))?;
-        self.file.write_all(&bytes)?;
-        self.file.set_len(self.groups_end + bytes.len() as u64)?;
+        if let Err(error) = self.write_end(&bytes) {
+            // The file may have lost its end: until it has one again, the full groups are described here alone.
+            let mut groups = end.into_builder().take_row_groups();
+            groups.truncate(self.groups);
+            self.unwritten = Some(groups);
+            return Err(error);
+        }
         if self.rows.tick.len() >= ROWS_PER_GROUP {
             self.rows.clear();
             (self.groups_end, self.groups_hash) = (group_end, group_hash);
             self.groups += 1;
         }
         Ok(())
+    }
+
+    /// Writes everything that comes after the full groups.
+    fn write_end(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.groups_end))?;
+        self.file.write_all(bytes)?;
+        self.file.set_len(self.groups_end + bytes.len() as u64)
     }
 
     /// The descriptions of the full groups, from the end of the file as it was written last.
@@ -371,5 +388,45 @@ fn column<T: DataType>(group: &mut Group<'_, '_>, values: &[T::T], levels: Optio
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table").field("rows", &self.rows.tick.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push_rows(table: &mut Table, rows: usize) {
+        let text = || ByteArray::from("it");
+        for tick in 0..rows as i64 {
+            let rows = &mut table.rows;
+            [&mut rows.recorder, &mut rows.phase, &mut rows.subsystem]
+                .into_iter()
+                .for_each(|column| column.push(text()));
+            let numbers =
+                [&mut rows.tick, &mut rows.start_ns, &mut rows.frame_ns, &mut rows.late_ns, &mut rows.self_ns];
+            numbers.into_iter().for_each(|column| column.push(tick));
+            let gaps = [&mut rows.cpu_ns, &mut rows.not_running_ns, &mut rows.scopes, &mut rows.budget_ns];
+            gaps.into_iter().for_each(|column| column.push(None));
+        }
+    }
+
+    /// A full disk takes the end of the file, and has room again later.
+    #[test]
+    fn full_groups_outlive_an_end_that_was_half_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("frames.parquet");
+        let mut table = Table::create(&path, &Subsystems::default(), None).unwrap();
+        push_rows(&mut table, ROWS_PER_GROUP);
+        table.save().unwrap();
+        push_rows(&mut table, 5);
+        let writable = std::mem::replace(&mut table.file, File::open(&path).unwrap());
+        assert!(table.save().is_err(), "nothing can be written");
+        writable.set_len(table.groups_end + 3).unwrap();
+        assert!(table.save().is_err(), "still not");
+        table.file = writable;
+        table.save().unwrap();
+        let rows = ParquetMetaDataReader::new().parse_and_finish(&File::open(&path).unwrap()).unwrap();
+        assert_eq!(rows.file_metadata().num_rows(), ROWS_PER_GROUP as i64 + 5);
+        assert_eq!((rows.num_row_groups(), table.groups), (2, 1));
     }
 }

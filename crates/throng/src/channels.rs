@@ -506,10 +506,10 @@ impl Replication for Channels {
 
     fn object(&self, id: ObjectId) -> Option<Replicated<'_>> {
         let store = self.replicator.store();
-        store.contains(id).then(|| Replicated {
+        self.replicator.placement(id).map(|placement| Replicated {
             kind: store.kind_id(id.index),
             owner: self.replicator.owner(id),
-            placement: self.replicator.placement(id),
+            placement,
             values: store.values(id.index),
         })
     }

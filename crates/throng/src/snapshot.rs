@@ -133,7 +133,7 @@ pub struct SavedObject<'a> {
     pub former: ObjectId,
     /// The name of its kind.
     pub kind: &'static str,
-    /// The client id of its owner; `None` if it had none, or one that was not connected any more.
+    /// The client id of its owner; `None` if it had none, or one that was not connected any more, or one with the highest id of all.
     pub owner: Option<u64>,
     /// Where it was. `None` of one in the channel of another object or of a connection, whose numbers ended with the server.
     pub placement: Option<Placement>,
@@ -386,6 +386,9 @@ fn parse(bytes: &[u8], schema: &Schema) -> Result<(Vec<Place>, Head), SnapshotEr
         let kind = schema.kind(head.kind);
         kind.decode(kind.all_mask(), room.of(head.kind), &Space::WORLD, &mut reader)
             .map_err(|_| SnapshotError::Damaged("the fields of an object make no sense"))?;
+        if reader.remaining_bits() >= 8 {
+            return Err(SnapshotError::Damaged("something follows the fields of an object"));
+        }
         objects.push(Place { object, kind: head.kind });
     }
     if at != end {

@@ -2,8 +2,8 @@
 //! a bus that dies and returns, strangers who write on it, links that end and begin anew.
 //!
 //! The oracle stands outside. It writes down each datagram that a process sends, and knows each one that a process is given: none that
-//! its sender has not sent there, none twice, none out of order, and none missing without a count. It asks the games who is where, and
-//! compares all clients with them at the end.
+//! its sender has not sent there, none twice, none out of order, and none missing before a later one unless its receiver has counted a loss
+//! since. It asks the games who is where, and compares all clients with them at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv6Addr, SocketAddr};

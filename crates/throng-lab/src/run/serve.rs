@@ -127,7 +127,7 @@ impl<'a> Saving<'a> {
 
     fn go_on(&mut self, host: &Host) {
         let now = clock::now();
-        if now.since(self.newest) >= self.every {
+        if now.since(self.newest) >= self.every && self.writer.is_free() {
             self.newest = now;
             self.writer.write(host.snapshot());
         }

@@ -21,8 +21,8 @@ pub struct SnapshotCounters {
 
 /// Writes snapshots to one file, by a thread of its own.
 ///
-/// Each is written beside the file, brought to the disk, and takes its place then: whenever the process or the machine ends, the
-/// file has a whole one.
+/// Each is written beside the file (with `.new` behind its name), brought to the disk, and takes its place then: whenever the process or
+/// the machine ends, the file has a whole one. A file belongs to one server at a time.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("throng-snapshots-{}", std::process::id()));
@@ -64,6 +64,12 @@ struct State {
     error: Option<io::Error>,
 }
 
+impl State {
+    fn is_free(&self) -> bool {
+        self.waiting.is_none() && !self.is_writing
+    }
+}
+
 impl SnapshotWriter {
     /// Begins, and sees that the file can be written: better now than with the first snapshot.
     ///
@@ -80,10 +86,20 @@ impl SnapshotWriter {
         Ok(SnapshotWriter { shared, thread: Some(thread) })
     }
 
+    /// Whether a snapshot would be taken now. Making one costs time: ask first.
+    pub fn is_free(&self) -> bool {
+        self.shared.state().is_free()
+    }
+
+    /// Why the newest snapshot was not written; `None` if it was.
+    pub fn error(&self) -> Option<String> {
+        self.shared.state().error.as_ref().map(io::Error::to_string)
+    }
+
     /// Hands a snapshot to the thread. False, and it is counted as skipped, if the disk has not finished the one before.
     pub fn write(&self, snapshot: Vec<u8>) -> bool {
         let mut state = self.shared.state();
-        let is_free = state.waiting.is_none() && !state.is_writing;
+        let is_free = state.is_free();
         match is_free {
             true => state.waiting = Some(snapshot),
             false => state.counters.skipped += 1,
@@ -113,17 +129,17 @@ impl SnapshotWriter {
     /// # Errors
     /// The newest one was not written: the file has an older one, or none.
     pub fn end(mut self) -> io::Result<()> {
-        self.finish();
+        if !self.finish() {
+            return Err(io::Error::other("the thread that writes snapshots has failed"));
+        }
         self.shared.state().error.take().map_or(Ok(()), Err)
     }
 
-    fn finish(&mut self) {
+    /// False if the thread has failed.
+    fn finish(&mut self) -> bool {
         self.shared.state().is_ending = true;
         self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A thread that has failed has written nothing more.
-            let _ = thread.join();
-        }
+        self.thread.take().is_none_or(|thread| thread.join().is_ok())
     }
 }
 
@@ -180,6 +196,9 @@ fn write(file: &Path, snapshot: &[u8]) -> io::Result<()> {
         out.sync_all()
     });
     let placed = written.and_then(|()| fs::rename(&draft, file));
+    // The new name of the file is on the disk with its folder. A system that cannot bring a folder to the disk has its own ways.
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
     if placed.is_err() {
         // The room on the disk is of more use to the next one.
         let _ = fs::remove_file(&draft);
