@@ -110,7 +110,8 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
     assert_eq!(edges.len(), 2);
     for edge in edges {
         assert_eq!((edge["connections"].as_f64(), edge["dropped"].as_u64()), (Some(30.0), Some(0)), "{edge}");
-        assert!(edge["objects"].as_u64() >= Some(60) && edge["kbit_per_s_from_server"].as_f64() > Some(1.0), "{edge}");
+        // All, but for those that are on the way from server to server at that moment.
+        assert!(edge["objects"].as_u64() >= Some(56) && edge["kbit_per_s_from_server"].as_f64() > Some(1.0), "{edge}");
     }
     let servers = summary["servers"].as_array().unwrap();
     let sum = |key: &str| servers.iter().map(|server| server[key].as_f64().unwrap()).sum::<f64>();
@@ -138,7 +139,7 @@ pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     let age_ms = &summary["neighbours"]["near"]["age_ms"]["p99"];
     assert!(age_ms.as_f64() > Some(700.0), "{age_ms}");
     for edge in summary["edges"].as_array().unwrap() {
-        assert!(edge["connections"].as_f64() > Some(25.0) && edge["objects"].as_u64() >= Some(60), "{edge}");
+        assert!(edge["connections"].as_f64() > Some(25.0) && edge["objects"].as_u64() >= Some(56), "{edge}");
         assert!(edge["ticks_without_news"].as_u64() > Some(15), "{edge}");
     }
 }
