@@ -548,7 +548,9 @@ impl Balance {
                     self.seat.handle_refusal(now);
                 }
             }
-            // The next report says more, and the next round too.
+            // The next round says more.
+            Command::Publish { subject, payload } if self.saved.handle_refusal(subject, payload) => {}
+            // The next report says more.
             Command::Publish { .. } => self.reported = None,
             Command::Subscribe { subscription, .. } if self.saved.is_ours(*subscription) => {
                 self.states.push_front(command.clone());

@@ -7,41 +7,51 @@
 //! ```
 //!
 //! Numbers are little endian. A message counts only if its sender is the member that holds the lease of this server, and names the
-//! lease's fencing number. Of each server the newest round is kept and the one before it, as the newest may have come in part.
+//! lease's fencing number. One state is kept of each client: the one that was told last, whichever server told it. It is out of date
+//! when its server has told two rounds without it.
 
-use std::mem::take;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use throng::Time;
-use throng_bus::{Command, Fence, Message, Pattern, SubscriptionId};
+use throng_bus::{Command, Fence, Message, Pattern, Subject, SubscriptionId};
 
 use crate::roster::{Roster, WorldName};
 
 /// Between two rounds.
 const EVERY: Duration = Duration::from_secs(1);
-/// A state that is older is of no use to anybody.
+/// The states of a server that has said nothing for longer are of no use to anybody.
 const KEPT: Duration = Duration::from_secs(30);
-/// States that are kept of one round of a server.
-const STATES_MAX: usize = 16_384;
+/// States that are kept, and told in a round.
+const STATES_MAX: usize = 65_536;
 /// Their bytes.
-const STATES_BYTES_MAX: usize = 16 << 20;
+const STATES_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one message, if it has more than one state.
 const MESSAGE_BYTES: usize = 16 << 10;
+/// Holders of one lease whose states are kept: the one of now, and the one before it.
+const LIVES: usize = 2;
 const HEAD_BYTES: usize = 12;
 const STATE_HEAD_BYTES: usize = 10;
 
-/// The states of one server.
-#[derive(Debug, Default)]
-struct Rounds {
+/// A server for as long as it has held its lease.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    fence: Fence,
+    /// Its newest round.
+    round: u32,
+    /// When its newest message came.
+    heard: Time,
+}
+
+/// The newest state of a client's player.
+#[derive(Debug)]
+struct Kept {
+    /// The number of its server.
+    number: u16,
     fence: Fence,
     round: u32,
-    /// When the newest message came.
-    heard: Time,
-    newest: FxHashMap<u64, Vec<u8>>,
-    newest_bytes: usize,
-    before: FxHashMap<u64, Vec<u8>>,
+    state: Vec<u8>,
 }
 
 /// See the head of the file.
@@ -49,18 +59,30 @@ struct Rounds {
 pub(crate) struct Saved {
     name: WorldName,
     subscription: SubscriptionId,
-    /// By number of the server.
-    servers: Vec<Rounds>,
+    /// By number of the server, the newest first.
+    lives: Vec<Vec<Life>>,
+    by_client: FxHashMap<u64, Kept>,
+    room: Room,
+    swept: Time,
     round: u32,
     told: Option<Time>,
-    /// States that found no room, here or in a message.
+    /// States that found no room, here, in a round or on the bus.
     pub(crate) dropped: u64,
 }
 
 impl Saved {
     pub(crate) fn new(name: WorldName, servers: u16, subscription: SubscriptionId) -> Saved {
-        let servers = (0..servers).map(|_| Rounds::default()).collect();
-        Saved { name, subscription, servers, round: 0, told: None, dropped: 0 }
+        Saved {
+            name,
+            subscription,
+            lives: vec![Vec::new(); servers.into()],
+            by_client: FxHashMap::default(),
+            room: Room::default(),
+            swept: Time(0),
+            round: 0,
+            told: None,
+            dropped: 0,
+        }
     }
 
     /// The subscription of all servers' messages.
@@ -76,6 +98,15 @@ impl Saved {
         subscription == self.subscription
     }
 
+    /// The bus has refused a message. False if it is not one of states.
+    pub(crate) fn handle_refusal(&mut self, subject: &Subject, payload: &[u8]) -> bool {
+        let is_ours = self.name.saved_number(subject).is_some();
+        if is_ours {
+            self.dropped += read(payload).map_or(0, |(_, _, states)| states.len() as u64);
+        }
+        is_ours
+    }
+
     /// The messages with the states of this server, if it is time for a round.
     pub(crate) fn tell<S: AsRef<[u8]>>(
         &mut self,
@@ -89,10 +120,10 @@ impl Saved {
         self.told = Some(now);
         self.round = self.round.wrapping_add(1);
         let head = [&fence.0.to_le_bytes()[..], &self.round.to_le_bytes()].concat();
-        let (mut messages, mut message) = (Vec::new(), head.clone());
+        let (mut messages, mut message, mut room) = (Vec::new(), head.clone(), Room::default());
         for (client_id, state) in states {
             let state = state.as_ref();
-            let Some(length) = u16::try_from(state.len()).ok() else {
+            let Some(length) = u16::try_from(state.len()).ok().filter(|_| room.take(state.len())) else {
                 self.dropped += 1;
                 continue;
             };
@@ -117,41 +148,86 @@ impl Saved {
         if holder.is_none_or(|holder| (holder.member, holder.fence) != (message.publisher, fence)) {
             return false;
         }
-        let Some(known) = self.servers.get_mut(usize::from(number)) else { return false };
-        if known.fence != fence {
-            *known = Rounds { fence, ..Rounds::default() };
+        let Some(lives) = self.lives.get_mut(usize::from(number)) else { return false };
+        match lives.iter_mut().find(|life| life.fence == fence) {
+            Some(life) => (life.round, life.heard) = (round, now),
+            None => lives.insert(0, Life { fence, round, heard: now }),
         }
-        if known.round != round {
-            (known.round, known.before, known.newest_bytes) = (round, take(&mut known.newest), 0);
-        }
-        known.heard = now;
+        lives.truncate(LIVES);
         for (client_id, state) in states {
-            let has_room = known.newest.len() < STATES_MAX && known.newest_bytes + state.len() <= STATES_BYTES_MAX;
-            if has_room {
-                known.newest_bytes += state.len();
-                known.newest.insert(client_id, state.to_vec());
-            } else {
-                self.dropped += 1;
-            }
+            self.keep(client_id, Kept { number, fence, round, state: state.to_vec() });
+        }
+        if now.since(self.swept) >= EVERY {
+            self.sweep(now);
         }
         true
     }
 
+    /// Keeps a state in the place of the one before it.
+    fn keep(&mut self, client_id: u64, kept: Kept) {
+        self.forget(client_id);
+        if self.room.take(kept.state.len()) {
+            self.by_client.insert(client_id, kept);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn forget(&mut self, client_id: u64) -> Option<Kept> {
+        let kept = self.by_client.remove(&client_id)?;
+        self.room.give_back(kept.state.len());
+        Some(kept)
+    }
+
+    /// Forgets what is out of date.
+    fn sweep(&mut self, now: Time) {
+        self.swept = now;
+        let Saved { lives, by_client, room, .. } = self;
+        by_client.retain(|_, kept| {
+            let is_current = is_current(lives, kept, now);
+            if !is_current {
+                room.give_back(kept.state.len());
+            }
+            is_current
+        });
+    }
+
     /// The state of a client's player at a server whose lease has ended. It is given once.
     pub(crate) fn take(&mut self, now: Time, client_id: u64, roster: &Roster) -> Option<Vec<u8>> {
-        let mut newest: Option<(Time, Vec<u8>)> = None;
-        for (known, seat) in self.servers.iter_mut().zip(roster.seats()) {
-            if seat.fence() == Some(known.fence) || now.since(known.heard) > KEPT {
-                continue;
-            }
-            let (state, before) = (known.newest.remove(&client_id), known.before.remove(&client_id));
-            if let Some(state) = state.or(before)
-                && newest.as_ref().is_none_or(|(heard, _)| *heard < known.heard)
-            {
-                newest = Some((known.heard, state));
-            }
+        let kept = self.by_client.get(&client_id)?;
+        let is_over = roster.seat(kept.number).and_then(|seat| seat.fence()) != Some(kept.fence);
+        if !is_over || !is_current(&self.lives, kept, now) {
+            return None;
         }
-        newest.map(|(_, state)| state)
+        self.forget(client_id).map(|kept| kept.state)
+    }
+}
+
+/// Whether its server may still have had the player when it was heard last, and that is not long ago.
+fn is_current(lives: &[Vec<Life>], kept: &Kept, now: Time) -> bool {
+    let life = lives[usize::from(kept.number)].iter().find(|life| life.fence == kept.fence);
+    life.is_some_and(|life| life.round.wrapping_sub(kept.round) <= 1 && now.since(life.heard) <= KEPT)
+}
+
+/// The room for states: of those that are kept, and of those in a round.
+#[derive(Debug, Default)]
+struct Room {
+    states: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// False if there is none for one more state of so many bytes.
+    fn take(&mut self, bytes: usize) -> bool {
+        let fits = self.states < STATES_MAX && self.bytes + bytes <= STATES_BYTES_MAX;
+        if fits {
+            (self.states, self.bytes) = (self.states + 1, self.bytes + bytes);
+        }
+        fits
+    }
+
+    fn give_back(&mut self, bytes: usize) {
+        (self.states, self.bytes) = (self.states - 1, self.bytes - bytes);
     }
 }
 
@@ -216,6 +292,10 @@ mod tests {
         }
     }
 
+    fn nobody() -> impl Iterator<Item = (u64, Vec<u8>)> {
+        std::iter::empty()
+    }
+
     fn at(ms: u64) -> Time {
         Time::from_millis(ms)
     }
@@ -245,10 +325,44 @@ mod tests {
                 assert!(to.hear(at(second * 1_000), &message(5, &command), &roster));
             }
         }
-        // The same server begins anew: its former life is over.
+        // The same server begins anew, and says so with a round of nobody: its former life is over, and not forgotten.
         lease(&mut roster, 1, Some(Fence(8)));
+        let anew =
+            Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9)).tell(at(3_500), (1, Fence(8)), nobody());
+        assert!(anew.iter().all(|command| to.hear(at(3_500), &message(5, command), &roster)));
         let mut state = |id| to.take(at(4_000), id, &roster);
         assert_eq!([1, 2, 3].map(&mut state), [None, Some(vec![2]), Some(vec![3])]);
+    }
+
+    /// It went from server 1 to server 2 before server 1 died.
+    #[test]
+    fn a_player_whom_a_living_server_has_is_not_given_as_a_dead_one_had_it() {
+        let (mut from, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        for (saved, server, state) in [(&mut from, SERVER, 7), (&mut second, (2, Fence(9)), 8)] {
+            let told = saved.tell(at(10), server, [(1, [state; 4])].into_iter());
+            assert!(told.iter().all(|command| to.hear(at(10), &message(5, command), &roster)));
+        }
+        lease(&mut roster, 1, None);
+        assert_eq!(to.take(at(20), 1, &roster), None);
+        lease(&mut roster, 2, None);
+        assert_eq!(to.take(at(20), 1, &roster), Some(vec![8; 4]));
+    }
+
+    #[test]
+    fn the_memory_of_old_states_is_given_back() {
+        let (mut from, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let told = from.tell(at(0), SERVER, (0..100).map(|id| (id, [1; 50])));
+        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        assert_eq!((to.by_client.len(), to.room.states, to.room.bytes), (100, 100, 5_000));
+        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        for (ms, left) in [(29_000, 100), (31_000, 0)] {
+            let told = second.tell(at(ms), (2, Fence(9)), nobody());
+            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), &roster)));
+            assert_eq!((to.by_client.len(), to.room.states, to.room.bytes), (left, left, left * 50));
+        }
     }
 
     #[test]
@@ -274,20 +388,30 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_dropped_and_counted() {
-        let (mut from, mut to, roster) = world();
-        let states = (0..STATES_MAX as u64 + 10).map(|id| (id, [0_u8; 8]));
-        for command in from.tell(at(0), SERVER, states) {
-            assert!(to.hear(at(0), &message(5, &command), &roster));
-        }
-        assert_eq!((to.dropped, from.dropped), (10, 0));
+        let (mut from, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let hear = |to: &mut Saved, told: Vec<Command>| {
+            let heard = told.iter().all(|command| to.hear(at(0), &message(5, command), &roster));
+            assert!(heard);
+        };
+        let most = STATES_MAX as u64;
+        hear(&mut to, from.tell(at(0), SERVER, (0..most + 10).map(|id| (id, [0_u8; 2]))));
+        assert_eq!((from.dropped, to.dropped), (10, 0));
+        // Those of known players take the places of theirs; there is none for others.
+        hear(&mut to, second.tell(at(0), (2, Fence(9)), (most - 5..most + 7).map(|id| (id, [0_u8; 2]))));
+        assert_eq!((second.dropped, to.dropped), (0, 7));
+        let (mut from, mut to) = (world().0, world().1);
         let long = usize::from(u16::MAX);
-        let states = (0..300).map(|id| (id, vec![0; long])).chain([(1, vec![0; long + 1])]);
-        for command in from.tell(at(1_000), SERVER, states) {
-            let Command::Publish { payload, .. } = &command else { panic!("{command:?}") };
-            assert!(payload.len() <= HEAD_BYTES + STATE_HEAD_BYTES + long);
-            assert!(to.hear(at(0), &message(5, &command), &roster));
-        }
+        let told = from.tell(at(0), SERVER, (0..2_000).map(|id| (id, vec![0; long])).chain([(1, vec![0; long + 1])]));
         let fit = STATES_BYTES_MAX / long;
-        assert_eq!((to.dropped, from.dropped), (10 + 300 - fit as u64, 1));
+        assert_eq!((told.len(), from.dropped), (fit, 2_001 - fit as u64));
+        let Command::Publish { subject, payload } = &told[0] else { panic!("a message") };
+        hear(&mut to, told.clone());
+        assert_eq!(to.dropped, 0);
+        // A bus without room.
+        assert!(to.handle_refusal(subject, payload));
+        assert!(!to.handle_refusal(&Subject::new("world.w.load.1").unwrap(), payload));
+        assert_eq!(to.dropped, 1);
     }
 }
