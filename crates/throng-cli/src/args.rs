@@ -329,7 +329,7 @@ pub(crate) struct ServeArguments {
     /// Folder in which each group of bots that measures leaves the folder of a run
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) runs: PathBuf,
-    /// File in which the world is saved, and from which it goes on when the server starts again
+    /// File in which the characters of connected players are saved, and from which they go on when the server starts again
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
     /// Seconds between two snapshots; one more is written at the end

@@ -160,10 +160,15 @@ pub struct CopiesReader {
     /// The beginning of a record whose end is not written yet.
     rest: Vec<u8>,
     there: HashMap<ObjectId, Source>,
-    /// By origin.
-    shifts: Vec<Option<Shift>>,
-    /// By origin: ticks here, and how far beyond the news the edge was in each; the latest ones.
-    beyond: Vec<VecDeque<(Tick, u64)>>,
+    origins: Vec<OriginTicks>,
+}
+
+/// The ticks of an origin.
+#[derive(Clone, Debug, Default)]
+struct OriginTicks {
+    shift: Option<Shift>,
+    /// Ticks here, and how far beyond the news the edge was in each; the latest ones.
+    beyond: VecDeque<(Tick, u64)>,
 }
 
 impl CopiesReader {
@@ -172,8 +177,8 @@ impl CopiesReader {
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<CopiesReader> {
-        let (rest, there, shifts, beyond) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        Ok(CopiesReader { file: File::open(path)?, rest, there, shifts, beyond })
+        let (rest, there, origins) = (Vec::new(), HashMap::new(), Vec::new());
+        Ok(CopiesReader { file: File::open(path)?, rest, there, origins })
     }
 
     /// Reads all that is new.
@@ -211,17 +216,11 @@ impl CopiesReader {
             }
             OBJECT => {}
             TICKS => {
-                if self.shifts.len() <= origin {
-                    self.shifts.resize(origin + 1, None);
-                }
                 let ticks = long(4).wrapping_sub(long(2)) as i64;
-                self.shifts[origin] = Some(Shift { ticks, from: Tick(long(4)) });
+                self.ticks_of(origin).shift = Some(Shift { ticks, from: Tick(long(4)) });
             }
             BEYOND => {
-                if self.beyond.len() <= origin {
-                    self.beyond.resize_with(origin + 1, VecDeque::new);
-                }
-                let beyond = &mut self.beyond[origin];
+                let beyond = &mut self.ticks_of(origin).beyond;
                 if beyond.len() >= BEYOND_MAX {
                     beyond.pop_front();
                 }
@@ -232,13 +231,20 @@ impl CopiesReader {
         Ok(())
     }
 
+    fn ticks_of(&mut self, origin: usize) -> &mut OriginTicks {
+        if self.origins.len() <= origin {
+            self.origins.resize_with(origin + 1, OriginTicks::default);
+        }
+        &mut self.origins[origin]
+    }
+
     /// The object of which the one here is a copy.
     pub fn there(&self, here: ObjectId) -> Option<&Source> {
         self.there.get(&here)
     }
 
     fn shift(&self, origin: usize) -> Option<Shift> {
-        self.shifts.get(origin).copied().flatten()
+        self.origins.get(origin)?.shift
     }
 
     /// The tick of an origin since which its ticks have stood for the same ones here as they do now.
@@ -248,7 +254,7 @@ impl CopiesReader {
 
     /// How many ticks beyond the news of an origin the edge was in a tick here, as far as it has noted that.
     pub fn beyond(&self, origin: usize, here: Tick) -> u64 {
-        let Some(beyond) = self.beyond.get(origin) else { return 0 };
+        let Some(OriginTicks { beyond, .. }) = self.origins.get(origin) else { return 0 };
         beyond.binary_search_by_key(&here, |(tick, _)| *tick).map_or(0, |place| beyond[place].1)
     }
 

@@ -422,8 +422,8 @@ impl Directory {
                 }
             }
             Stage::Releasing(release) => {
-                let is_end = release.is_end(now, ticket, event);
-                if is_end {
+                let is_over = release.handle_answer(now, ticket, event);
+                if is_over {
                     self.lose(key);
                 }
             }

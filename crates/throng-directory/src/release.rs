@@ -42,8 +42,8 @@ impl Release {
         (self.ticket, self.not_before) = (None, now.after(RETRY_AFTER));
     }
 
-    /// Takes an answer. Whether it says that the entry is not ours any more; any other answer to its command makes it try again.
-    pub(crate) fn is_end(&mut self, now: Time, ticket: Ticket, event: &Event) -> bool {
+    /// Takes an answer. True if it says that the entry is not ours any more; any other answer to its command makes it try again.
+    pub(crate) fn handle_answer(&mut self, now: Time, ticket: Ticket, event: &Event) -> bool {
         if self.ticket != Some(ticket) {
             return false;
         }

@@ -405,7 +405,8 @@ impl Bus for BusEnd {
         self.silence = self.silence.saturating_add(now.since(looked).min(LISTENED_AT_ONCE));
         let is_cut = self.cut.is_cut();
         if std::mem::replace(&mut self.was_cut, is_cut) && !is_cut {
-            // After a cut, the connection is a new one. A longer one is noticed before its end, by the silence.
+            // After a cut, the connection is a new one, and lines of before are lost. A longer one is noticed before its end, by the silence.
+            while self.lines.try_recv().is_ok() {}
             self.silence = Duration::ZERO;
             self.endpoint.handle_disconnected();
             self.endpoint.handle_connected(now);

@@ -1,5 +1,7 @@
 //! The server of a workload: a world that is replicated, tick by tick.
 
+mod snapshot;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +12,7 @@ use throng::meter::{Subsystem, TickRecord};
 use throng::net::{Driver, UdpDriver, UdpOptions};
 use throng::{
     Channels, ConnectionId, Input, Key, ObjectId, Placement, Replication, Schema, Server, ServerEvent, ServerOptions,
-    Snapshot, StartError, Tick, Time, TokenIssuer,
+    StartError, Tick, Time, TokenIssuer,
 };
 use throng_bus::Bus;
 use throng_crowd::kinds::{self, Character, Chest, Prop};
@@ -29,6 +31,7 @@ use crate::bus::{Access, tell_problem};
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
+pub(crate) use snapshot::Taken;
 
 /// Protocol id of the lab; its tokens work with no other protocol.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
@@ -575,10 +578,11 @@ impl<R: Replication> Host<R> {
             }
             match event {
                 OriginEvent::Joined { player, client_id, .. } => {
-                    let saved = self.world_bus.as_mut().and_then(|(balance, _)| balance.take_saved(now, client_id));
+                    let client_id = client_id as u32;
+                    let saved =
+                        self.world_bus.as_mut().and_then(|(balance, _)| balance.take_saved(now, client_id.into()));
                     let gone_on = saved.and_then(|state| self.world.arrive(&state));
                     self.handovers.resumed += u64::from(gone_on.is_some());
-                    let client_id = client_id as u32;
                     let character = match (gone_on, self.regions.is_whole()) {
                         (Some(character), _) => character,
                         (None, true) => self.world.spawn(),
@@ -718,42 +722,15 @@ impl<R: Replication> Host<R> {
         self.handovers.released += 1;
     }
 
-    /// Everything that a server needs to go on with the characters of its players, by client id; those who have not come back since
-    /// the snapshot before are in this one too.
-    pub(crate) fn snapshot(&self) -> Vec<u8> {
-        let mut game = Vec::new();
-        let mut save = |client_id: u64, state: &[u8; STATE_BYTES]| {
-            game.extend_from_slice(&client_id.to_le_bytes());
-            game.extend_from_slice(state);
-        };
-        for player in self.players.iter().flatten() {
-            let client_id = self.server.client_id(player.connection);
-            if let Some((client_id, state)) = client_id.zip(self.world.state_bytes(player.character)) {
-                save(client_id, &state);
-            }
-        }
-        self.saved.iter().for_each(|(client_id, state)| save(*client_id, state));
-        self.server.snapshot(&game)
-    }
-
-    /// The characters of a snapshot wait for their players, as many as the scenario has. Returns how many there are.
-    pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot) -> usize {
-        let saved = snapshot.game().as_chunks::<{ 8 + STATE_BYTES }>().0.iter();
-        let saved = saved.filter_map(|saved| {
-            let (client_id, state) = (saved.first_chunk::<8>()?, saved.last_chunk::<STATE_BYTES>()?);
-            Some((u64::from_le_bytes(*client_id), *state))
-        });
-        self.saved = saved.take(self.scenario.players as usize).collect();
-        self.saved.len()
-    }
-
     fn enter(&mut self, connection: ConnectionId) {
-        let saved = self.server.client_id(connection).and_then(|client_id| self.saved.remove(&client_id));
-        let gone_on = saved.and_then(|state| self.world.arrive(&state));
-        self.handovers.resumed += u64::from(gone_on.is_some());
+        let client_id = self.server.client_id(connection);
+        let saved = client_id.and_then(|client_id| self.saved.get(&client_id));
+        let gone_on = saved.and_then(|state| self.world.arrive(state));
         let character = gone_on.unwrap_or_else(|| self.world.spawn());
         if let Some(character) = self.embody(character, Seat::Here(connection)) {
             self.players[connection.index as usize] = Some(Player { connection, character, heard: None });
+            let is_back = client_id.is_some_and(|client_id| self.saved.remove(&client_id).is_some());
+            self.handovers.resumed += u64::from(is_back && gone_on.is_some());
         }
     }
 

@@ -37,7 +37,8 @@ pub struct Piped {
     child: Child,
     /// `None` closes the other process's input.
     input: SyncSender<Option<String>>,
-    /// The process is told nothing more, and its input ends after the lines that wait, also if the queue has no room for `None`.
+    /// No more lines are taken. The writer writes the lines that wait, and then closes the input of the process. It looks here too, because
+    /// a full queue has no room for `None`.
     is_closed: Arc<AtomicBool>,
     lines: Receiver<String>,
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use throng_schema::{Replicate, Schema, Space, ValuesMut};
+use throng_schema::{Kind, Replicate, Schema, Space, Values, ValuesMut};
 use throng_wire::{BitReader, BitWriter, KindId};
 
 /// A received message.
@@ -103,11 +103,22 @@ pub(crate) fn decode<T: Replicate>(schema: &Schema, bytes: &[u8]) -> Option<T> {
     if u16::try_from(r.read_varint().ok()?).ok().map(KindId) != Some(id) {
         return None;
     }
-    let kind = schema.kind(id);
+    read(schema.kind(id), &mut r)
+}
+
+/// Reads all fields of a value of this kind.
+pub(crate) fn read<T: Replicate>(kind: &Kind, r: &mut BitReader<'_>) -> Option<T> {
+    read_values(kind, r, |values| {
+        let mut value = T::default();
+        value.apply(kind.all_mask(), values);
+        value
+    })
+}
+
+/// Reads all fields of a kind, and hands them on as they are quantised.
+pub(crate) fn read_values<A>(kind: &Kind, r: &mut BitReader<'_>, take: impl FnOnce(Values<'_>) -> A) -> Option<A> {
     let (mut words, mut blobs) = kind.empty_values();
     let mut values = ValuesMut { words: &mut words, blobs: &mut blobs };
-    kind.decode(kind.all_mask(), values.reborrow(), &Space::WORLD, &mut r).ok()?;
-    let mut value = T::default();
-    value.apply(kind.all_mask(), values.as_values());
-    Some(value)
+    kind.decode(kind.all_mask(), values.reborrow(), &Space::WORLD, r).ok()?;
+    Some(take(values.as_values()))
 }

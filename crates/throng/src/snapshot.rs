@@ -28,6 +28,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 pub use writer::{SnapshotCounters, SnapshotWriter};
 
+use crate::message;
 use crate::replication::Replication;
 use crate::server::Server;
 
@@ -72,7 +73,8 @@ impl SnapshotError {
 
 /// The objects of a server that has ended, or goes on elsewhere.
 ///
-/// A game begins again with it: it spawns each object, and gives it to its owner when that client is there again.
+/// A game begins again with it: it spawns each object, and gives it to its owner when that client is there again. An owner who has not
+/// come back by the next snapshot is unknown in it: the game adds those who are still awaited to its own bytes.
 ///
 /// ```
 /// # use std::{collections::HashMap, sync::Arc};
@@ -146,25 +148,14 @@ impl SavedObject<'_> {
     /// Its value, with fields as exact as their quantisers are, and skipped fields as in a default value. `None` if it
     /// is of another type.
     pub fn get<T: Replicate>(&self) -> Option<T> {
-        if self.schema.kind_id::<T>()? != self.kind_id {
-            return None;
-        }
-        let mut value = T::default();
-        self.with_values(|values| value.apply(self.schema.kind(self.kind_id).all_mask(), values))?;
-        Some(value)
+        let is_its_type = self.schema.kind_id::<T>()? == self.kind_id;
+        is_its_type.then(|| message::read(self.schema.kind(self.kind_id), &mut self.fields.clone())).flatten()
     }
 
     /// Its kind's number and its quantised values, for [`Server::spawn_quantised`].
     pub fn quantised<A>(&self, take: impl FnOnce(KindId, Values<'_>) -> A) -> Option<A> {
-        self.with_values(|values| take(self.kind_id, values))
-    }
-
-    fn with_values<A>(&self, take: impl FnOnce(Values<'_>) -> A) -> Option<A> {
         let kind = self.schema.kind(self.kind_id);
-        let (mut words, mut blobs) = kind.empty_values();
-        let mut values = ValuesMut { words: &mut words, blobs: &mut blobs };
-        kind.decode(kind.all_mask(), values.reborrow(), &Space::WORLD, &mut self.fields.clone()).ok()?;
-        Some(take(values.as_values()))
+        message::read_values(kind, &mut self.fields.clone(), |values| take(self.kind_id, values))
     }
 }
 

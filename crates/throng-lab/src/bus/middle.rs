@@ -143,7 +143,7 @@ struct End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Open,
-    /// Something was lost. The process has to learn that first, before it is told anything else.
+    /// Something was lost. The process is told that before anything else.
     Broken,
     /// The process has ended.
     Gone,

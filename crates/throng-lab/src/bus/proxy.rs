@@ -41,7 +41,7 @@ fn start(server: &str, cut: &Cut) -> Result<String> {
         Some((scheme, _)) => bail!("a connection to {scheme}://... cannot be cut: only one to nats://... can"),
     };
     let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
-    let target = match host.rsplit_once(':') {
+    let target = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
         Some(_) => host.to_owned(),
         None => format!("{host}:4222"),
     };

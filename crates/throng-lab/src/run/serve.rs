@@ -19,7 +19,7 @@ use super::ledger::Ledger;
 use super::samples::{self, Kept, Samples, Written};
 use super::{End, SECOND, conclude, settling, timed};
 use crate::bots::{BotsReport, Progress};
-use crate::host::Host;
+use crate::host::{Host, Taken};
 use crate::report;
 
 /// The bots have this long to compare and to report.
@@ -39,7 +39,7 @@ pub struct ServeOptions<'a> {
     pub key: Key,
     /// Parent folder of the folders of runs.
     pub runs: &'a Path,
-    /// Where the world is saved, and from where it goes on; `None`: it begins anew each time.
+    /// The file in which the characters of connected players are saved, and from which they go on; `None`: all begin anew each time.
     pub snapshot: Option<&'a Path>,
     /// The time between two snapshots.
     pub snapshot_every: Duration,
@@ -91,13 +91,12 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
     Ok(())
 }
 
-/// The world of a server in a file.
+/// The characters of a server in a file.
 struct Saving<'a> {
     file: &'a Path,
     writer: SnapshotWriter,
     every: Duration,
     newest: Time,
-    failed: u64,
     note: fn(&str),
 }
 
@@ -107,37 +106,36 @@ impl<'a> Saving<'a> {
         let note = options.note;
         match std::fs::read(file) {
             Ok(bytes) => {
-                let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(|| {
-                    format!("cannot go on from {} (move it away to begin with a new world)", file.display())
-                })?;
-                let waiting = host.go_on_from(&snapshot);
-                let tick = snapshot.tick().0;
-                note(&format!(
-                    "{waiting} characters wait for their players, as they were in tick {tick} of {}",
-                    file.display()
-                ));
+                let refused =
+                    || format!("cannot go on from {} (move it away to begin with a new world)", file.display());
+                let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(refused)?;
+                let Taken { waiting, left_out } = host.go_on_from(&snapshot).with_context(refused)?;
+                let (tick, file) = (snapshot.tick().0, file.display());
+                note(&format!("{waiting} characters wait for their players, as they were in tick {tick} of {file}"));
+                if left_out > 0 {
+                    note(&format!(
+                        "{left_out} more characters of {file} are left out: start with more --players to keep them"
+                    ));
+                }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot read the snapshot {}", file.display())),
         }
         let writer =
             SnapshotWriter::start(file).with_context(|| format!("cannot write snapshots to {}", file.display()))?;
-        Ok(Saving { file, writer, every: options.snapshot_every, newest: clock::now(), failed: 0, note })
+        Ok(Saving { file, writer, every: options.snapshot_every, newest: clock::now(), note })
     }
 
     fn go_on(&mut self, host: &Host) {
         let now = clock::now();
-        if now.since(self.newest) >= self.every && self.writer.is_free() {
-            self.newest = now;
-            self.writer.write(host.snapshot());
+        if now.since(self.newest) < self.every || !self.writer.is_free() {
+            return;
         }
-        let failed = self.writer.counters().failed;
-        if std::mem::replace(&mut self.failed, failed) != failed {
-            (self.note)(&format!(
-                "a snapshot was not written to {}: the one before is still there",
-                self.file.display()
-            ));
+        if let Some(error) = self.writer.error() {
+            (self.note)(&format!("the last snapshot was not written to {}: {error}", self.file.display()));
         }
+        self.newest = now;
+        self.writer.write(host.snapshot());
     }
 
     fn end(self, host: &Host) {
