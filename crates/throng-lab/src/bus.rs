@@ -726,6 +726,8 @@ mod tests {
         bus.cut.set(true);
         to_end.send(Down::Beat).unwrap();
         assert_eq!(events(&mut bus, at(5_001)), [Event::Disconnected]);
+        // A line of before the end of the cut is lost with it.
+        to_end.send(Down::Anew).unwrap();
         bus.cut.set(false);
         assert_eq!(said.try_iter().count(), 1);
         to_end.send(Down::Beat).unwrap();
