@@ -238,7 +238,7 @@ impl Host {
         self.states.iter().for_each(|state| lock(state).reset());
     }
 
-    /// Ends all matches; clients get the reason. Waits until they have left, at most `within`.
+    /// Ends all matches; clients get the reason, or that of [`end`](Host::end) if their match was asked before. Waits until they have left, at most `within`.
     pub fn shut_down(mut self, reason: &str, within: Duration) -> Shutdown {
         self.end_all(reason, within)
     }

@@ -31,6 +31,11 @@ impl Slot {
     pub(crate) fn new(id: MatchId, game: Match, deadlines: Deadlines) -> Slot {
         Slot { id, game, deadlines, busy_ns: 0, asked: Arc::default() }
     }
+
+    /// Ends its match, for the reason that somebody asked for if that was earlier.
+    fn stop(&mut self, now: Time, reason: &str) {
+        self.game.stop(now, self.asked.get().map_or(reason, String::as_str));
+    }
 }
 
 /// A request to a worker.
@@ -174,7 +179,7 @@ impl Worker {
         match control {
             Control::Take(mut slot) => {
                 if let Some(reason) = &queue.stopping {
-                    slot.game.stop(Time(self.clock.now_ns() / 1_000), reason);
+                    slot.stop(Time(self.clock.now_ns() / 1_000), reason);
                 }
                 slot.busy_ns = 0;
                 queue.slots.push(slot);
@@ -255,7 +260,7 @@ impl Worker {
 impl Queue {
     fn stop(&mut self, clock: &Clock, reason: &str) {
         let now = Time(clock.now_ns() / 1_000);
-        self.slots.iter_mut().for_each(|slot| slot.game.stop(now, reason));
+        self.slots.iter_mut().for_each(|slot| slot.stop(now, reason));
         self.stopping = Some(reason.to_owned());
     }
 }

@@ -514,7 +514,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
             }
         }
     });
-    let (mut told, mut fallen) = (Instant::now(), None);
+    let mut told = Instant::now();
     loop {
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
@@ -526,10 +526,7 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
         match orders.try_recv() {
             Ok(line) if line == "start" => site.start(order.matches),
             Ok(line) if line == "measure" => site.measure_from_now(),
-            Ok(line) if line == FALL => {
-                fallen = Some(Instant::now());
-                site.want(0);
-            }
+            Ok(line) if line == FALL => site.want(0),
             Ok(line) if line == COUNTS.trim_end() => {
                 let counts = json(serde_json::to_string(&site.counts()))?;
                 writeln!(output, "{COUNTS}{counts}").and_then(|()| output.flush()).map_err(pipe)?;
@@ -541,8 +538,6 @@ pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -
             break;
         }
     }
-    // The input may end before the matches have ended for their own reason.
-    while fallen.is_some_and(|at| at.elapsed() < SHUTDOWN) && !site.wait(Duration::from_millis(20)) {}
     let (report, _) = site.finish();
     writeln!(output, "{}", json(serde_json::to_string(&report))?).map_err(pipe)
 }
