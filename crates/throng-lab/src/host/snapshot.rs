@@ -12,7 +12,7 @@ use super::Host;
 
 const CHARACTER_BYTES: usize = 8 + STATE_BYTES;
 
-/// What a host has taken from a snapshot.
+/// The part of a snapshot that a host has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Characters that wait for their players.
