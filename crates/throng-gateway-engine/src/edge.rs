@@ -18,6 +18,9 @@
 //! keeps the order of frames and loses none. When the path ends, all clients of the edge are lost for the home, and the edge
 //! ends their connections. An edge handles a whole frame before it sends its clients anything.
 //!
+//! An edge that ends says so in its last frame, and ends its clients' connections when it has the home's last frame. Until then
+//! the home would take a client that comes back through another edge for a second client of the same name.
+//!
 //! Neither end trusts the other: a frame that is wrong is an [`EdgeFault`], and the path is closed.
 //!
 //! # Turns
@@ -30,7 +33,7 @@ use prost::Message;
 use thiserror::Error;
 
 /// The version of these frames. Ends of different versions do not speak to each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest frame, in bytes. The sender cuts longer ones.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
@@ -47,6 +50,9 @@ pub struct UpFrame {
     /// In order.
     #[prost(message, repeated, tag = "1")]
     pub records: Vec<Up>,
+    /// The edge ends: the home sends its last frame, and lets the clients go on at another edge.
+    #[prost(bool, tag = "2")]
+    pub is_last: bool,
 }
 
 /// One record of an edge.
@@ -126,7 +132,7 @@ pub struct DownFrame {
     /// In order.
     #[prost(message, repeated, tag = "2")]
     pub records: Vec<Down>,
-    /// The home ends: all clients are sent what they lack before their connections end.
+    /// The home ends, or the edge said that it does: all clients are sent what they lack before their connections end.
     #[prost(bool, tag = "3")]
     pub is_last: bool,
 }

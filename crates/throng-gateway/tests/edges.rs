@@ -38,7 +38,7 @@ fn edge_of(home: SocketAddr, secret: [u8; 32]) -> Gateway {
     try_bare(Transport::Tcp, &["-home=home:1", "-edgekey=nowhere"], Arc::new(AcceptAll), |options| {
         options.doors.remove(0);
         options.home = Some(HomeOptions { address: home.to_string(), secret: EdgeSecret(secret) });
-        options.drain = Duration::from_millis(500);
+        options.drain = Duration::from_secs(5);
     })
     .expect("loopback has free ports")
 }

@@ -461,7 +461,28 @@ impl Engine {
                 up::What::Closed(cause) => self.close_behind(key, record.client, cause),
             }
         }
+        if frame.is_last {
+            self.let_go(key);
+        }
         Ok(())
+    }
+
+    /// An edge ends: it is sent everything that waits for its clients, who may go on at another edge from now on.
+    fn let_go(&mut self, key: EdgeKey) {
+        let clients: Vec<Key> =
+            self.edges.rows.get(&key).into_iter().flat_map(|row| row.clients.values().copied()).collect();
+        for client in clients {
+            if let Some(place) = self.connections.place(client) {
+                let connection = self.connections.at_mut(place);
+                let bytes = self.fanout.flush_one(connection);
+                self.counters.side(connection.side).bytes_out += bytes as u64;
+            }
+        }
+        if let Some(row) = self.edges.rows.get_mut(&key) {
+            row.tell_all(&self.channels, &self.fanout);
+            row.send(None, true);
+        }
+        self.close_edge(self.clock.now(), key);
     }
 
     /// The next client of an edge that has come or is gone. To be polled until `None`.
@@ -526,6 +547,16 @@ impl Engine {
 impl Edge {
     fn push(&mut self, client: u64, what: down::What) {
         self.others.push(Down { client, what: Some(what) });
+    }
+
+    /// Sends the changes of all channels, also out of turn.
+    fn tell_all(&mut self, channels: &Channels, fanout: &Fanout) {
+        while let Some((_, index)) = self.due.pop_first() {
+            if let Some(copy) = self.copies.get_mut(&index) {
+                copy.due = None;
+            }
+            self.tell_copy((index, channels.at(index)), fanout);
+        }
     }
 
     /// Sends the changes of a channel that its copy does not have.

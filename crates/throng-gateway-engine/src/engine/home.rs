@@ -40,6 +40,19 @@ pub(super) struct Home {
     records: Vec<Up>,
     /// How updates of the copies are merged.
     options: FxHashMap<u32, MergeOptions>,
+    farewell: Farewell,
+}
+
+/// How far the edge has said good-bye to its home.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Farewell {
+    #[default]
+    NotBegun,
+    /// The edge is to send its last frame.
+    Due,
+    Sent,
+    /// The home's last frame has come.
+    Answered,
 }
 
 /// The number of a connection for the home.
@@ -54,7 +67,7 @@ fn key_of(number: u64) -> Key {
 impl Home {
     /// Tells the home something about a connection, if there is a path to it.
     fn say(&mut self, key: Key, what: up::What) {
-        if self.ahead.is_some() {
+        if self.ahead.is_some() && self.farewell == Farewell::NotBegun {
             self.records.push(Up { client: number_of(key), what: Some(what) });
         }
     }
@@ -72,7 +85,8 @@ impl Home {
 
     /// The next frame for it.
     fn take_frame(&mut self) -> Option<Bytes> {
-        if self.ahead.is_none() || self.records.is_empty() {
+        let says_farewell = self.farewell == Farewell::Due;
+        if self.ahead.is_none() || (self.records.is_empty() && !says_farewell) {
             return None;
         }
         let mut bytes = 0;
@@ -83,7 +97,11 @@ impl Home {
         };
         let count = self.records.iter().take_while(fits).count();
         let records = self.records.drain(..count).collect();
-        Some(UpFrame { records }.encode_to_vec().into())
+        let is_last = says_farewell && self.records.is_empty();
+        if is_last {
+            self.farewell = Farewell::Sent;
+        }
+        Some(UpFrame { records, is_last }.encode_to_vec().into())
     }
 }
 
@@ -102,6 +120,22 @@ impl Engine {
         self.fanout.note_plan(now);
         let slack = (slack_ticks > 0).then(Slack::default);
         self.home = Some(Box::new(Home { ahead: Some(first - home_tick), slack, ..Home::default() }));
+    }
+
+    /// This edge ends soon: its home is to let its clients go on at another edge. The edge serves its clients until
+    /// [`has_left`](Self::has_left), but passes nothing more on to the home, and nobody else can come.
+    pub fn leave(&mut self, now: Time) {
+        self.clock.set(now);
+        if let Some(home) = &mut self.home
+            && home.farewell == Farewell::NotBegun
+        {
+            home.farewell = Farewell::Due;
+        }
+    }
+
+    /// Whether the home has let all clients go, or there is no path to it.
+    pub fn has_left(&self) -> bool {
+        self.home.as_ref().is_none_or(|home| home.ahead.is_none() || home.farewell == Farewell::Answered)
     }
 
     /// The path to the home is over: so are all connections.
@@ -140,7 +174,9 @@ impl Engine {
         address: SocketAddr,
         outbox: Box<dyn Outbox>,
     ) -> Result<Key, Refusal> {
-        if side == Side::Server || !self.is_linked() {
+        let is_open =
+            self.home.as_ref().is_some_and(|home| home.ahead.is_some() && home.farewell == Farewell::NotBegun);
+        if side == Side::Server || !is_open {
             return Err(self.counters.refuse(Refusal::Limit("no_home")));
         }
         let key = self.fanout.connect().map_err(|refusal| self.counters.refuse(refusal))?;
@@ -236,6 +272,9 @@ impl Engine {
         }
         if frame.is_last {
             self.fan_out_for_the_last_time();
+            if let Some(home) = &mut self.home {
+                home.farewell = Farewell::Answered;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! The truth is what the server wrote, put together here. The checks: at every moment a player has one connection at the home;
 //! calls come at most once, in order, and to whom they are for; nobody hears of a channel that it does not read; when the paths
-//! are whole again, every client has the truth.
+//! are whole again, every client has the truth. Where edges only end in order, every call to a player who is there comes, and
+//! players come back as who they were though nothing proves their names.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -83,6 +84,17 @@ struct Edge {
     /// When there is a path again.
     back_ms: u64,
     slow_ms: u64,
+    /// It has told its home that it ends.
+    is_leaving: bool,
+}
+
+/// How edges and clients end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Paths break, clients are lost, and edges end in order.
+    Any,
+    /// Edges end in order, and nothing else ends.
+    InOrder,
 }
 
 struct Player {
@@ -94,6 +106,8 @@ struct Player {
     rooms: BTreeMap<u32, Objects>,
     wanted: Vec<u32>,
     last_call: u32,
+    /// Calls that came, and calls made while the home had its connection.
+    calls: (Vec<u32>, Vec<u32>),
     returns: u32,
 }
 
@@ -105,6 +119,8 @@ struct World {
     players: Vec<Player>,
     truth: BTreeMap<u32, Objects>,
     calls: u32,
+    ends: Ends,
+    leaves: u32,
     random: fastrand::Rng,
 }
 
@@ -114,11 +130,12 @@ fn message(header: Header, body: &impl prost::Message) -> Message {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, ends: Ends) -> World {
         let limits = ["-limit", "client_resume_ms=60000"];
         let mut settings = settings(&[&["-dev", "-cfsm=client_authoratative_fsm.json"], &limits[..]].concat());
-        // A player may be at the other edge before the home hears that the first one has lost it.
-        settings.proves_names = true;
+        // A player may be at the other edge before the home hears that the first one has lost it. An edge that ends in order
+        // has told the home before.
+        settings.proves_names = ends == Ends::Any;
         let settings = Arc::new(settings);
         let schemas = Arc::new(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("sound"));
         let mut home = Engine::new(Arc::clone(&settings), Arc::clone(&schemas), seed, (Time(0), 0));
@@ -140,7 +157,15 @@ impl World {
         let edge = |number: u64| {
             let mut engine = Engine::new(Arc::clone(&settings), Arc::clone(&schemas), seed + number, (Time(0), 0));
             engine.set_edge();
-            Edge { engine, link: None, up: Path::default(), down: Path::default(), back_ms: 0, slow_ms: 3 }
+            Edge {
+                engine,
+                link: None,
+                up: Path::default(),
+                down: Path::default(),
+                back_ms: 0,
+                slow_ms: 3,
+                is_leaving: false,
+            }
         };
         let edges = vec![edge(1), edge(2)];
         let player = |number: usize| Player {
@@ -151,12 +176,13 @@ impl World {
             rooms: BTreeMap::new(),
             wanted: vec![1 + number as u32 % ROOMS],
             last_call: 0,
+            calls: (Vec::new(), Vec::new()),
             returns: 0,
         };
         let players = (0..PLAYERS).map(player).collect();
         let truth = (1..=ROOMS).map(|room| (room, Objects::new())).collect();
         let random = fastrand::Rng::with_seed(seed);
-        World { now_ms: 0, home, server: (key, line), edges, players, truth, calls: 0, random }
+        World { now_ms: 0, home, server: (key, line), edges, players, truth, calls: 0, ends, leaves: 0, random }
     }
 
     fn now(&self) -> Time {
@@ -200,6 +226,13 @@ impl World {
             while let Some(frame) = edge.engine.poll_up() {
                 edge.up.put(self.now_ms + self.random.u64(1..=edge.slow_ms), frame);
             }
+            if edge.is_leaving && edge.engine.has_left() {
+                edge.engine.shut_down(now);
+                let away_ms = self.random.u64(1..800);
+                edge.cut(&mut self.home, now, self.now_ms + away_ms);
+                edge.engine.advance(now);
+                self.leaves += 1;
+            }
         }
         for number in 0..self.players.len() {
             self.play(number);
@@ -240,16 +273,22 @@ impl World {
 
     fn step(&mut self) {
         let now = self.now();
-        match self.random.u8(..40) {
+        let drawn = self.random.u8(..41);
+        if self.ends == Ends::InOrder && matches!(drawn, 0 | 2) {
+            return;
+        }
+        match drawn {
             // A path breaks, and the frames on it are lost.
             0 => {
                 let (place, away_ms) = (self.random.usize(..self.edges.len()), self.random.u64(1..800));
-                let edge = &mut self.edges[place];
-                if let Some((key, _)) = edge.link.take() {
-                    self.home.close_edge(now, key);
-                    edge.engine.unlinked(now);
-                    (edge.up, edge.down) = (Path::default(), Path::default());
-                    edge.back_ms = self.now_ms + away_ms;
+                self.edges[place].cut(&mut self.home, now, self.now_ms + away_ms);
+            }
+            // An edge ends in order.
+            40 => {
+                let edge = self.random.choice(&mut self.edges).expect("there are edges");
+                if edge.link.is_some() {
+                    edge.engine.leave(now);
+                    edge.is_leaving = true;
                 }
             }
             1 => {
@@ -319,6 +358,10 @@ impl World {
         let body = ServerForwardMessage { client_conn_id: to, payload: payload.into() };
         let header = Header { broadcast: Broadcast::SINGLE_CONNECTION.0, ..Header::new(0, CALL) };
         if to > 0 {
+            if self.home.connections().any(|connection| connection.id == to) {
+                let called = self.players.iter_mut().find(|player| player.id == to).expect("a player");
+                called.calls.1.push(self.calls);
+            }
             self.home.receive(self.now(), self.server.0, message(header, &body));
         }
     }
@@ -329,6 +372,19 @@ impl World {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), count, "two connections have one number");
+    }
+}
+
+impl Edge {
+    /// Ends its path, with the frames on it.
+    fn cut(&mut self, home: &mut Engine, now: Time, back_ms: u64) {
+        self.is_leaving = false;
+        if let Some((key, _)) = self.link.take() {
+            home.close_edge(now, key);
+            self.engine.unlinked(now);
+            (self.up, self.down) = (Path::default(), Path::default());
+            self.back_ms = back_ms;
+        }
     }
 }
 
@@ -379,6 +435,7 @@ impl Player {
                 assert_eq!(number(0), self.id, "it is for somebody else");
                 assert!(number(4) > self.last_call, "call {} after {}", number(4), self.last_call);
                 self.last_call = number(4);
+                self.calls.0.push(number(4));
             }
             kind => panic!("nobody sends {kind}"),
         }
@@ -386,31 +443,58 @@ impl Player {
     }
 }
 
-#[test]
-fn whatever_happens_to_paths_and_clients_everybody_ends_with_the_truth() {
-    let (mut returns, mut calls) = (0, 0);
-    throng_seeds::for_seeds(150, |seed| {
-        let mut world = World::new(seed);
-        for _ in 0..600 {
-            world.step();
-            for _ in 0..world.random.u32(1..8) {
-                world.pass();
-            }
-            world.check();
-        }
-        world.edges.iter_mut().for_each(|edge| edge.back_ms = 0);
-        for _ in 0..1_500 {
+/// Lets a world run, and checks what everybody has at the end. How often players came back, how many were called, and how many
+/// edges ended in order.
+fn run(seed: u64, ends: Ends) -> (u32, u32, u32) {
+    let mut world = World::new(seed, ends);
+    for _ in 0..600 {
+        world.step();
+        for _ in 0..world.random.u32(1..8) {
             world.pass();
         }
-        for player in &world.players {
-            assert!(player.at.is_some() && player.id > 0, "{} is not served", player.name);
-            for (room, objects) in &player.rooms {
-                assert_eq!(objects, &world.truth[room], "{} in room {room}", player.name);
-            }
-            returns += player.returns;
-            calls += u32::from(player.last_call > 0);
+        world.check();
+    }
+    world.edges.iter_mut().for_each(|edge| edge.back_ms = 0);
+    for _ in 0..1_500 {
+        world.pass();
+        // One that was about to end has ended now.
+        world.edges.iter_mut().filter(|edge| edge.link.is_none()).for_each(|edge| edge.back_ms = 0);
+    }
+    let (mut returns, mut calls) = (0, 0);
+    for player in &world.players {
+        assert!(player.at.is_some() && player.id > 0, "{} is not served", player.name);
+        for (room, objects) in &player.rooms {
+            assert_eq!(objects, &world.truth[room], "{} in room {room}", player.name);
         }
-        assert_eq!(world.home.occupancy().clients, PLAYERS);
+        if ends == Ends::InOrder {
+            assert_eq!(player.calls.0, player.calls.1, "the calls to {}", player.name);
+        }
+        returns += player.returns;
+        calls += u32::from(player.last_call > 0);
+    }
+    assert_eq!(world.home.occupancy().clients, PLAYERS);
+    (returns, calls, world.leaves)
+}
+
+fn run_all(seeds: u64, ends: Ends) {
+    let (mut returns, mut calls, mut leaves) = (0, 0, 0);
+    throng_seeds::for_seeds(seeds, |seed| {
+        let (more_returns, more_calls, more_leaves) = run(seed, ends);
+        (returns, calls, leaves) = (returns + more_returns, calls + more_calls, leaves + more_leaves);
     });
-    assert!(throng_seeds::is_partial() || returns > 500 && calls > 500, "{returns} came back, {calls} were called");
+    let is_enough = u64::from(returns) > 3 * seeds && u64::from(calls) > 3 * seeds && u64::from(leaves) > 3 * seeds;
+    assert!(
+        throng_seeds::is_partial() || is_enough,
+        "{returns} came back, {calls} were called, {leaves} edges ended in order"
+    );
+}
+
+#[test]
+fn whatever_happens_to_paths_and_clients_everybody_ends_with_the_truth() {
+    run_all(150, Ends::Any);
+}
+
+#[test]
+fn edges_that_end_in_order_lose_no_call_and_nobody_comes_back_as_another_one() {
+    run_all(150, Ends::InOrder);
 }

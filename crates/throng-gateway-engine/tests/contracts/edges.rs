@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::proto::unrealpb::SpatialChannelData;
 use throng_channeld::proto::unrealpb::{SpatialEntityState, UnrealObjectRef};
-use throng_channeld::proto::{Any, ChannelType};
+use throng_channeld::proto::{Any, ChannelType, DisconnectMessage};
 use throng_channeld::{Broadcast, Header, message_type};
 use throng_gateway_engine::edge::EdgeFault;
 use throng_gateway_engine::port::{EndCause, LoginNote, Side};
@@ -345,6 +345,40 @@ fn a_client_whose_edge_is_lost_goes_on_at_another_one_as_who_it_was() {
     // It still owns its channel.
     stage.update(&back, own, object(2, 2));
     assert_eq!(stage.refused("no_write_access"), 0);
+}
+
+#[test]
+fn an_edge_that_ends_sends_its_clients_what_waits_and_hears_when_they_may_go() {
+    let (mut stage, owner, channel, clients) = room::<true>(3);
+    stage.update(&owner, channel, object(1, 1));
+    stage.pass(51);
+    stage.update(&owner, channel, object(2, 2));
+    for client in &clients {
+        assert_eq!(objects(stage.updates(client, channel)), [(1, 1)].into(), "the next turn is later");
+    }
+    let now = stage.now;
+    let edge = stage.edge.as_mut().expect("an edge");
+    assert!(!edge.engine.has_left());
+    edge.engine.leave(now);
+    let outbox = Box::new(crate::stage::LineOutbox(Arc::default()));
+    let refusal = edge.engine.open(now, Side::Client, "127.0.0.1:1".parse().expect("an address"), outbox);
+    assert_eq!(refusal.map_err(|refusal| refusal.tag()), Err("no_home"));
+    assert!(!edge.engine.has_left(), "the home has not heard of it");
+    // A client's message comes too late for the home.
+    stage.say(&clients[0], Header::new(0, message_type::DISCONNECT), &DisconnectMessage::default());
+    assert!(stage.edge.as_ref().expect("an edge").engine.has_left());
+    assert_eq!((stage.engine.edge_counts(), stage.engine.occupancy().clients), ((0, 0), 0));
+    for client in &clients {
+        assert!(!client.is_closed(), "the edge ends them when it is asked to");
+        assert_eq!(objects(stage.updates(client, channel)), [(2, 2)].into(), "without waiting for their turn");
+    }
+    // An edge without a path has nobody to ask.
+    let edge = stage.edge.as_mut().expect("an edge");
+    edge.engine.linked(now, (0, 0));
+    assert!(!edge.engine.has_left());
+    edge.engine.unlinked(now);
+    edge.engine.leave(now);
+    assert!(edge.engine.has_left() && edge.engine.poll_up().is_none());
 }
 
 #[test]

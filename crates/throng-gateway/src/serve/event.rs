@@ -88,6 +88,8 @@ pub(crate) enum Event {
     HomeSaid { frame: Bytes, _room: OwnedSemaphorePermit },
     /// To an edge: the path to its home is over.
     Unlinked,
+    /// To an edge: its home is to let the clients go. Answered when it has, or when there is no path to it.
+    Leave(oneshot::Sender<()>),
     /// Close all connections and accept no more; then write down what there is.
     ShutDown(Option<LastParts>),
     /// To the others, before that: send everybody the newest state, and write down what there is.

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
-use tracing::error;
+use tracing::{error, warn};
 
 use crate::auth::{Desk, DeskLimits, Provider};
 use crate::settings::Settings;
@@ -215,6 +215,7 @@ impl Gateway {
             holding: holding(),
             lacks_home,
             home: None,
+            leaver: None,
         };
         gateway.run_engine("engine".into(), move || {
             // Dropped at the end, a panic's too.
@@ -346,12 +347,17 @@ impl Gateway {
     }
 
     /// Accepts no more connections, sends everybody the newest state and queued data, and ends. Takes no longer than
-    /// [`ServeOptions::drain`] and a moment. False if connections had to be cut off.
+    /// [`ServeOptions::drain`] and a moment. An edge takes up to so long once more, until its home knows that its clients
+    /// go on elsewhere. False if connections had to be cut off.
     pub fn shut_down(mut self) -> bool {
         self.leaving.send_replace(true);
+        let runtime = self.runtime.take();
+        if let Some(runtime) = &runtime {
+            self.leave_home(runtime);
+        }
         let _ = self.closing.send(true);
         self.is_open = None;
-        let Some(runtime) = self.runtime.take() else { return true };
+        let Some(runtime) = runtime else { return true };
         let (last_parts, last_snapshot) = self.begin_last_snapshot();
         self.fan_out_for_the_last_time(&runtime, last_parts.as_ref());
         let is_alive = self.events.send(Event::ShutDown(last_parts)).is_ok();
@@ -370,6 +376,15 @@ impl Gateway {
         end_snapshot(last_snapshot);
         self.end_recordings();
         is_drained && !self.has_cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Has the home let the clients go before their connections end: then it knows those who come back through another edge.
+    fn leave_home(&self, runtime: &Runtime) {
+        let (reply, has_left) = oneshot::channel();
+        let is_told = self.events.send(Event::Leave(reply)).is_ok();
+        if is_told && runtime.block_on(async { timeout(self.drain, has_left).await.is_err() }) {
+            warn!("the home has not let the clients of this edge go: they may come back as others");
+        }
     }
 
     /// Where engines send what they are at the end, and the thread that writes it, if somebody wants it.

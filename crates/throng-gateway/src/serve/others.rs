@@ -143,7 +143,7 @@ impl Other {
             // These are for the first engine.
             Event::Open { .. } | Event::Fence { .. } | Event::Violated { .. } | Event::Ban(_) => {}
             Event::EdgeOpened { .. } | Event::EdgeSaid { .. } | Event::EdgeClosed { .. } => {}
-            Event::Linked { .. } | Event::HomeSaid { .. } | Event::Unlinked => {}
+            Event::Linked { .. } | Event::HomeSaid { .. } | Event::Unlinked | Event::Leave(_) => {}
             Event::Settled { .. } | Event::Answer(_) | Event::Admin(_) | Event::Reload(_) | Event::ShutDown(_) => {}
         }
         Ok(())

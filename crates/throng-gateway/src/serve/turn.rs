@@ -22,6 +22,7 @@ use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox as _};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, LoginNote, Notice, Side};
 use throng_gateway_engine::{Coming, Engine, Misrouted, Refusal};
 use throng_wire::Time;
+use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 /// Closed connections give their memory back within this time.
@@ -57,6 +58,8 @@ pub(crate) struct Turn {
     pub(crate) lacks_home: Arc<AtomicBool>,
     /// The path to the home.
     pub(crate) home: Option<PathOutbox>,
+    /// Who waits until the home has let the clients go.
+    pub(crate) leaver: Option<oneshot::Sender<()>>,
 }
 
 /// The shell's data about a connection.
@@ -112,6 +115,7 @@ impl Turn {
             self.ration.refused(begin, &party, reason);
         }
         self.say_up();
+        self.tell_leaver();
         self.counters.step.record(self.clock.now().micros_since(begin), 1);
         Ok(())
     }
@@ -124,6 +128,14 @@ impl Turn {
         }
         if home.queued_bytes() > HOME_QUEUE_BYTES {
             home.close(EdgeFault::Slow);
+        }
+    }
+
+    fn tell_leaver(&mut self) {
+        if self.engine.has_left()
+            && let Some(leaver) = self.leaver.take()
+        {
+            let _ = leaver.send(());
         }
     }
 
@@ -282,6 +294,11 @@ impl Turn {
                 self.desk.take_over(reload.provider, &reload.desk);
             }
             Event::Snapshot(request) => request.answer(&mut self.engine, self.clock, &self.counters),
+            Event::Leave(reply) => {
+                self.lacks_home.store(true, Ordering::Relaxed);
+                self.engine.leave(now);
+                self.leaver = Some(reply);
+            }
             Event::ShutDown(last_parts) => {
                 self.is_closing = true;
                 self.engine.shut_down(now);
@@ -423,6 +440,7 @@ mod tests {
             holding,
             lacks_home: Arc::default(),
             home: None,
+            leaver: None,
         };
         (turn, events, runtime)
     }
