@@ -1,5 +1,6 @@
 //! The processes of a run: how they are started, listened to, watched and ended.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -176,9 +177,45 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     Some(Usage { cpu_s: clock::cpu_s_of(&process)?, rss_bytes: throng_machine::rss_bytes_of(&process)? })
 }
 
+/// The last figures of each process.
+#[derive(Debug, Default)]
+pub(super) struct Usages(HashMap<u32, Usage>);
+
+impl Usages {
+    /// The system's figures of a process. Of one that has ended, the last that were asked for: a run may ask once more before it notices the
+    /// end.
+    pub(super) fn of(&mut self, pid: u32) -> Usage {
+        let known = self.0.entry(pid).or_default();
+        if let Some(usage) = usage(pid) {
+            *known = usage;
+        }
+        *known
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_that_has_ended_keeps_its_last_figures() {
+        let mut process = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut usages = Usages::default();
+        let until = Instant::now() + Duration::from_secs(10);
+        while usages.of(process.id()).rss_bytes == 0 {
+            assert!(Instant::now() < until, "it has no memory");
+        }
+        let alive = usages.of(process.id());
+        process.kill().unwrap();
+        // Nobody has waited for it yet: the system knows it, but not its memory.
+        while usage(process.id()).is_some() {
+            assert!(Instant::now() < until, "it does not end");
+        }
+        let ended = usages.of(process.id());
+        process.wait().unwrap();
+        assert_eq!([ended, usages.of(process.id())].map(|usage| usage.rss_bytes), [alive.rss_bytes; 2]);
+    }
 
     #[cfg(target_os = "linux")]
     #[test]

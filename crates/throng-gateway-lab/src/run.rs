@@ -20,7 +20,7 @@ use crate::ledger::Arrived;
 use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
 use crate::outage::{self, Kill};
 use crate::partial::Partial;
-use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, free_addresses, usage};
+use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, Usages, free_addresses, usage};
 use crate::progress;
 use crate::published::references;
 use crate::scrape::{Scraped, scrape};
@@ -233,6 +233,7 @@ pub(super) struct Play<'a> {
     fault: Option<String>,
     /// Processor time of a gateway that was killed.
     pub(super) former_cpu_s: f64,
+    usages: Usages,
     name: String,
     pub(super) pid: Option<u32>,
     metrics: Option<SocketAddr>,
@@ -318,6 +319,7 @@ impl<'a> Play<'a> {
             kill: None,
             fault: None,
             former_cpu_s: 0.0,
+            usages: Usages::default(),
             name,
             pid,
             metrics,
@@ -468,10 +470,12 @@ impl<'a> Play<'a> {
         self.used = (self.machine.so_far(), (clock::process_cpu_s() - self.own_cpu_s) / self.measured_s());
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    /// Of the gateway and its edges together.
+    fn usage(&mut self) -> Usage {
         let of_edges = self.edges.iter().map(|edge| edge.gateway.pid());
         let mut all = Usage { cpu_s: self.former_cpu_s, rss_bytes: 0 };
-        for usage in self.pid.into_iter().chain(of_edges).filter_map(usage) {
+        for pid in self.pid.into_iter().chain(of_edges) {
+            let usage = self.usages.of(pid);
             all.cpu_s += usage.cpu_s;
             all.rss_bytes += usage.rss_bytes;
         }
