@@ -40,6 +40,8 @@ pub(crate) struct Levels {
     parts: std::vec::IntoIter<Range<f64>>,
     present: Option<Level>,
     done: Vec<MatchLevel>,
+    /// Levels whose counts were not to be had.
+    uncounted: u32,
 }
 
 /// The level that is played.
@@ -61,14 +63,15 @@ impl Levels {
     pub(crate) fn new(profile: Profile, matches: u32, seconds: u32) -> Levels {
         let mut parts = profile.judged(matches, seconds).into_iter();
         let present = parts.next().map(Level::new);
-        Levels { profile, matches, parts, present, done: Vec::new() }
+        Levels { profile, matches, parts, present, done: Vec::new(), uncounted: 0 }
     }
 
     /// To be called often: it is `at_s` seconds after the beginning. Asks for the counts where a level begins or ends.
-    pub(crate) fn look(&mut self, at_s: f64, mut counts: impl FnMut() -> Counts) {
+    pub(crate) fn look(&mut self, at_s: f64, mut counts: impl FnMut() -> Option<Counts>) {
         while let Some(Level { judged, began }) = &mut self.present {
             if at_s >= judged.start && began.is_none() {
-                *began = Some((at_s, counts()));
+                // If there are none now, the level is judged from the next look on.
+                *began = counts().map(|counts| (at_s, counts));
             }
             if at_s < judged.end {
                 return;
@@ -77,21 +80,26 @@ impl Levels {
         }
     }
 
-    /// The levels that have begun. The run ended `at_s` seconds after its beginning.
-    pub(crate) fn end(mut self, at_s: f64, mut counts: impl FnMut() -> Counts) -> Vec<MatchLevel> {
+    /// The levels that have begun, and how many of them have no figures because there were no counts when they began or ended. The run
+    /// ended `at_s` seconds after its beginning.
+    pub(crate) fn end(mut self, at_s: f64, mut counts: impl FnMut() -> Option<Counts>) -> (Vec<MatchLevel>, u32) {
         self.look(at_s, &mut counts);
         self.close(at_s, &mut counts);
-        self.done
+        (self.done, self.uncounted)
     }
 
-    fn close(&mut self, at_s: f64, counts: &mut impl FnMut() -> Counts) {
+    fn close(&mut self, at_s: f64, counts: &mut impl FnMut() -> Option<Counts>) {
         let next = self.parts.next().map(Level::new);
         let ended = std::mem::replace(&mut self.present, next);
-        let Some(Level { judged: part, began: Some((from_s, before)) }) = ended else { return };
-        let (to_s, after) = (part.end.min(at_s), counts());
-        if to_s <= from_s {
+        let Some(Level { judged: part, began }) = ended.filter(|level| level.judged.start <= at_s) else { return };
+        let to_s = part.end.min(at_s);
+        if began.as_ref().is_some_and(|(from_s, _)| to_s <= *from_s) {
             return;
         }
+        let (Some((from_s, before)), Some(after)) = (began, counts()) else {
+            self.uncounted += 1;
+            return;
+        };
         let between = |after: &[(u64, u64)], before: &[(u64, u64)], unit_ns: f64| {
             Percentiles::of(&Times::from(&since(after, before)), unit_ns)
         };
@@ -142,9 +150,10 @@ mod tests {
         let mut levels = Levels::new(profile, 3, 40);
         for look in 0..800 {
             let at_s = f64::from(look) * 0.05;
-            levels.look(at_s, || counts(at_s));
+            levels.look(at_s, || Some(counts(at_s)));
         }
-        let steps = levels.end(40.0, || counts(40.0));
+        let (steps, uncounted) = levels.end(40.0, || Some(counts(40.0)));
+        assert_eq!(uncounted, 0);
         let brief: Vec<_> = steps.iter().map(|step| (step.from_s, step.to_s, step.matches)).collect();
         assert_eq!(brief, [(0.0, 20.0, 1), (24.0, 40.0, 3)]);
         let within = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.02;
@@ -157,9 +166,23 @@ mod tests {
     fn a_run_that_ends_early_has_the_levels_that_were_judged() {
         let stairs: Profile = "staircase:1+1:10s".parse().expect("a profile");
         let mut levels = Levels::new(stairs, 3, 30);
-        levels.look(0.0, || counts(0.0));
+        levels.look(0.0, || Some(counts(0.0)));
         // Nobody looked for long: the first level is judged, and the second one has not been looked at.
-        let steps = levels.end(15.0, || counts(15.0));
+        let (steps, _) = levels.end(15.0, || Some(counts(15.0)));
         assert_eq!(steps.iter().map(|step| (step.matches, step.to_s)).collect::<Vec<_>>(), [(1, 10.0)]);
+    }
+
+    #[test]
+    fn a_level_without_counts_has_no_figures_and_one_that_is_counted_late_has_those_from_then_on() {
+        let stairs: Profile = "staircase:1+1:10s".parse().expect("a profile");
+        let mut levels = Levels::new(stairs, 3, 30);
+        // No answer in the first second, and between 19 and 21 s, when the second level ends.
+        for look in 0..300 {
+            let at_s = f64::from(look) * 0.1;
+            levels.look(at_s, || (at_s >= 1.0 && !(19.0..21.0).contains(&at_s)).then(|| counts(at_s)));
+        }
+        let (steps, uncounted) = levels.end(30.0, || Some(counts(30.0)));
+        assert_eq!((steps.iter().map(|step| step.matches).collect::<Vec<_>>(), uncounted), (vec![1, 3], 1));
+        assert!((steps[0].cpu_cores - 0.1).abs() < 0.01, "{steps:?}");
     }
 }

@@ -414,13 +414,13 @@ fn site_order(options: &RunOptions, stage: &Stage, cores: &[usize], log: &Path) 
     })
 }
 
-/// Waits for the end of all matches. Returns why they were ended before.
+/// Waits for the end of all matches. Returns why they were ended before, and what could not be measured.
 fn wait_for_end(
     options: &RunOptions,
     (sites, sampler): (&mut Sites, &mut Sampler),
     bots: &mut Bots,
     stop: &AtomicBool,
-) -> Option<String> {
+) -> Vec<String> {
     let began = Instant::now();
     let mut show = options.live.map(|address| Show::new(address, options.matches, options.rules.tick_hz));
     let mut noted = None;
@@ -483,8 +483,10 @@ fn wait_for_end(
             (options.note)(Note::Now(&format!("{passed_s:3.0} s, {at_most}{left_s:.0} s left; {progress}")));
         }
     };
-    sampler.steps = levels.end(began.elapsed().as_secs_f64(), || sites.counts());
-    why
+    let uncounted;
+    (sampler.steps, uncounted) = levels.end(began.elapsed().as_secs_f64(), || sites.counts());
+    let lacks = || format!("{uncounted} levels have no figures, because a match did not tell its counts in time");
+    why.into_iter().chain((uncounted > 0).then(lacks)).collect()
 }
 
 /// The processor time of other programs since a moment.

@@ -14,7 +14,7 @@ use crate::{RangeError, RunOptions, Stage};
 
 /// A process has so long to open the map and its server.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// One that does not tell its counts in this time has those that it told last.
+/// If one does not tell its counts in this time, there are none of all.
 const COUNTS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The matches: here, or in processes of their own.
@@ -117,18 +117,19 @@ impl Sites {
         }
     }
 
-    /// The counts so far.
-    pub(crate) fn counts(&mut self) -> Counts {
+    /// The counts so far; `None` if a process does not tell its own in time.
+    pub(crate) fn counts(&mut self) -> Option<Counts> {
         match self {
-            Sites::Here(site) => site.counts(),
+            Sites::Here(site) => Some(site.counts()),
             Sites::Processes(processes, _) => {
                 for one in processes.iter_mut() {
                     one.process.tell(COUNTS);
                     one.is_asked = true;
                 }
                 let until = Instant::now() + COUNTS_PATIENCE;
-                processes.iter_mut().for_each(|one| one.wait_for_counts(until));
-                Counts::joined(processes.iter().map(|one| &one.counts))
+                let have_told =
+                    processes.iter_mut().filter_map(|one| (!one.wait_for_counts(until)).then_some(())).count() == 0;
+                have_told.then(|| Counts::joined(processes.iter().map(|one| &one.counts)))
             }
         }
     }
@@ -229,21 +230,25 @@ impl MatchProcess {
         self.process.has_ended()
     }
 
-    fn wait_for_counts(&mut self, until: Instant) {
+    /// Whether it has told them. Those of one that has ended are final.
+    fn wait_for_counts(&mut self, until: Instant) -> bool {
         while self.is_asked {
             match self.process.next_line(until.saturating_duration_since(Instant::now())) {
                 Ok(Some(line)) => self.hear(line),
-                Ok(None) | Err(Gone) => return,
+                Ok(None) => return false,
+                Err(Gone) => return true,
             }
         }
+        true
     }
 
     fn hear(&mut self, line: String) {
         if let Some(progress) = line.strip_prefix(PROGRESS) {
             self.progress = Some(progress.to_owned());
         } else if let Some(counts) = line.strip_prefix(COUNTS) {
-            self.is_asked = false;
-            self.counts = serde_json::from_str(counts).unwrap_or_default();
+            if let Ok(counts) = serde_json::from_str(counts) {
+                (self.counts, self.is_asked) = (counts, false);
+            }
         } else {
             self.last = Some(line);
         }

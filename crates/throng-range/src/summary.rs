@@ -102,7 +102,7 @@ pub struct Summary {
     pub slow_files: usize,
     /// A value for about each second of the measured part; empty for matches in processes of their own.
     pub samples: Samples,
-    /// The levels of a load profile; absent of a constant load, and of matches in processes of their own.
+    /// The levels of a load profile; absent of a constant load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<MatchLevel>,
     /// Triangles of the map.
