@@ -167,6 +167,8 @@ fn whatever_spoils_a_run_is_named() {
     assert_eq!(spoilt(|run| (run.network.refused, run.network.preset) = (refused(), "4g".into())), "");
     assert!(spoilt(|run| run.network.send_errors = 7).contains("did not accept 7 datagrams"));
     assert!(spoilt(|run| run.server.events_dropped = 4).contains("dropped 4 events"));
+    let without_news = |run: &mut RunSummary| run.edges[0].ticks_without_news = run.server.ticks / 10;
+    assert!(spoilt(without_news).contains("no news of a server in "));
     assert!(spoilt(|run| run.bots.bad_inputs = 5).contains("could not read 5 inputs"));
     assert!(spoilt(|run| run.head.environment.profile = "debug".into()).contains("--release"));
     assert!(spoilt(|run| run.server.ticks = 0).contains("before the measured part"));
