@@ -19,6 +19,7 @@ const FLOORS: [(&str, &[&str]); 15] = [
         "edge",
         &[
             "throng-net",
+            "throng-file",
             "throng-channeld",
             "throng-telemetry",
             "throng-map",

@@ -1,14 +1,13 @@
 //! The file of a snapshot while it is written: under another name, until it is complete and on the disk.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use throng_file::WholeFile;
 use throng_gateway_engine::histogram::Histogram;
 use throng_gateway_engine::snapshot::{Framing, Part};
 
@@ -66,19 +65,18 @@ pub(super) enum WriteError {
 
 /// A snapshot that is being written.
 pub(super) struct Draft<'a> {
-    options: &'a SnapshotOptions,
-    out: BufWriter<File>,
+    max_bytes: u64,
+    out: throng_file::Draft<'a>,
     framing: Framing,
     buffer: Vec<u8>,
     bytes: u64,
 }
 
 impl Draft<'_> {
-    pub(super) fn begin(options: &SnapshotOptions) -> Result<Draft<'_>, WriteError> {
+    pub(super) fn begin(file: &WholeFile, max_bytes: u64) -> Result<Draft<'_>, WriteError> {
         let mut buffer = Vec::new();
         let framing = Framing::begin(&mut buffer);
-        let out = BufWriter::new(create(&draft_of(&options.file))?);
-        let mut draft = Draft { options, out, framing, buffer, bytes: 0 };
+        let mut draft = Draft { max_bytes, out: file.begin()?, framing, buffer, bytes: 0 };
         draft.flush()?;
         Ok(draft)
     }
@@ -90,8 +88,8 @@ impl Draft<'_> {
 
     fn flush(&mut self) -> Result<(), WriteError> {
         self.bytes += self.buffer.len() as u64;
-        if self.bytes > self.options.max_bytes {
-            return Err(WriteError::TooLong { limit_bytes: self.options.max_bytes });
+        if self.bytes > self.max_bytes {
+            return Err(WriteError::TooLong { limit_bytes: self.max_bytes });
         }
         self.out.write_all(&self.buffer)?;
         self.buffer.clear();
@@ -103,27 +101,7 @@ impl Draft<'_> {
         let framing = std::mem::take(&mut self.framing);
         framing.end(&mut self.buffer);
         self.flush()?;
-        let file = self.out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
-        fs::rename(draft_of(&self.options.file), &self.options.file)?;
-        // The name has to be on the disk as well.
-        File::open(folder_of(&self.options.file))?.sync_all()?;
+        self.out.complete()?;
         Ok(self.bytes)
     }
-}
-
-pub(super) fn create(draft: &Path) -> io::Result<File> {
-    // States and names of players are nobody else's business.
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(draft)
-}
-
-/// The name of a file until it is complete.
-pub(super) fn draft_of(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
-}
-
-fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

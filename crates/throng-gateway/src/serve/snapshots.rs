@@ -12,18 +12,19 @@
 //!
 //! A snapshot that cannot be written leaves the last one as it is, and is counted.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
+use throng_file::WholeFile;
 use throng_gateway_engine::snapshot::Part;
 use tracing::{debug, error};
 
 use super::counters::ShellCounters;
-use super::draft::{Draft, SnapshotOptions, WriteError, create, draft_of};
+use super::draft::{Draft, SnapshotOptions, WriteError};
 use super::event::{Event, Events};
 use super::part::{LastParts, PartRequest};
 
@@ -45,6 +46,7 @@ pub(crate) struct Snapshots {
 
 struct Writer {
     options: SnapshotOptions,
+    file: WholeFile,
     events: Events,
     counters: Arc<ShellCounters>,
 }
@@ -56,12 +58,10 @@ impl Snapshots {
         events: Events,
         counters: Arc<ShellCounters>,
     ) -> io::Result<Snapshots> {
-        // Better now than in half a minute.
-        create(&draft_of(&options.file))?;
-        fs::remove_file(draft_of(&options.file))?;
+        let file = WholeFile::claim(&options.file)?;
         counters.snapshots.begin_to_age();
         let (stop, stopped) = mpsc::channel();
-        let writer = Arc::new(Writer { options, events, counters });
+        let writer = Arc::new(Writer { options, file, events, counters });
         let own = Arc::clone(&writer);
         let thread = thread::Builder::new().name("snapshots".into()).spawn(move || own.run(&stopped))?;
         Ok(Snapshots { writer, thread, stop })
@@ -102,7 +102,7 @@ impl Writer {
     }
 
     fn write(&self, stopped: &Receiver<()>) -> Result<u64, WriteError> {
-        let mut draft = Draft::begin(&self.options)?;
+        let mut draft = Draft::begin(&self.file, self.options.max_bytes)?;
         for engine in 0..self.events.engine_count() {
             let mut begins = true;
             loop {
@@ -136,7 +136,7 @@ impl Writer {
     }
 
     fn put_last(&self, parts: &Receiver<Part>) -> Result<u64, WriteError> {
-        let mut draft = Draft::begin(&self.options)?;
+        let mut draft = Draft::begin(&self.file, self.options.max_bytes)?;
         let mut complete = 0;
         for part in parts {
             draft.put(&part)?;
@@ -160,7 +160,6 @@ impl Writer {
                 debug!(bytes, took_ms, "a snapshot was written");
             }
             Err(cause) => {
-                let _ = fs::remove_file(draft_of(&self.options.file));
                 if !matches!(cause, WriteError::Ended) {
                     counters.failed.fetch_add(1, Ordering::Relaxed);
                     error!(file = %self.options.file.display(), "a snapshot was not written: {cause}");

@@ -1,10 +1,11 @@
 //! Snapshots to a file, without holding up the tick.
 
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+
+use throng_file::WholeFile;
 
 /// Counters of a [`SnapshotWriter`], since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct SnapshotCounters {
     pub written: u64,
     /// Those that could not be written: the file still has the one before.
     pub failed: u64,
-    /// Those that were not taken, because the disk had not finished the one before.
+    /// Those that were not taken, or gave way to the last one, because the disk had not finished the one before.
     pub skipped: u64,
     /// Bytes of the newest one in the file.
     pub bytes: u64,
@@ -22,7 +23,8 @@ pub struct SnapshotCounters {
 /// Writes snapshots to one file, by a thread of its own.
 ///
 /// Each is written beside the file (with `.new` behind its name), brought to the disk, and takes its place then: whenever the process or
-/// the machine ends, the file has a whole one. A file belongs to one server at a time.
+/// the machine ends, the file has a whole one. A file has one writer at a time, which locks a file beside it (`.lock`). Other users of the
+/// machine cannot read it.
 ///
 /// ```
 /// # let folder = std::env::temp_dir().join(format!("throng-snapshots-{}", std::process::id()));
@@ -49,7 +51,7 @@ pub struct SnapshotWriter {
 
 #[derive(Debug)]
 struct Shared {
-    file: PathBuf,
+    file: WholeFile,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -74,12 +76,9 @@ impl SnapshotWriter {
     /// Begins, and sees that the file can be written: better now than with the first snapshot.
     ///
     /// # Errors
-    /// There is no file to be had beside `file`, or no thread.
+    /// Nothing can be written beside `file`, another writer has it, or there is no thread.
     pub fn start(file: &Path) -> io::Result<SnapshotWriter> {
-        let draft = draft_of(file);
-        File::create(&draft)?;
-        fs::remove_file(&draft)?;
-        let shared = Shared { file: file.to_owned(), state: Mutex::default(), changed: Condvar::new() };
+        let shared = Shared { file: WholeFile::claim(file)?, state: Mutex::default(), changed: Condvar::new() };
         let shared = Arc::new(shared);
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("snapshots".to_owned()).spawn(move || own.run())?;
@@ -120,7 +119,9 @@ impl SnapshotWriter {
     /// # Errors
     /// As [`end`](Self::end).
     pub fn end_with(self, last: Vec<u8>) -> io::Result<()> {
-        self.shared.state().waiting = Some(last);
+        let mut state = self.shared.state();
+        state.counters.skipped += u64::from(state.waiting.replace(last).is_some());
+        drop(state);
         self.end()
     }
 
@@ -182,26 +183,8 @@ impl Shared {
     }
 }
 
-/// The name under which a snapshot is written before it takes the place of the one before.
-fn draft_of(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
-}
-
-fn write(file: &Path, snapshot: &[u8]) -> io::Result<()> {
-    let draft = draft_of(file);
-    let written = File::create(&draft).and_then(|mut out| {
-        out.write_all(snapshot)?;
-        out.sync_all()
-    });
-    let placed = written.and_then(|()| fs::rename(&draft, file));
-    // The new name of the file is on the disk with its folder. A system that cannot bring a folder to the disk has its own ways.
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    if placed.is_err() {
-        // The room on the disk is of more use to the next one.
-        let _ = fs::remove_file(&draft);
-    }
-    placed
+fn write(file: &WholeFile, snapshot: &[u8]) -> io::Result<()> {
+    let mut draft = file.begin()?;
+    draft.write_all(snapshot)?;
+    draft.complete()
 }

@@ -1,0 +1,221 @@
+//! A file that is whole at every moment, whenever the process or the machine ends: for snapshots.
+//!
+//! ```text
+//!  begin            FILE.new   created, or emptied
+//!  write            FILE.new   grows
+//!  complete         FILE.new   brought to the disk, renamed to FILE; then the folder is brought to the disk
+//!
+//!  claim            FILE.lock  locked by one process at a time, for as long as it has the file. It stays, and is empty
+//! ```
+//!
+//! Two processes that write one file would empty each other's `FILE.new`, and could rename it half written. So the second one is
+//! refused. Other users of the machine cannot read the file.
+//!
+//! ```
+//! # let folder = std::env::temp_dir().join(format!("throng-file-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("world.snapshot");
+//! use std::io::Write;
+//! use throng_file::WholeFile;
+//!
+//! let file = WholeFile::claim(&path)?;
+//! let mut draft = file.begin()?;
+//! draft.write_all(b"everything")?;
+//! assert!(!path.exists());
+//! draft.complete()?;
+//! assert_eq!(std::fs::read(&path)?, b"everything");
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A file of this process. It stays this process's until this is dropped.
+#[derive(Debug)]
+pub struct WholeFile {
+    path: PathBuf,
+    /// `None` where the file system has no locks.
+    _lock: Option<File>,
+}
+
+/// The next version of a [`WholeFile`]. If it is dropped before it is complete, it is removed, and the file stays as it is.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    file: &'a WholeFile,
+    /// `None` once it is complete.
+    out: Option<BufWriter<File>>,
+}
+
+impl WholeFile {
+    /// Claims a file, and sees that it can be written: better now than with the first version.
+    ///
+    /// # Errors
+    /// Another process has it, it is a folder, or nothing can be written beside it.
+    pub fn claim(path: &Path) -> io::Result<WholeFile> {
+        if path.is_dir() {
+            return Err(io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
+        }
+        let lock = private().write(true).create(true).truncate(false).open(beside(path, ".lock"))?;
+        let lock = match lock.try_lock() {
+            Ok(()) => Some(lock),
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(ErrorKind::ResourceBusy, "another process writes it"));
+            }
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => None,
+            Err(TryLockError::Error(error)) => return Err(error),
+        };
+        let file = WholeFile { path: path.to_owned(), _lock: lock };
+        drop(file.begin()?);
+        Ok(file)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Begins the next version. One that was begun before and is not complete is void.
+    ///
+    /// # Errors
+    /// Nothing can be written beside the file.
+    pub fn begin(&self) -> io::Result<Draft<'_>> {
+        let out = private().write(true).create(true).truncate(true).open(self.draft_path())?;
+        Ok(Draft { file: self, out: Some(BufWriter::new(out)) })
+    }
+
+    fn draft_path(&self) -> PathBuf {
+        beside(&self.path, ".new")
+    }
+}
+
+impl Draft<'_> {
+    /// Brings it to the disk, and puts it in the place of the file.
+    ///
+    /// # Errors
+    /// The file has the version of before, but for one case: the new one is in its place, and the disk did not take the folder.
+    pub fn complete(mut self) -> io::Result<()> {
+        let path = &self.file.path;
+        let Some(out) = self.out.take() else { return Ok(()) };
+        let placed = bring_to_disk(out).and_then(|()| fs::rename(self.file.draft_path(), path));
+        if let Err(error) = placed {
+            let _ = fs::remove_file(self.file.draft_path());
+            return Err(error);
+        }
+        // The new name of the file is on the disk with its folder. A system that does not open folders has its own ways.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).map_or(Ok(()), |folder| folder.sync_all())
+    }
+}
+
+impl Write for Draft<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.as_mut().map_or(Ok(0), |out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.as_mut().map_or(Ok(()), |out| out.flush())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if self.out.take().is_some() {
+            // The room on the disk is of more use to the next one.
+            let _ = fs::remove_file(self.file.draft_path());
+        }
+    }
+}
+
+fn bring_to_disk(out: BufWriter<File>) -> io::Result<()> {
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+/// Only the user of this process may read what is created.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_the_last_complete_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("world");
+        let file = WholeFile::claim(&path).unwrap();
+        assert_eq!(names(folder.path()), ["world.lock"], "to claim a file leaves nothing beside it");
+        for version in [&b"first, and a long one"[..], b"second"] {
+            let mut draft = file.begin().unwrap();
+            draft.write_all(version).unwrap();
+            draft.complete().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), version);
+        }
+        let mut draft = file.begin().unwrap();
+        draft.write_all(b"third").unwrap();
+        drop(draft);
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["world", "world.lock"]);
+        // A process that was killed leaves a draft behind.
+        fs::write(folder.path().join("world.new"), b"a long text that nobody has completed").unwrap();
+        let mut draft = file.begin().unwrap();
+        draft.write_all(b"fourth").unwrap();
+        draft.complete().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"fourth");
+    }
+
+    #[test]
+    fn a_file_has_one_writer_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("world");
+        let first = WholeFile::claim(&path).unwrap();
+        let mut draft = first.begin().unwrap();
+        draft.write_all(b"whole").unwrap();
+        let refused = WholeFile::claim(&path).unwrap_err();
+        assert_eq!(
+            (refused.kind(), refused.to_string().as_str()),
+            (ErrorKind::ResourceBusy, "another process writes it")
+        );
+        draft.complete().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole", "the second one has not emptied it");
+        drop(first);
+        WholeFile::claim(&path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(WholeFile::claim(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(WholeFile::claim(&folder.path().join("no/world")).unwrap_err().kind(), ErrorKind::NotFound);
+        fs::create_dir(folder.path().join("world.new")).unwrap();
+        assert!(WholeFile::claim(&folder.path().join("world")).is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn other_users_cannot_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("world");
+        WholeFile::claim(&path).unwrap().begin().unwrap().complete().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
