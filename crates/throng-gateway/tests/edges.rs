@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,10 +35,14 @@ fn home() -> Serving {
 }
 
 fn edge_of(home: SocketAddr, secret: [u8; 32]) -> Gateway {
+    edge_that_drains(home, secret, Duration::from_secs(5))
+}
+
+fn edge_that_drains(home: SocketAddr, secret: [u8; 32], drain: Duration) -> Gateway {
     try_bare(Transport::Tcp, &["-home=home:1", "-edgekey=nowhere"], Arc::new(AcceptAll), |options| {
         options.doors.remove(0);
         options.home = Some(HomeOptions { address: home.to_string(), secret: EdgeSecret(secret) });
-        options.drain = Duration::from_secs(5);
+        options.drain = drain;
     })
     .expect("loopback has free ports")
 }
@@ -130,6 +134,52 @@ fn a_client_of_an_edge_that_ends_goes_on_at_another_one() {
     assert_eq!(next_value(&mut client), 8, "and reads what it read");
     echo(&mut client, b"hello");
     second.shut_down();
+    home.end();
+}
+
+/// Passes one connection on to a home, while it is not paused.
+fn relay(home: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+    let listener = std::net::TcpListener::bind(any()).expect("a free port");
+    let (address, is_paused) = (listener.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
+    let paused = Arc::clone(&is_paused);
+    thread::spawn(move || {
+        let (edge, _) = listener.accept().expect("the edge comes");
+        let home = std::net::TcpStream::connect(home).expect("the home listens");
+        let carry = |mut from: &std::net::TcpStream, mut to: &std::net::TcpStream| {
+            let mut bytes = [0; 4_096];
+            while let Ok(count @ 1..) = std::io::Read::read(&mut from, &mut bytes) {
+                while paused.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                if std::io::Write::write_all(&mut to, &bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = (from.shutdown(std::net::Shutdown::Both), to.shutdown(std::net::Shutdown::Both));
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| carry(&home, &edge));
+            carry(&edge, &home);
+        });
+    });
+    (address, is_paused)
+}
+
+fn an_edge_whose_home_does_not_answer_ends_all_the_same() {
+    let home = home();
+    let (address, is_paused) = relay(home.gateway.edges_address().expect("there is a door for edges"));
+    let drain = Duration::from_secs(1);
+    let edge = edge_that_drains(address, SECRET, drain);
+    eventually("the edge has a path", || edge.report().is_some_and(|report| report.is_linked == Some(true)));
+    let (mut client, _) = join(&edge, "ada");
+    is_paused.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    assert!(edge.shut_down(), "the client reads: nothing is cut off");
+    let took = began.elapsed();
+    assert!(took >= drain && took < Duration::from_secs(20), "{took:?}");
+    wait_for_end(&mut client);
+    is_paused.store(false, Ordering::Relaxed);
+    eventually("the home has lost the edge", || home.gateway.report().is_some_and(|report| report.edges == [0, 0]));
     home.end();
 }
 
@@ -328,6 +378,7 @@ fn edges_over_sockets() {
     beside_each_other(&[
         &messages_and_state_pass_through_an_edge,
         &a_client_of_an_edge_that_ends_goes_on_at_another_one,
+        &an_edge_whose_home_does_not_answer_ends_all_the_same,
         &an_edge_waits_for_its_home_and_lets_nobody_in_until_then,
         &another_key_is_refused_and_counted,
         &a_home_has_so_many_paths_at_a_time_and_counts_who_finds_none,

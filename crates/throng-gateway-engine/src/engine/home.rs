@@ -272,7 +272,8 @@ impl Engine {
         }
         if frame.is_last {
             self.fan_out_for_the_last_time();
-            if let Some(home) = &mut self.home {
+            // A home that ends by itself closes the path soon.
+            if let Some(home) = self.home.as_mut().filter(|home| home.farewell == Farewell::Sent) {
                 home.farewell = Farewell::Answered;
             }
         }

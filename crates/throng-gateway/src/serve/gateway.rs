@@ -71,6 +71,8 @@ pub struct Gateway {
     alive: mpsc::Receiver<()>,
     tls: Vec<Arc<Tls>>,
     doors: Vec<Arc<Door>>,
+    /// It is an edge.
+    has_home: bool,
     drain: Duration,
     /// Somebody did not take the last bytes in time since the doors were closed.
     has_cut_off: Arc<AtomicBool>,
@@ -151,6 +153,7 @@ impl Gateway {
             alive,
             tls: Vec::new(),
             doors: Vec::new(),
+            has_home: options.home.is_some(),
             drain: options.drain,
             has_cut_off,
         };
@@ -352,7 +355,7 @@ impl Gateway {
     pub fn shut_down(mut self) -> bool {
         self.leaving.send_replace(true);
         let runtime = self.runtime.take();
-        if let Some(runtime) = &runtime {
+        if let Some(runtime) = runtime.as_ref().filter(|_| self.has_home) {
             self.leave_home(runtime);
         }
         let _ = self.closing.send(true);
