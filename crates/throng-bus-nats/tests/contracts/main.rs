@@ -2,6 +2,7 @@
 
 mod faults;
 mod messages;
+mod permissions;
 mod settings;
 mod stores;
 
