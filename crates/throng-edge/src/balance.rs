@@ -244,7 +244,7 @@ type Reported = (Fence, BordersVersion, BordersVersion, usize);
 
 impl Balance {
     /// A server that holds nothing yet, on the bus of this member, in a world with strips of equal width. On the member's bus, nothing else
-    /// may use the last two subscriptions and the last watch, and the desks of [`BalanceOptions::desk`].
+    /// may use the subscriptions `u32::MAX - 1` and `u32::MAX - 2`, the watch `u32::MAX - 1`, and the desks of [`BalanceOptions::desk`].
     pub fn new(options: BalanceOptions, member: MemberId) -> Balance {
         let BalanceOptions { world, division, number, address, lease, desk, .. } = options.clone();
         let note = address_note(address);
@@ -389,7 +389,11 @@ impl Balance {
         let told = self.saved.tell(now, (self.options.number, fence), states);
         if !told.is_empty() {
             // A round that the bus has not taken is of no use beside a newer one.
-            self.states.retain(|command| !matches!(command, Command::Publish { .. }));
+            let Balance { states, saved, .. } = self;
+            states.retain(|command| match command {
+                Command::Publish { subject, payload } => !saved.handle_given_up(subject, payload),
+                _ => true,
+            });
             self.states.extend(told);
         }
     }
@@ -548,8 +552,8 @@ impl Balance {
                     self.seat.handle_refusal(now);
                 }
             }
-            // The next round says more.
-            Command::Publish { subject, payload } if self.saved.handle_refusal(subject, payload) => {}
+            // The next round counts it, if it is still waiting then.
+            Command::Publish { subject, .. } if self.saved.is_round(subject) => self.states.push_front(command.clone()),
             // The next report says more.
             Command::Publish { .. } => self.reported = None,
             Command::Subscribe { subscription, .. } if self.saved.is_ours(*subscription) => {

@@ -23,9 +23,9 @@ use crate::roster::{Roster, WorldName};
 const EVERY: Duration = Duration::from_secs(1);
 /// The states of a server that has said nothing for longer are of no use to anybody.
 const KEPT: Duration = Duration::from_secs(30);
-/// States that are kept, and told in a round.
+/// Most states that are kept, and most that are told in a round.
 const STATES_MAX: usize = 65_536;
-/// Their bytes.
+/// Most bytes of the states that are kept, and of those of a round.
 const STATES_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one message, if it has more than one state.
 const MESSAGE_BYTES: usize = 16 << 10;
@@ -98,9 +98,14 @@ impl Saved {
         subscription == self.subscription
     }
 
-    /// The bus has refused a message. False if it is not one of states.
-    pub(crate) fn handle_refusal(&mut self, subject: &Subject, payload: &[u8]) -> bool {
-        let is_ours = self.name.saved_number(subject).is_some();
+    /// Whether it is the subject of messages with states.
+    pub(crate) fn is_round(&self, subject: &Subject) -> bool {
+        self.name.saved_number(subject).is_some()
+    }
+
+    /// A message that the bus has not taken is given up. False if it is not one of states.
+    pub(crate) fn handle_given_up(&mut self, subject: &Subject, payload: &[u8]) -> bool {
+        let is_ours = self.is_round(subject);
         if is_ours {
             self.dropped += read(payload).map_or(0, |(_, _, states)| states.len() as u64);
         }
@@ -410,8 +415,8 @@ mod tests {
         hear(&mut to, told.clone());
         assert_eq!(to.dropped, 0);
         // A bus without room.
-        assert!(to.handle_refusal(subject, payload));
-        assert!(!to.handle_refusal(&Subject::new("world.w.load.1").unwrap(), payload));
+        assert!(to.handle_given_up(subject, payload));
+        assert!(!to.handle_given_up(&Subject::new("world.w.load.1").unwrap(), payload));
         assert_eq!(to.dropped, 1);
     }
 }
