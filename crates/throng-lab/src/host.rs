@@ -31,7 +31,6 @@ use crate::bus::{Access, tell_problem};
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
-pub(crate) use snapshot::Taken;
 
 /// Protocol id of the lab; its tokens work with no other protocol.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C62;
@@ -60,8 +59,9 @@ pub struct Host<R = Channels> {
     players: Vec<Option<Player>>,
     /// The side of edges; `None`: the run has none.
     origin: Option<Origin>,
-    /// Characters of a snapshot whose players have not come yet, by client id.
+    /// Characters whose players are absent, by client id: of a snapshot, or of players who have left.
     saved: HashMap<u64, [u8; STATE_BYTES]>,
+    keeps_the_absent: bool,
     /// The characters of players at edges.
     at_edges: HashMap<PlayerId, CharacterId>,
     /// Which of the servers that share the area this is.
@@ -104,7 +104,7 @@ pub(crate) struct Handovers {
     pub(crate) arrived: u64,
     /// That left.
     pub(crate) released: u64,
-    /// That went on here as a snapshot, or a server that is gone, had them.
+    /// That began here with a state from a snapshot, of before their player left, or from a server that died.
     pub(crate) resumed: u64,
 }
 
@@ -243,6 +243,7 @@ impl<R: Replication> Host<R> {
             cut,
             world: World::new(scenario),
             saved: HashMap::new(),
+            keeps_the_absent: false,
             scenario: scenario.clone(),
             players: vec![None; seats],
             origin: (scenario.edges > 0).then(|| Origin::new(origin_options(scenario))),
@@ -557,7 +558,7 @@ impl<R: Replication> Host<R> {
             };
             match event {
                 ServerEvent::Connected { connection, .. } => self.enter(connection),
-                ServerEvent::Disconnected { connection, .. } => self.leave(connection),
+                ServerEvent::Disconnected { connection, client_id, .. } => self.leave(connection, client_id),
                 ServerEvent::Message { connection, message, .. } => match message.get::<Talk>() {
                     Some(talk) if self.tells_time && self.talks.len() < TALKS => {
                         self.talks.push_back((connection, talk));
@@ -582,7 +583,6 @@ impl<R: Replication> Host<R> {
                     let saved =
                         self.world_bus.as_mut().and_then(|(balance, _)| balance.take_saved(now, client_id.into()));
                     let gone_on = saved.and_then(|state| self.world.arrive(&state));
-                    self.handovers.resumed += u64::from(gone_on.is_some());
                     let character = match (gone_on, self.regions.is_whole()) {
                         (Some(character), _) => character,
                         (None, true) => self.world.spawn(),
@@ -590,6 +590,7 @@ impl<R: Replication> Host<R> {
                     };
                     if let Some(character) = self.embody(character, Seat::Edge(player, client_id)) {
                         self.at_edges.insert(player, character);
+                        self.handovers.resumed += u64::from(gone_on.is_some());
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),
@@ -779,9 +780,10 @@ impl<R: Replication> Host<R> {
         }
     }
 
-    fn leave(&mut self, connection: ConnectionId) {
+    fn leave(&mut self, connection: ConnectionId, client_id: u64) {
         let player = self.players[connection.index as usize].take_if(|player| player.connection == connection);
         if let Some(player) = player {
+            self.keep(client_id, player.character);
             self.disembody(player.character);
         }
     }

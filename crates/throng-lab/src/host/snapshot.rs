@@ -6,24 +6,30 @@
 
 use anyhow::{Result, bail};
 use throng::{Replication, Snapshot};
-use throng_crowd::world::STATE_BYTES;
+use throng_crowd::world::{CharacterId, STATE_BYTES};
 
 use super::Host;
 
 const CHARACTER_BYTES: usize = 8 + STATE_BYTES;
 
-/// The part of a snapshot that a host has taken over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    /// Characters that wait for their players.
-    pub(crate) waiting: usize,
-    /// Those beyond the players of the scenario, which are left out.
-    pub(crate) left_out: usize,
-}
+/// Characters of absent players at most. Those who leave after that are forgotten.
+const ABSENT_MAX: usize = 100_000;
 
 impl<R: Replication> Host<R> {
-    /// Everything that a server needs to go on with the characters of its players; those who have not come back since the snapshot before
-    /// are in this one too.
+    /// From now on, the character of a player who leaves waits for its return.
+    pub(crate) fn keep_the_absent(&mut self) {
+        self.keeps_the_absent = true;
+    }
+
+    /// The player of this character leaves.
+    pub(super) fn keep(&mut self, client_id: u64, character: CharacterId) {
+        let has_room = self.saved.len() < ABSENT_MAX;
+        if let Some(state) = self.world.state_bytes(character).filter(|_| self.keeps_the_absent && has_room) {
+            self.saved.insert(client_id, state);
+        }
+    }
+
+    /// Everything that a server needs to go on with the characters of its players, absent ones too.
     pub(crate) fn snapshot(&self) -> Vec<u8> {
         let playing = self.players.iter().flatten().filter_map(|player| {
             let client_id = self.server.client_id(player.connection);
@@ -31,18 +37,19 @@ impl<R: Replication> Host<R> {
         });
         let waiting = self.saved.iter().map(|(client_id, state)| (*client_id, *state));
         let mut game = (STATE_BYTES as u32).to_le_bytes().to_vec();
-        for (client_id, state) in playing.chain(waiting) {
+        // Of two with one id, the last one counts.
+        for (client_id, state) in waiting.chain(playing) {
             game.extend_from_slice(&client_id.to_le_bytes());
             game.extend_from_slice(&state);
         }
         self.server.snapshot(&game)
     }
 
-    /// The characters of a snapshot wait for their players, as many as the scenario has.
+    /// The characters of a snapshot wait for their players. Returns how many there are.
     ///
     /// # Errors
     /// Characters of the program that has written it have another length.
-    pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot) -> Result<Taken> {
+    pub(crate) fn go_on_from(&mut self, snapshot: &Snapshot) -> Result<usize> {
         let (length, characters) = snapshot.game().split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
         let (characters, rest) = characters.as_chunks::<CHARACTER_BYTES>();
         let length = u32::from_le_bytes(*length) as usize;
@@ -53,9 +60,8 @@ impl<R: Replication> Host<R> {
             let (client_id, state) = (saved.first_chunk::<8>()?, saved.last_chunk::<STATE_BYTES>()?);
             Some((u64::from_le_bytes(*client_id), *state))
         });
-        self.saved = saved.take(self.scenario.players as usize).collect();
-        let waiting = self.saved.len();
-        Ok(Taken { waiting, left_out: characters.len() - waiting })
+        self.saved = saved.collect();
+        Ok(self.saved.len())
     }
 }
 
@@ -90,8 +96,7 @@ mod tests {
         let mut host = Host::with_model(&scenario, 0, door, Channels::new).unwrap();
         if let Some(bytes) = from {
             let snapshot = Snapshot::read(bytes.to_vec(), host.server().schema()).unwrap();
-            let waiting = PLAYERS as usize;
-            assert_eq!(host.go_on_from(&snapshot).unwrap(), Taken { waiting, left_out: 0 });
+            assert_eq!(host.go_on_from(&snapshot).unwrap(), PLAYERS as usize);
         }
         let mut clients: Vec<Client> = Vec::new();
         for &client_id in client_ids {
@@ -133,7 +138,36 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_of_other_characters_is_refused_and_more_than_the_players_are_left_out() {
+    fn a_player_who_has_left_is_in_the_next_snapshot_if_the_absent_are_kept() {
+        let ids = [5, 6, 7];
+        for keeps in [false, true] {
+            let (mut host, mut clients) = played(None, &ids);
+            let wanted = places(&host, &ids);
+            if keeps {
+                host.keep_the_absent();
+            }
+            clients.remove(1).close(clock::now(), "bye");
+            let until = clock::now().after(Duration::from_secs(20));
+            while host.connected() > 2 {
+                assert!(clock::now() < until, "nobody has left");
+                host.tick();
+                clients.iter_mut().for_each(|client| client.update(clock::now()).unwrap());
+            }
+            let snapshot = Snapshot::read(host.snapshot(), host.server().schema()).unwrap();
+            let (_, characters) = snapshot.game().split_at(4);
+            let saved = characters.chunks(CHARACTER_BYTES).map(|it| u64::from_le_bytes(*it.first_chunk().unwrap()));
+            let mut saved: Vec<u64> = saved.collect();
+            saved.sort_unstable();
+            assert_eq!(saved, if keeps { vec![5, 6, 7] } else { vec![5, 7] });
+            if keeps {
+                let (third, _clients) = played(Some(&host.snapshot()), &ids);
+                assert_eq!(places(&third, &ids), wanted);
+            }
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_other_characters_is_refused_and_more_than_the_players_wait_as_well() {
         let (mut host, _clients) = played(None, &[5, 6, 7]);
         let of = |game: &[u8]| Snapshot::read(host.server().snapshot(game), host.server().schema()).unwrap();
         let head = (STATE_BYTES as u32).to_le_bytes();
@@ -148,6 +182,9 @@ mod tests {
         ]
         .concat());
         assert!(wrong.iter().all(|wrong| host.go_on_from(wrong).is_err()));
-        assert_eq!(host.go_on_from(&many).unwrap(), Taken { waiting: 3, left_out: 1 });
+        assert_eq!(host.go_on_from(&many).unwrap(), 4);
+        let again = Snapshot::read(host.snapshot(), host.server().schema()).unwrap();
+        // Three play.
+        assert_eq!(again.game().len(), 4 + (3 + 4) * CHARACTER_BYTES);
     }
 }

@@ -19,7 +19,7 @@ use super::ledger::Ledger;
 use super::samples::{self, Kept, Samples, Written};
 use super::{End, SECOND, conclude, settling, timed};
 use crate::bots::{BotsReport, Progress};
-use crate::host::{Host, Taken};
+use crate::host::Host;
 use crate::report;
 
 /// The bots have this long to compare and to report.
@@ -39,7 +39,7 @@ pub struct ServeOptions<'a> {
     pub key: Key,
     /// Parent folder of the folders of runs.
     pub runs: &'a Path,
-    /// The file in which the characters of connected players are saved, and from which they go on; `None`: all begin anew each time.
+    /// The file in which the characters of players are saved, and from which they go on; `None`: all begin anew each time.
     pub snapshot: Option<&'a Path>,
     /// The time between two snapshots.
     pub snapshot_every: Duration,
@@ -51,7 +51,7 @@ pub struct ServeOptions<'a> {
 /// milliseconds. Whenever bots have measured, their report and the server's figures are written to a new folder.
 ///
 /// # Errors
-/// The server cannot start, or its snapshot is none.
+/// The server cannot start, or its file is not a snapshot.
 pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: impl FnMut(u32, f64)) -> Result<()> {
     let ServeOptions { scenario, address, public, key, .. } = options;
     if let Some(fault) = scenario.faults.first() {
@@ -79,14 +79,16 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
     if desk.bad_talks + host.bad_talks() > 0 {
         (options.note)(&format!("{} messages of clients were no part of a run", desk.bad_talks + host.bad_talks()));
     }
-    if let Some(saving) = saving {
-        saving.end(&host);
-    }
+    let last = saving.is_some().then(|| host.snapshot());
     host.server_mut().shut_down(clock::now(), "the server ends");
     let until = clock::now().after(SECOND);
     while host.server().connection_count() > 0 && clock::now() < until {
         host.wait();
         host.tick();
+    }
+    if let Some((saving, last)) = saving.zip(last) {
+        saving.end(last);
+        (options.note)(&format!("{} players went on with their characters of before", host.handovers().resumed));
     }
     Ok(())
 }
@@ -96,7 +98,9 @@ struct Saving<'a> {
     file: &'a Path,
     writer: SnapshotWriter,
     every: Duration,
+    /// When the newest snapshot was handed to the writer.
     newest: Time,
+    is_overdue: bool,
     note: fn(&str),
 }
 
@@ -109,27 +113,37 @@ impl<'a> Saving<'a> {
                 let refused =
                     || format!("cannot go on from {} (move it away to begin with a new world)", file.display());
                 let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(refused)?;
-                let Taken { waiting, left_out } = host.go_on_from(&snapshot).with_context(refused)?;
+                let waiting = host.go_on_from(&snapshot).with_context(refused)?;
                 let (tick, file) = (snapshot.tick().0, file.display());
                 note(&format!("{waiting} characters wait for their players, as they were in tick {tick} of {file}"));
-                if left_out > 0 {
-                    note(&format!(
-                        "{left_out} more characters of {file} are left out: start with more --players to keep them"
-                    ));
-                }
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot read the snapshot {}", file.display())),
         }
         let writer =
             SnapshotWriter::start(file).with_context(|| format!("cannot write snapshots to {}", file.display()))?;
-        Ok(Saving { file, writer, every: options.snapshot_every, newest: clock::now(), note })
+        host.keep_the_absent();
+        let (every, newest) = (options.snapshot_every, clock::now());
+        Ok(Saving { file, writer, every, newest, is_overdue: false, note })
     }
 
     fn go_on(&mut self, host: &Host) {
         let now = clock::now();
-        if now.since(self.newest) < self.every || !self.writer.is_free() {
+        let age = now.since(self.newest);
+        if age < self.every {
             return;
+        }
+        if !self.writer.is_free() {
+            if age >= self.every * 2 && !std::mem::replace(&mut self.is_overdue, true) {
+                let (file, age_s) = (self.file.display(), age.as_secs());
+                (self.note)(&format!(
+                    "the disk has not taken the snapshot of {age_s} s ago for {file}: none is written meanwhile"
+                ));
+            }
+            return;
+        }
+        if std::mem::take(&mut self.is_overdue) {
+            (self.note)("the disk takes snapshots again");
         }
         if let Some(error) = self.writer.error() {
             (self.note)(&format!("the last snapshot was not written to {}: {error}", self.file.display()));
@@ -138,10 +152,12 @@ impl<'a> Saving<'a> {
         self.writer.write(host.snapshot());
     }
 
-    fn end(self, host: &Host) {
+    fn end(self, last: Vec<u8>) {
         let Saving { file, writer, note, .. } = self;
-        note(&format!("{} players went on from the snapshot", host.handovers().resumed));
-        if let Err(error) = writer.end_with(host.snapshot()) {
+        if !writer.is_free() {
+            note("waiting for the disk, which has not taken the snapshot before the last one");
+        }
+        if let Err(error) = writer.end_with(last) {
             note(&format!("the last snapshot was not written to {}: {error}", file.display()));
         }
     }
