@@ -14,8 +14,8 @@ use super::{CapacityOptions, Load, Method};
 
 /// A command's JSON is at most so long.
 const OUTPUT_MAX: u64 = 64 << 20;
-/// A command that was asked to end has so long.
-const END_PATIENCE: Duration = Duration::from_secs(10);
+/// A command that was asked to end has so long. A test waits for its end.
+const END_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// The exit code of a run whose figures are invalid: its JSON says why.
 const INVALID_RUN: i32 = 3;
 /// The exit code of a command that refuses its arguments. It would refuse them again.

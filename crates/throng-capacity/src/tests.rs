@@ -318,7 +318,7 @@ fn a_command_that_never_ends_is_killed() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(Duration::from_secs(12));
+            std::thread::sleep(Duration::from_secs(3));
             stop.store(true, Ordering::Relaxed);
         });
         let (capacity, _) = measure(&options, &stop).unwrap();
