@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use throng_lab::Key;
-use throng_lab::run::WorkersOptions;
+use throng_lab::run::{WorkerPlace, WorkersOptions};
 use throng_lab::scenario::{Cipher, Fault, Model, NetPreset, Overrides, Profile, Scratch};
 
 use crate::ai_server::{self, AiServerArguments};
@@ -225,9 +225,10 @@ pub(crate) struct CrowdArguments {
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
     #[arg(long, value_name = "M")]
     edges: Option<u32>,
-    /// Have load workers play the bots, at these addresses with commas between them (docs/lab.md#load-workers)
+    /// Have load workers play the bots: their addresses, or with --bus their names, with commas between them
+    /// (docs/lab.md#load-workers)
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    workers: Vec<SocketAddr>,
+    workers: Vec<WorkerPlace>,
     /// With --workers: the address of this machine to which their bots connect
     #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "workers")]
     address: IpAddr,
@@ -239,7 +240,8 @@ pub(crate) struct CrowdArguments {
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; needs --servers and a build with --features nats (docs/edges.md)
+    /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; or find load workers
+    /// there; needs --servers or --workers, and a build with --features nats (docs/edges.md, docs/lab.md)
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) bus: Option<String>,
     /// With --bus: let servers and edges send each other everything over it, without UDP between them (docs/edges.md)
@@ -285,8 +287,9 @@ impl CrowdArguments {
         if self.workers.is_empty() {
             return Ok(None);
         }
-        self.key.check(self.workers.iter().copied())?;
-        Ok(Some(WorkersOptions { addresses: self.workers.clone(), key: self.key.get(), server: self.address }))
+        self.key.check(&self.workers)?;
+        let (places, nats) = (self.workers.clone(), self.bus.clone());
+        Ok(Some(WorkersOptions { places, nats, key: self.key.get(), server: self.address }))
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -409,13 +412,15 @@ impl KeyArgument {
         Key::new(self.key.unwrap_or(LAB_KEY))
     }
 
-    /// The public key is refused where others could reach one of these addresses of load workers.
-    pub(crate) fn check(&self, addresses: impl IntoIterator<Item = SocketAddr>) -> Result<(), Failure> {
-        let mut far = addresses.into_iter().filter(|address| !address.ip().is_loopback());
+    /// The public key is refused where others could reach one of these load workers. Those on a bus are reached by all who use it.
+    pub(crate) fn check<'a>(&self, places: impl IntoIterator<Item = &'a WorkerPlace>) -> Result<(), Failure> {
+        let mut far = places
+            .into_iter()
+            .filter(|place| !matches!(place, WorkerPlace::Address(address) if address.ip().is_loopback()));
         match far.next() {
-            Some(address) if self.key.is_none_or(|key| key == LAB_KEY) => {
+            Some(place) if self.key.is_none_or(|key| key == LAB_KEY) => {
                 let error = anyhow::anyhow!(
-                    "others can reach a load worker at {address}: give it and the run a --key of your own"
+                    "others can reach a load worker at {place}: give it and the run a --key of your own"
                 );
                 Err(Failure::Usage(error))
             }

@@ -118,6 +118,8 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let output = &arguments.output;
     let bots = vec![program.clone().into(), args::BOTS_FOR_RUN.into()];
+    // With load workers, the bus is for them alone: they play against one server.
+    let bus = arguments.bus.clone().filter(|_| workers.is_none());
     let options = RunOptions {
         edge_command: vec![program.clone().into(), args::EDGE_FOR_RUN.into()],
         server_command: vec![program.into(), args::SERVER_FOR_RUN.into()],
@@ -127,7 +129,7 @@ fn crowd(arguments: &CrowdArguments) -> Outcome {
         allocations: Some(allocation::of_this_thread),
         trace: arguments.trace,
         metrics: arguments.metrics.map(metrics_page::of_crowd).transpose()?,
-        bus: arguments.bus.clone().map(|nats| BusOptions { nats, carries_links: arguments.bus_links }),
+        bus: bus.map(|nats| BusOptions { nats, carries_links: arguments.bus_links }),
         live: arguments.live.address()?,
         ..RunOptions::new(scenario, output.runs.clone(), bots)
     };

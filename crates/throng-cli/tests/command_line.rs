@@ -384,6 +384,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::serving::load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_server_have,
         &crate::serving::a_load_worker_that_dies_is_named_and_the_others_have_their_figures,
         &crate::serving::load_workers_play_for_those_who_know_the_key_and_against_ones_own_addresses_alone,
+        &crate::serving::load_workers_are_found_by_name_at_a_nats_server,
         &crate::lab::a_soak_tells_growing_memory_from_steady_memory,
         &crate::lab::a_measurement_goes_on_when_its_files_cannot_be_written,
         &crate::compare::a_comparison_leaves_a_table_a_file_and_a_page,

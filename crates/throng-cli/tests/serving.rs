@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use throng_testkit::NatsServer;
 
 use crate::lines::{SIGINT, lines_of};
 use crate::schema;
@@ -149,7 +150,7 @@ pub(crate) fn a_server_that_is_killed_goes_on_with_the_characters_of_its_snapsho
     hear(&said, "10 characters wait for their players");
     assert!(bots("1").0.wait().unwrap().success());
     signal(&server.0, SIGINT);
-    hear(&said, "10 players went on from the snapshot");
+    hear(&said, "10 players went on with their characters");
     assert!(server.0.wait().unwrap().success());
     // It is not written over a file that is something else.
     fs::write(&file, b"my diary").unwrap();
@@ -166,12 +167,23 @@ struct Worker {
 
 impl Worker {
     fn start(arguments: &[&str]) -> Worker {
-        let start = ["lab", "worker", "--listen", "127.0.0.1:0"];
-        let mut process = throng(&[&start[..], arguments].concat()).spawn().unwrap();
-        let said = lines_of(process.stderr.take().unwrap());
-        let line = said.recv_timeout(PATIENCE).unwrap();
+        let (process, line) = Worker::spawn(&[&["--listen", "127.0.0.1:0"], arguments].concat());
         let address = line.split_whitespace().nth(3).unwrap().trim_end_matches(';').to_owned();
         Worker { process, address }
+    }
+
+    /// One that is found by its name at a nats-server.
+    fn on_bus(name: &str, arguments: &[&str]) -> Worker {
+        let (process, line) = Worker::spawn(&[&["--name", name], arguments].concat());
+        assert!(line.starts_with(&format!("load worker {name} at nats://")), "{line}");
+        Worker { process, address: name.to_owned() }
+    }
+
+    /// Its process, and the first line that it says.
+    fn spawn(arguments: &[&str]) -> (Child, String) {
+        let mut process = throng(&[&["lab", "worker"], arguments].concat()).spawn().unwrap();
+        let said = lines_of(process.stderr.take().unwrap());
+        (process, said.recv_timeout(PATIENCE).unwrap())
     }
 }
 
@@ -226,6 +238,48 @@ pub(crate) fn load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_
     }
     assert!(run["series"]["seconds"]["near_age_p99_ms"].as_array().unwrap().iter().any(|age| age.as_f64() > Some(1.0)));
     schema::check("crowd", &run);
+}
+
+/// Where there is a nats-server: the words of run and load workers go over it, and the bots play over UDP.
+pub(crate) fn load_workers_are_found_by_name_at_a_nats_server() {
+    let Some(nats) = NatsServer::start(&[]) else { return };
+    let (runs, key, nats) = (tempfile::tempdir().unwrap(), "0f".repeat(32), nats.address());
+    let with_bus = ["--bus", &nats, "--key", &key];
+    let workers = [
+        Worker::on_bus("east", &[&with_bus[..], &["--clock-ahead", "7000"]].concat()),
+        Worker::on_bus("west", &with_bus),
+    ];
+    // A second one of the same name gives up while the run plays.
+    let second = throng(&[&["lab", "worker", "--name", "west"], &with_bus[..]].concat()).spawn().unwrap();
+    let output = crowd_with_workers(runs.path(), &workers.each_ref(), "4").args(with_bus).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    let run: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
+    let bots = &run["bots"];
+    assert_eq!((&bots["connected"], &bots["disconnects"]), (&40.into(), &0.into()), "{run:#}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() >= Some(400) && bots["compared_in_play"].as_u64() > Some(200), "{bots}");
+    for (index, name) in ["east", "west"].into_iter().enumerate() {
+        let worker = &run["workers"][index];
+        assert_eq!(
+            (&worker["address"], &worker["missing"], &worker["connected"]),
+            (&name.into(), &false.into(), &20.into())
+        );
+        assert!(worker["snapshots"].as_u64() > Some(10), "{worker}");
+    }
+    let ahead_ms = run["workers"][0]["clock_offset_ms"].as_f64().unwrap();
+    assert!((6_900.0..7_100.0).contains(&ahead_ms), "{ahead_ms}");
+    let refused = second.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has the name west"), "{refused:?}");
+    assert_eq!(refused.status.code(), Some(1));
+    let said = |arguments: &[&str]| {
+        let output = throng(&[&["crowd", "--players", "40", "--quiet"], arguments].concat()).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&[&["--workers", "north"], &with_bus[..]].concat()).contains("no load worker north at nats://"));
+    assert!(said(&["--workers", "east", "--key", &key]).contains("add --bus"));
+    assert!(said(&["--workers", "east", "--bus", &nats]).contains("a --key of your own"));
+    assert!(said(&[&["--workers", "127.0.0.1:9"], &with_bus[..]].concat()).contains("leave out --bus"));
+    assert!(said(&["--workers", "n,o.rth"]).contains("--workers"));
 }
 
 pub(crate) fn a_load_worker_that_dies_is_named_and_the_others_have_their_figures() {

@@ -52,7 +52,7 @@ pub use balance::{Balance, BalanceCounters, BalanceOptions};
 pub use borders::{BORDER_SERVERS_MAX, BORDER_STEPS_MAX, Borders, BordersVersion, Division, Planner, PlannerOptions};
 pub use edge::{Copied, Edge, EdgeCounters, EdgeError, EdgeOptions, Entry, Homes, IsGone};
 pub use mirror::{COAST_TICKS, DRIFT_TICKS};
-pub use network::{BusDriver, BusNetwork, BusNetworkCounters, TooManyEndpoints};
+pub use network::{BusDriver, BusNetwork, BusNetworkCounters, TooManyEndpoints, address_on_bus};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
 pub use roster::{WorldCounters, WorldName, WorldProblem};
 pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};

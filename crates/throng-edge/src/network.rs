@@ -197,7 +197,7 @@ impl<B: Bus> BusNetwork<B> {
     pub fn endpoint(&self) -> Result<BusDriver<B>, TooManyEndpoints> {
         let mut ports = self.lock();
         let port = ports.open()?;
-        let local = address_of(ports.bus.member(), port);
+        let local = address_on_bus(ports.bus.member(), port);
         drop(ports);
         Ok(BusDriver { network: self.clone(), local, scratch: Vec::new(), counters: DriverCounters::default() })
     }
@@ -322,8 +322,9 @@ fn parts(payload: &[u8]) -> Option<(u16, u16, std::slice::Chunks<'_, u8>)> {
     (datagrams.len() <= MAX_SEGMENTS).then_some((from, to, datagrams))
 }
 
-/// The address of a port of a member, as it stands in connect tokens and leases.
-fn address_of(member: MemberId, port: u16) -> SocketAddr {
+/// The address of a port of a member of a [`BusNetwork`], as it stands in connect tokens and leases. The first endpoint of a member has
+/// port 1.
+pub fn address_on_bus(member: MemberId, port: u16) -> SocketAddr {
     let [a, b, c, d] = PREFIX;
     let [e, f, g, h] = [48, 32, 16, 0].map(|shift| (member.0 >> shift) as u16);
     (Ipv6Addr::new(a, b, c, d, e, f, g, h), port).into()
@@ -370,7 +371,7 @@ impl<B: Bus + Send> Driver for BusDriver<B> {
             drop(ports);
             self.counters.received_datagrams += 1;
             self.counters.received_bytes += self.scratch.len() as u64;
-            sink(arrived, address_of(member, port), &mut self.scratch);
+            sink(arrived, address_on_bus(member, port), &mut self.scratch);
         }
         self.counters.receive_limited += 1;
         Ok(RECEIVE_LIMIT_DATAGRAMS)
@@ -402,10 +403,10 @@ mod tests {
     #[test]
     fn an_address_names_its_member_and_others_name_none() {
         for number in [0, 1, 0xFFFF, 0x0123_4567_89AB_CDEF, u64::MAX] {
-            let address = address_of(MemberId(number), 7);
+            let address = address_on_bus(MemberId(number), 7);
             assert_eq!((member_of(address), address.port()), (Some(MemberId(number)), 7));
         }
-        assert_eq!(address_of(MemberId(0x1_0002), 9).to_string(), "[fd74:6872:6f6e:6700::1:2]:9");
+        assert_eq!(address_on_bus(MemberId(0x1_0002), 9).to_string(), "[fd74:6872:6f6e:6700::1:2]:9");
         for other in ["127.0.0.1:7", "[::1]:7", "[fd74:6872:6f6e:6701::1]:7"] {
             assert_eq!(member_of(other.parse().unwrap()), None, "{other}");
         }

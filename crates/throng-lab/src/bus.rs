@@ -14,6 +14,7 @@
 
 mod middle;
 mod proxy;
+mod workers;
 
 use std::fmt::Display;
 use std::sync::mpsc::Receiver;
@@ -30,13 +31,14 @@ use throng_bus::{
 };
 #[cfg(feature = "nats")]
 use throng_bus_nats::{NatsBus, NatsOptions};
-use throng_edge::{BusNetworkCounters, WorldProblem};
+use throng_edge::{BusNetworkCounters, WorldName, WorldProblem};
 use throng_machine::clock;
 
 use crate::cut::Cut;
 pub(crate) use middle::Middle;
 #[cfg(test)]
 use middle::MiddleCounters;
+pub(crate) use workers::{Found, Registration};
 
 /// The middle says something to each process at least this often.
 const BEAT_EVERY: Duration = Duration::from_millis(500);
@@ -45,6 +47,9 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// From one look at the lines to the next, a process has listened so long at most. One that stood still has not listened, and its first
 /// look may come before the thread of its pipe has passed on what waits there.
 const LISTENED_AT_ONCE: Duration = Duration::from_millis(500);
+
+/// Lines that are taken at once: more than a pipe holds.
+const LINES_MAX: usize = 65_536;
 
 /// Which bus a process of a run is on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,7 +67,6 @@ pub(crate) struct BusOrder {
 }
 
 /// A process joins the bus a second time for its links, with its number and this bit. No run has so many processes.
-#[cfg(feature = "nats")]
 const LINKS: u64 = 0x8000;
 
 impl BusOrder {
@@ -86,6 +90,15 @@ struct LinkNetwork {
     counters: Box<dyn Fn() -> BusNetworkCounters + Send>,
 }
 
+impl LinkNetwork {
+    /// A line of what its datagrams have lost or were refused for, if that is anything.
+    pub(crate) fn line(&self) -> Option<String> {
+        let some = (self.counters)().named().into_iter().filter(|(_, count)| *count > 0);
+        let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
+        (!words.is_empty()).then(|| format!("datagrams over the bus: {}", words.join(", ")))
+    }
+}
+
 impl Access {
     /// # Errors
     /// The addresses of NATS are none, or no socket can be had, or links go over a nats-server that is not there or does not fit.
@@ -106,7 +119,7 @@ impl Access {
     pub(crate) fn open(&self, say: Box<dyn FnMut(Up) + Send>, lines: Receiver<Down>) -> Result<Box<dyn Bus + Send>> {
         match &self.order.nats {
             None => Ok(Box::new(BusEnd::new(MemberId(self.order.member), (say, lines), &self.cut))),
-            Some(servers) => over_nats(&self.order, servers),
+            Some(servers) => over_nats(servers, self.order.member),
         }
     }
 
@@ -120,10 +133,7 @@ impl Access {
 
     /// A line of what the links over the bus have lost or refused, if that is anything.
     pub(crate) fn line(&self) -> Option<String> {
-        let counters = (self.links.as_ref()?.counters)();
-        let some = counters.named().into_iter().filter(|(_, count)| *count > 0);
-        let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
-        (!words.is_empty()).then(|| format!("datagrams over the bus: {}", words.join(", ")))
+        self.links.as_ref().and_then(LinkNetwork::line)
     }
 }
 
@@ -132,38 +142,45 @@ impl Access {
 const NATS_CLUSTER: u64 = 0x7468_726F_6E67_6C62;
 
 #[cfg(feature = "nats")]
-fn over_nats(order: &BusOrder, servers: &str) -> Result<Box<dyn Bus + Send>> {
-    Ok(Box::new(join_nats(servers, order.member, Limits::default())?))
-}
-
-#[cfg(feature = "nats")]
 fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
     let cluster = throng_bus::Cluster::new("throng-lab", NATS_CLUSTER)?;
     let options = NatsOptions::new(servers, cluster, MemberId(member));
     Ok(NatsBus::start(NatsOptions { creates: true, limits, ..options })?)
 }
 
-#[cfg(not(feature = "nats"))]
-fn over_nats(_: &BusOrder, servers: &str) -> Result<Box<dyn Bus + Send>> {
-    anyhow::bail!("cannot use {servers}: this program was built without NATS; build it with --features nats")
+#[cfg(feature = "nats")]
+fn over_nats(servers: &str, member: u64) -> Result<Box<dyn Bus + Send>> {
+    Ok(Box::new(join_nats(servers, member, Limits::default())?))
 }
 
 #[cfg(feature = "nats")]
-fn links(order: &BusOrder) -> Result<Option<LinkNetwork>> {
-    let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
+fn network(servers: &str, member: u64, world: &WorldName) -> Result<LinkNetwork> {
     // A datagram that has waited for long is of no use to a link: it has been sent again.
     let limits = Limits { outgoing: 1_024, waiting_events: 4_096, waiting_bytes: 16 << 20, ..Limits::default() };
-    let bus = join_nats(servers, order.member | LINKS, limits)?;
-    let network = throng_edge::BusNetwork::new(bus, &throng_edge::WorldName::new(&order.world)?);
+    let network = throng_edge::BusNetwork::new(join_nats(servers, member, limits)?, world);
     let counted = network.clone();
     let open = Box::new(move || Ok(Box::new(network.endpoint()?) as Box<dyn Driver>));
-    Ok(Some(LinkNetwork { open, counters: Box::new(move || counted.counters()) }))
+    Ok(LinkNetwork { open, counters: Box::new(move || counted.counters()) })
 }
 
-/// Without NATS, links never go over the bus.
 #[cfg(not(feature = "nats"))]
-fn links(_: &BusOrder) -> Result<Option<LinkNetwork>> {
-    Ok(None)
+fn over_nats(servers: &str, _: u64) -> Result<Box<dyn Bus + Send>> {
+    Err(without_nats(servers))
+}
+
+#[cfg(not(feature = "nats"))]
+fn network(servers: &str, _: u64, _: &WorldName) -> Result<LinkNetwork> {
+    Err(without_nats(servers))
+}
+
+#[cfg(not(feature = "nats"))]
+fn without_nats(servers: &str) -> anyhow::Error {
+    anyhow::anyhow!("cannot use {servers}: this program was built without NATS; build it with --features nats")
+}
+
+fn links(order: &BusOrder) -> Result<Option<LinkNetwork>> {
+    let Some(servers) = order.nats.as_ref().filter(|_| order.carries_links) else { return Ok(None) };
+    network(servers, order.member | LINKS, &WorldName::new(&order.world)?).map(Some)
 }
 
 /// Says why borders do not follow the servers, if that is news.
@@ -406,12 +423,13 @@ impl Bus for BusEnd {
         let is_cut = self.cut.is_cut();
         if std::mem::replace(&mut self.was_cut, is_cut) && !is_cut {
             // After a cut, the connection is a new one, and lines of before are lost. A longer one is noticed before its end, by the silence.
-            while self.lines.try_recv().is_ok() {}
+            self.lines.try_iter().take(LINES_MAX).for_each(drop);
             self.silence = Duration::ZERO;
             self.endpoint.handle_disconnected();
             self.endpoint.handle_connected(now);
         }
-        while let Ok(down) = self.lines.try_recv() {
+        for _ in 0..LINES_MAX {
+            let Ok(down) = self.lines.try_recv() else { break };
             if !is_cut {
                 self.take(now, down);
             }

@@ -49,7 +49,7 @@ use crate::slow_reader::Read;
 use child::Target;
 pub use child::read_order;
 use crew::Crew;
-pub use crew::WorkersOptions;
+pub use crew::{WorkerName, WorkerPlace, WorkersOptions};
 use disk::Disk;
 use evenness::Evenness;
 use faults::Faults;
@@ -60,7 +60,7 @@ use samples::{Kept, Samples, Written};
 pub use serve::{ServeOptions, serve};
 use show::Show;
 use throng_summary::{RunSummary, ServerFigures, WorkerFigures};
-pub use worker::{WorkerOptions, work};
+pub use worker::{Listen, WorkerOptions, work};
 
 /// Options of a run.
 pub struct RunOptions {

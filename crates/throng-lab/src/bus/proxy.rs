@@ -8,7 +8,7 @@
 //! themselves, or get everything late.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +19,8 @@ use crate::cut::Cut;
 
 /// The time between two looks whether a cut has ended.
 const CUT_LOOK: Duration = Duration::from_millis(10);
+/// The nats-server may take so long to accept a connection.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes that pass at once.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Connections at a time. A client that tries again while the network is cut leaves one behind with each attempt, until the cut ends.
@@ -40,11 +42,13 @@ fn start(server: &str, cut: &Cut) -> Result<String> {
         Some(("nats", rest)) => rest,
         Some((scheme, _)) => bail!("a connection to {scheme}://... cannot be cut: only one to nats://... can"),
     };
+    let rest = rest.trim_end_matches('/');
     let (login, host) = rest.rsplit_once('@').map_or((None, rest), |(login, host)| (Some(login), host));
     let target = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
         Some(_) => host.to_owned(),
         None => format!("{host}:4222"),
     };
+    target.to_socket_addrs().with_context(|| format!("{server} is no address of a nats-server"))?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no socket for a proxy before the nats-server")?;
     let address = listener.local_addr()?;
     let cut = cut.clone();
@@ -83,7 +87,7 @@ fn serve(listener: &TcpListener, target: &str, cut: &Cut) {
 /// Carries both directions of a connection until it has ended.
 fn join(near: TcpStream, target: &str, cut: &Cut) -> io::Result<()> {
     await_mended(cut);
-    let far = TcpStream::connect(target)?;
+    let far = connect(target)?;
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     let (from_far, to_near) = (far.try_clone()?, near.try_clone()?);
@@ -92,6 +96,18 @@ fn join(near: TcpStream, target: &str, cut: &Cut) -> io::Result<()> {
         carry(near, far, cut);
     });
     Ok(())
+}
+
+/// Connects to the first address of the target that answers.
+fn connect(target: &str) -> io::Result<TcpStream> {
+    let mut error = io::ErrorKind::AddrNotAvailable.into();
+    for address in target.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(next) => error = next,
+        }
+    }
+    Err(error)
 }
 
 /// Carries one direction until it has ended, and ends the other side of it.

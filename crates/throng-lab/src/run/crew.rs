@@ -1,12 +1,15 @@
 //! All bots of a run: a process beside the server, or load workers on several machines.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use throng::{Key, Tick, Time};
+use throng_bus::{NameError, Subject};
 use throng_crowd::scenario::Scenario;
 use throng_machine::clock;
 use throng_summary::{RunSummary, WorkerFigures};
@@ -16,6 +19,7 @@ use super::ledger;
 use super::remote::{Heard, Remote, Say};
 use super::word::{self, WorkOrder};
 use crate::bots::{BotsReport, Gathered, Progress, SecondCounts, Share};
+use crate::bus::Found;
 use crate::control::{BotsLine, Command};
 
 /// A worker has so long to answer, and to start its bots.
@@ -24,11 +28,72 @@ const OFTEN: Duration = Duration::from_millis(2);
 /// All workers begin to connect, and to measure, so long after they were told.
 const AHEAD: Duration = Duration::from_millis(500);
 
+/// The name of a load worker on the bus: characters as of a token of [`Subject`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WorkerName(String);
+
+impl FromStr for WorkerName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<WorkerName, NameError> {
+        if text.contains('.') {
+            return Err(NameError::Token { index: 0 });
+        }
+        Subject::new(&format!("load-workers.{text}")).map(|_| WorkerName(text.to_owned()))
+    }
+}
+
+impl fmt::Display for WorkerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a run finds a load worker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WorkerPlace {
+    /// At a UDP address.
+    Address(SocketAddr),
+    /// On the bus.
+    Name(WorkerName),
+}
+
+impl WorkerPlace {
+    fn name(&self) -> Option<&WorkerName> {
+        match self {
+            WorkerPlace::Name(name) => Some(name),
+            WorkerPlace::Address(_) => None,
+        }
+    }
+}
+
+impl FromStr for WorkerPlace {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<WorkerPlace, NameError> {
+        match text.parse() {
+            Ok(address) => Ok(WorkerPlace::Address(address)),
+            Err(_) => text.parse().map(WorkerPlace::Name),
+        }
+    }
+}
+
+impl fmt::Display for WorkerPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkerPlace::Address(address) => address.fmt(f),
+            WorkerPlace::Name(name) => name.fmt(f),
+        }
+    }
+}
+
 /// The load workers of a run.
 #[derive(Clone, Debug)]
 pub struct WorkersOptions {
-    /// Their addresses: at least one, and none twice.
-    pub addresses: Vec<SocketAddr>,
+    /// Where they are: at least one, and none twice.
+    pub places: Vec<WorkerPlace>,
+    /// The nats-server at which those with names are (feature `nats`), as `nats://127.0.0.1:4222`.
+    pub nats: Option<String>,
     /// The key that they were started with.
     pub key: Key,
     /// The address of this machine to which their bots connect.
@@ -41,12 +106,42 @@ impl WorkersOptions {
     /// # Errors
     /// It cannot, with the reason.
     pub fn check(&self, scenario: &Scenario) -> Result<()> {
-        let count = self.addresses.len();
+        let count = self.places.len();
         ensure!((1..=Share::MAX as usize).contains(&count), "a run has 1 to {} load workers, not {count}", Share::MAX);
-        ensure!(self.addresses.iter().collect::<BTreeSet<_>>().len() == count, "a load worker is named twice");
+        ensure!(self.places.iter().collect::<BTreeSet<_>>().len() == count, "a load worker is named twice");
+        match (self.names().first(), &self.nats) {
+            (Some(name), None) => {
+                bail!("load worker {name} has no address: add --bus with the nats-server that it uses")
+            }
+            (None, Some(_)) => bail!("all load workers have addresses: leave out --bus"),
+            _ => {}
+        }
         ensure!(scenario.edges == 0, "load workers play against one server: leave out --edges");
         ensure!(count <= scenario.players as usize, "{count} load workers are more than the players");
         word::check_world(scenario)
+    }
+
+    fn names(&self) -> Vec<&WorkerName> {
+        self.places.iter().filter_map(WorkerPlace::name).collect()
+    }
+
+    /// Begins to connect to all of them.
+    fn connect(&self) -> Result<Vec<Remote>> {
+        let names = self.names();
+        let found = match &self.nats {
+            Some(nats) if !names.is_empty() => Some(Found::ask(nats, &names)?),
+            _ => None,
+        };
+        let mut on_bus = found.as_ref().map(Found::addresses).unwrap_or_default().iter();
+        let connect = |place: &WorkerPlace| match (place, &found) {
+            (WorkerPlace::Address(address), _) => Remote::connect(*address, &self.key),
+            (WorkerPlace::Name(name), Some(found)) => {
+                let address = on_bus.next().context("a load worker was not asked for")?;
+                Remote::connect_over(found.endpoint()?, name, *address, &self.key)
+            }
+            (WorkerPlace::Name(name), None) => bail!("load worker {name} is on a bus, and there is none"),
+        };
+        self.places.iter().map(connect).collect()
     }
 }
 
@@ -72,8 +167,7 @@ impl Crew {
         server: (SocketAddr, &Key),
     ) -> Result<Crew> {
         options.check(scenario)?;
-        let remotes = options.addresses.iter().map(|address| Remote::connect(*address, &options.key));
-        let mut workers = remotes.map(|remote| remote.map(Worker::new)).collect::<Result<Vec<Worker>>>()?;
+        let mut workers: Vec<Worker> = options.connect()?.into_iter().map(Worker::new).collect();
         await_all(&mut workers, |heard| matches!(heard, Heard::Met))?;
         let begin = clock::now().after(AHEAD);
         let (address, key) = server;
@@ -204,7 +298,7 @@ impl Crew {
 
     /// Whether the bots of a worker use this machine.
     pub(super) fn is_near(address: &str) -> bool {
-        address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
+        matches!(address.parse(), Ok(WorkerPlace::Address(address)) if address.ip().is_loopback())
     }
 
     fn workers(&self) -> &[Worker] {
@@ -235,7 +329,7 @@ impl Worker {
     }
 
     fn name(&self) -> String {
-        format!("load worker {}", self.remote.address)
+        format!("load worker {}", self.remote.place)
     }
 
     fn tell(&mut self, command: Command) {
@@ -286,7 +380,7 @@ impl Worker {
     fn figures(&mut self) -> WorkerFigures {
         let clock = self.remote.clock();
         let error_ms = clock.offset.map(|_| clock.largest_error_us / 1e3);
-        let (address, snapshots) = (self.remote.address.to_string(), self.remote.snapshots());
+        let (address, snapshots) = (self.remote.place.to_string(), self.remote.snapshots());
         let clock_offset_ms = clock.offset.map(|offset| offset.us / 1e3);
         let missing = self.report.is_none();
         let figures = WorkerFigures {

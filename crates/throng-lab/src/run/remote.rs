@@ -9,11 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use throng::{Client, ClientEvent, ClientOptions, Decode, Key, Tick, Time, TokenIssuer};
+use throng::net::Driver;
+use throng::{Client, ClientEvent, ClientOptions, ConnectToken, Decode, Key, Tick, Time, TokenIssuer};
 use throng_crowd::pulse::{ClockBounds, Estimate};
 use throng_crowd::truth;
 use throng_machine::clock;
 
+use super::crew::{WorkerName, WorkerPlace};
 use super::word::{self, Assembly, BODY_MAX, Kind, LANE, Outbox, QUICK, Word, WorkOrder};
 use crate::control::Command;
 
@@ -79,7 +81,7 @@ pub(super) struct Clock {
 
 /// A load worker. Dropping it ends its part of the run.
 pub(super) struct Remote {
-    pub(super) address: SocketAddr,
+    pub(super) place: WorkerPlace,
     to: Option<SyncSender<Say>>,
     from: Receiver<Heard>,
     shared: Arc<Shared>,
@@ -103,8 +105,29 @@ fn reserve(waiting: &AtomicUsize, bytes: usize) -> bool {
 }
 
 impl Remote {
-    /// Begins to connect to a worker.
+    /// Begins to connect to a worker at a UDP address.
     pub(super) fn connect(address: SocketAddr, key: &Key) -> Result<Remote> {
+        let begin = |token, options| Ok(Client::connect(token, word::schema(), options, clock::now())?);
+        Remote::begin(WorkerPlace::Address(address), address, key, begin)
+    }
+
+    /// Begins to connect to one on the bus, which has this address there.
+    pub(super) fn connect_over(
+        driver: Box<dyn Driver>,
+        name: &WorkerName,
+        address: SocketAddr,
+        key: &Key,
+    ) -> Result<Remote> {
+        let begin = |token, options| Ok(Client::new(driver, token, word::schema(), options, clock::now())?);
+        Remote::begin(WorkerPlace::Name(name.clone()), address, key, begin)
+    }
+
+    fn begin(
+        place: WorkerPlace,
+        address: SocketAddr,
+        key: &Key,
+        begin: impl FnOnce(ConnectToken, ClientOptions) -> Result<Client>,
+    ) -> Result<Remote> {
         let issuer = TokenIssuer {
             timeout_s: word::SILENCE.as_secs() as i32,
             ..TokenIssuer::new(word::PROTOCOL_ID, key.clone())
@@ -119,8 +142,7 @@ impl Remote {
             decode: Decode::Nothing,
             ..ClientOptions::default()
         };
-        let client = Client::connect(token, word::schema(), options, clock::now())
-            .with_context(|| format!("cannot connect to load worker {address}"))?;
+        let client = begin(token, options).with_context(|| format!("cannot connect to load worker {place}"))?;
         let ((to, said), (heard, from)) = (sync_channel(WAITING), sync_channel(WAITING));
         let shared = Arc::new(Shared::default());
         let link = Link {
@@ -139,7 +161,7 @@ impl Remote {
             last: None,
         };
         let thread = std::thread::Builder::new().name("load worker".to_owned()).spawn(move || link.run())?;
-        Ok(Remote { address, to: Some(to), from, shared, thread: Some(thread) })
+        Ok(Remote { place, to: Some(to), from, shared, thread: Some(thread) })
     }
 
     /// False if too much waits already, or the worker is gone.

@@ -13,7 +13,9 @@ use throng_machine::clock;
 use throng_machine::piped::{Gone, Piped, Signal};
 
 use super::child::Order;
+use super::crew::WorkerName;
 use super::word::{self, Assembly, Kind, LANE, Outbox, QUICK, Word, WorkOrder};
+use crate::bus::Registration;
 use crate::control::{BotsLine, Command};
 
 /// The worker looks at its connection and its bots this often.
@@ -25,10 +27,24 @@ const LAST_LINES: usize = 256;
 /// Datagrams of a run that are taken in a second: its server's state comes in them.
 const PACKETS_PER_S: u32 = 50_000;
 
+/// Where a load worker listens.
+#[derive(Clone, Debug)]
+pub enum Listen {
+    /// At a UDP address.
+    Address(SocketAddr),
+    /// At a nats-server (feature `nats`), under a name that no other load worker has there.
+    Bus {
+        /// Its addresses, with commas between them, as `nats://127.0.0.1:4222`.
+        nats: String,
+        /// The name.
+        name: WorkerName,
+    },
+}
+
 /// Options of a load worker.
 pub struct WorkerOptions {
-    /// The address at which runs find it.
-    pub address: SocketAddr,
+    /// The place at which runs find it.
+    pub listen: Listen,
     /// The key that a run has to know.
     pub key: Key,
     /// Addresses of one's own beside loopback: no other address is put under load.
@@ -42,11 +58,9 @@ pub struct WorkerOptions {
 /// Plays what runs ask for until `stop` is set.
 ///
 /// # Errors
-/// The address cannot be used.
+/// The address cannot be used, or the nats-server is not there, or another load worker there has the name.
 pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
-    let mut server = Server::bind(options.address, word::schema(), server_options(&options.key))
-        .context("cannot listen for runs")?;
-    (options.note)(&format!("load worker at {}; press Ctrl-C to stop", server.local_address()));
+    let (mut server, mut registration) = listen(options).context("cannot listen for runs")?;
     let mut session: Option<Session> = None;
     let mut former: Option<Former> = None;
     while !stop.load(Ordering::Relaxed) {
@@ -81,11 +95,33 @@ pub fn work(options: &WorkerOptions, stop: &AtomicBool) -> Result<()> {
             session.pass_on(&mut server);
         }
         server.tick(clock::now());
+        match registration.as_mut().and_then(Registration::turn) {
+            Some(true) => (options.note)("runs find this load worker again"),
+            Some(false) => (options.note)("the bus is away: no new run finds this load worker"),
+            None => {}
+        }
         std::thread::sleep(OFTEN);
     }
     server.shut_down(clock::now(), "the load worker ends");
     server.tick(clock::now());
     Ok(())
+}
+
+fn listen(options: &WorkerOptions) -> Result<(Server, Option<Registration>)> {
+    let (schema, server_options) = (word::schema(), server_options(&options.key));
+    match &options.listen {
+        Listen::Address(address) => {
+            let server = Server::bind(*address, schema, server_options)?;
+            (options.note)(&format!("load worker at {}; press Ctrl-C to stop", server.local_address()));
+            Ok((server, None))
+        }
+        Listen::Bus { nats, name } => {
+            let registration = Registration::begin(nats, name)?;
+            let server = Server::new(registration.endpoint()?, schema, server_options)?;
+            (options.note)(&format!("load worker {name} at {nats}; press Ctrl-C to stop"));
+            Ok((server, Some(registration)))
+        }
+    }
 }
 
 /// The server of a load worker.
@@ -300,7 +336,7 @@ mod tests {
         // The first bots take a second to end, and the second ones none.
         let script = format!("read order; [ -e {0} ] || {{ cat > /dev/null; sleep 1; touch {0}; }}", ended.display());
         let options = WorkerOptions {
-            address: ([127, 0, 0, 1], 0).into(),
+            listen: Listen::Address(([127, 0, 0, 1], 0).into()),
             key: Key::new([7; 32]),
             own: Vec::new(),
             bots_command: ["sh", "-c", &script].map(OsString::from).to_vec(),
