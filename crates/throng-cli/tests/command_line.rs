@@ -359,6 +359,9 @@ fn a_run_that_is_killed_leaves_its_samples() {
 #[test]
 fn programs_that_take_their_time_end_as_they_should() {
     beside_each_other(&[
+        // The longest ones first.
+        &crate::players::players_come_and_go_while_a_run_plays,
+        &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &an_address_that_does_not_answer_is_said_so,
         // One after the other: with more at a time, the machine is too busy for states to be compared in play.
         &|| {
@@ -371,13 +374,11 @@ fn programs_that_take_their_time_end_as_they_should() {
         },
         &an_interrupted_run_still_writes_its_report,
         &a_run_that_is_killed_leaves_its_samples,
-        &crate::players::players_come_and_go_while_a_run_plays,
         &crate::players::a_run_without_its_bots_leaves_what_was_measured,
         &crate::players::a_full_disk_takes_no_figures_away,
         &crate::players::clients_of_edges_have_the_state_of_all_servers,
         &crate::players::servers_and_edges_that_meet_at_nats_alone_outlive_its_absence,
         &crate::players::an_edge_and_a_server_that_are_killed_are_named,
-        &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &crate::players::a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again,
         &crate::players::a_staircase_has_the_figures_of_each_level,
         &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,

@@ -298,9 +298,12 @@ fn a_gateway_reads_files_that_the_cluster_has_changed() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("there is a shell");
-    std::thread::sleep(Duration::from_millis(300));
-    turn_to("second", 200);
-    let said = BufReader::new(reload.stdout.take().unwrap()).lines().map_while(Result::ok).next();
+    let told = crate::lines::lines_of(reload.stdout.take().unwrap());
+    // A change before its first look is none for it: then there is another one.
+    let said = (0..20).find_map(|round| {
+        turn_to(&format!("version-{round}"), 200 + round);
+        told.recv_timeout(Duration::from_secs(2)).ok()
+    });
     let _ = reload.kill();
     let _ = reload.wait();
     let is_read = lines.any(|line| line.contains("the settings were read again"));

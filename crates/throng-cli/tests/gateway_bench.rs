@@ -147,7 +147,7 @@ fn what_is_far_comes_less_often() {
 }
 
 /// Something is killed in the middle of a run of this length, in seconds.
-const KILL_RUN_S: u32 = 6;
+const KILL_RUN_S: u32 = 10;
 
 /// The summary of a run against our gateway in which something is killed.
 fn bench_with_kill(victim: &str, edges: u32) -> Value {

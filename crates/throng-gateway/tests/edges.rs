@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -280,10 +280,11 @@ fn a_rolling_restart_loses_nobody() {
     let mut edges: Vec<Gateway> = (0..3).map(|_| edge(&home)).collect();
     let (mut server, channel) = room(&home, "room");
     let addresses = Arc::new(std::sync::Mutex::new(edges.iter().map(|e| e.addresses()[0]).collect::<Vec<_>>()));
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stop = Arc::new(AtomicBool::new(false));
+    let subscribed = Arc::new(AtomicUsize::new(0));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let (addresses, stop) = (Arc::clone(&addresses), Arc::clone(&stop));
+            let (addresses, stop, subscribed) = (Arc::clone(&addresses), Arc::clone(&stop), Arc::clone(&subscribed));
             thread::Builder::new().stack_size(256 << 10).spawn(move || {
                 let (mut id, mut last, mut longest, mut returns) = (0, Instant::now(), Duration::ZERO, 0);
                 let mut at = number;
@@ -302,6 +303,7 @@ fn a_rolling_restart_loses_nobody() {
                             id = client.connection_id();
                             subscribe(&mut client, channel);
                             last = Instant::now();
+                            subscribed.fetch_add(1, Ordering::Relaxed);
                         }
                         _ => {
                             assert_eq!(client.connection_id(), id, "it is who it was");
@@ -334,9 +336,10 @@ fn a_rolling_restart_loses_nobody() {
         }
     };
     let deadline = soon();
-    while !all(&home, CLIENTS) && Instant::now() < deadline {
+    while (!all(&home, CLIENTS) || subscribed.load(Ordering::Relaxed) < CLIENTS) && Instant::now() < deadline {
         pass(100);
     }
+    assert_eq!(subscribed.load(Ordering::Relaxed), CLIENTS, "everybody reads");
     for (number, restarted) in edges.iter_mut().enumerate() {
         pass(300);
         let fresh = edge(&home);

@@ -107,7 +107,8 @@ impl Provider for Slow {
     fn check(&self, _: Credentials) -> Check {
         let is_down = Arc::clone(&self.is_down);
         Check::later(async move {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            // Longer than a login may take.
+            tokio::time::sleep(Duration::from_secs(4)).await;
             match is_down.load(Ordering::Relaxed) {
                 true => Err(Unavailable("down".into())),
                 false => Ok(AuthVerdict::Accepted),
@@ -124,7 +125,7 @@ fn strict(options: &mut throng_gateway::serve::ServeOptions) {
 
 /// A part of a test of `side_by_side`.
 pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
-    let arguments = ["-limit", "max_unauthenticated_ms=300"];
+    let arguments = ["-limit", "max_unauthenticated_ms=3000"];
     let slow = Slow { is_down: Arc::default() };
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(slow), strict);
     let mut players: Vec<_> = (0..24).map(|_| knock(&serving)).collect();
@@ -139,7 +140,7 @@ pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
 /// A part of a test of `side_by_side`.
 pub(crate) fn after_an_outage_of_the_provider_nobody_is_shut_out() {
     let is_down = Arc::new(AtomicBool::new(true));
-    let arguments = ["-limit", "max_unauthenticated_ms=300"];
+    let arguments = ["-limit", "max_unauthenticated_ms=3000"];
     let slow = Slow { is_down: Arc::clone(&is_down) };
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(slow), strict);
     for round in 1..=2 {

@@ -9,7 +9,7 @@ use throng_wire::Time;
 
 use crate::{Clock, options, pattern, subject, until};
 
-/// What a member needs beside its own subjects: answers, and the store of the cluster. docs/bus.md has the same lists.
+/// The subjects that a member needs beside its own: for answers, and for the store of the cluster. docs/bus.md has the same lists.
 const STORE: [&str; 7] = [
     "$JS.API.INFO",
     "$JS.API.STREAM.INFO.KV_throng-test",

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +38,11 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn start(more: &[&str]) -> Gateway {
         let arguments = ["gateway", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
         let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
@@ -97,9 +103,21 @@ pub(crate) fn page(address: SocketAddr, path: &str) -> String {
     answer
 }
 
-/// Runs parts of a test beside each other, because they wait more than they compute.
+/// With more parts of a test at a time, the machine is too busy for runs that compare states while everything moves.
+const AT_A_TIME: usize = 6;
+
+/// Runs parts of a test beside each other, because they wait more than they compute. Begins them in this order.
 pub(crate) fn beside_each_other(parts: &[&(dyn Fn() + Sync)]) {
-    thread::scope(|scope| parts.iter().for_each(|part| drop(scope.spawn(part))));
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    part();
+                }
+            });
+        }
+    });
 }
 
 pub(crate) const SIGINT: u32 = 2;

@@ -58,7 +58,7 @@ pub(crate) struct Turn {
     pub(crate) lacks_home: Arc<AtomicBool>,
     /// The path to the home.
     pub(crate) home: Option<PathOutbox>,
-    /// Who waits until the home has let the clients go.
+    /// Waits until the home has let the clients go.
     pub(crate) leaver: Option<oneshot::Sender<()>>,
 }
 
