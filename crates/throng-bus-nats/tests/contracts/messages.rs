@@ -21,7 +21,7 @@ fn members_publish_subscribe_ask_and_answer() {
     b.subscribe(clock.now(), SubscriptionId(2), &pattern("who")).unwrap();
 
     // Until the subscription has reached the server, nobody listens.
-    let mut ticket = 0;
+    let (mut ticket, end) = (0, clock.now().after(crate::PATIENCE));
     let answer = loop {
         ticket += 1;
         a.handle_command(clock.now(), ask(ticket, "who", Duration::from_secs(5))).unwrap();
@@ -29,17 +29,27 @@ fn members_publish_subscribe_ask_and_answer() {
             Event::Message(message) => message.reply_to,
             _ => None,
         };
-        std::thread::sleep(Duration::from_millis(20));
-        if let Some(to) = std::iter::from_fn(|| b.poll_event(clock.now())).find_map(request) {
-            b.handle_command(clock.now(), Command::Reply { to, payload: "b".into() }).unwrap();
-        }
-        let result = until(&clock, &mut a, |event| match event {
+        let answered = |event| match event {
             Event::Answer { result, .. } => Some(result),
             _ => None,
-        });
+        };
+        let result = loop {
+            b.handle_timeout(clock.now());
+            while let Some(event) = b.poll_event(clock.now()) {
+                if let Some(to) = request(event) {
+                    b.handle_command(clock.now(), Command::Reply { to, payload: "b".into() }).unwrap();
+                }
+            }
+            a.handle_timeout(clock.now());
+            if let Some(result) = std::iter::from_fn(|| a.poll_event(clock.now())).find_map(answered) {
+                break result;
+            }
+            assert!(clock.now() < end, "no answer and no error");
+            a.wait(Duration::from_millis(5));
+        };
         match result {
             Ok(answer) => break answer,
-            Err(error) => assert!(ticket < 100 && error != RequestError::ConnectionLost, "{error}"),
+            Err(error) => assert!(clock.now() < end && error != RequestError::ConnectionLost, "{error}"),
         }
     };
     assert_eq!(&answer[..], b"b");
