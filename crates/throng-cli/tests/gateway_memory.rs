@@ -55,12 +55,18 @@ impl Gateway {
 
     /// The figures once they have stopped growing, and what was freed has been given back.
     pub(crate) fn figures_at_rest(&self) -> Figures {
+        self.figures_at_rest_while(|| {})
+    }
+
+    /// The same for clients that something has to be done for meanwhile.
+    pub(crate) fn figures_at_rest_while(&self, mut keep_up: impl FnMut()) -> Figures {
         let deadline = Instant::now() + PATIENCE;
         let (mut last, mut quiet) = (self.figures(), 0);
         // Twice a second the gateway looks whether there is something to give back, and after a look in vain leaves some
         // out.
         while quiet < 6 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(400));
+            keep_up();
             let now = self.figures();
             let has_moved = now.counted_bytes.abs_diff(last.counted_bytes) > now.counted_bytes / 200
                 || now.resident_bytes.abs_diff(last.resident_bytes) > now.resident_bytes / 200;

@@ -214,6 +214,21 @@ impl LinkClient {
         }
     }
 
+    /// Sends and acknowledges what is due without waiting, and takes no message: those that arrive stay in the client.
+    ///
+    /// # Errors
+    /// The socket failed, or the gateway sent something that cannot be read.
+    pub fn keep_up(&mut self) -> Result<(), LinkClientError> {
+        self.socket.set_nonblocking(true)?;
+        for _ in 0..DATAGRAMS_PER_TURN {
+            if !self.receive(WAIT_MIN)? {
+                break;
+            }
+        }
+        self.transmit();
+        Ok(self.socket.set_nonblocking(false)?)
+    }
+
     /// The next message of a type. Others that come before it are lost.
     ///
     /// # Errors
