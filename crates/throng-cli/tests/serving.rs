@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,9 +21,12 @@ fn throng(arguments: &[&str]) -> Command {
     command
 }
 
-/// A port that was free a moment ago.
+/// An address that nobody else takes: on a host of the machine's own network that no other process has, because it is made
+/// of this one's number.
 fn free_address() -> String {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    static PORTS: AtomicU16 = AtomicU16::new(30_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{middle}.{low}:{}", 128 | high, PORTS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A process that does not outlive the test, however that ends.
