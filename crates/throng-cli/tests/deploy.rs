@@ -304,6 +304,7 @@ fn a_gateway_reads_files_that_the_cluster_has_changed() {
         turn_to(&format!("version-{round}"), 200 + round);
         told.recv_timeout(Duration::from_secs(2)).ok()
     });
+    let said = said.map(|line| line.trim_end().to_owned());
     let _ = reload.kill();
     let _ = reload.wait();
     let is_read = lines.any(|line| line.contains("the settings were read again"));

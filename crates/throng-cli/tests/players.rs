@@ -121,15 +121,29 @@ fn summary_of(command: &mut Command, nats: Option<&mut NatsServer>, runs: &std::
     serde_json::from_slice(&run.wait_with_output().unwrap().stdout).unwrap()
 }
 
+/// The summary of a run that has compared so many states while everything moved: where the machine is too busy for that, it is played
+/// again, at most twice.
+fn compared(states: u64, mut play: impl FnMut() -> Value) -> Value {
+    let mut summary = play();
+    for _ in 0..2 {
+        if summary["bots"]["compared_in_play"].as_u64() <= Some(states) {
+            summary = play();
+        }
+    }
+    summary
+}
+
 /// Over NATS, where there is a nats-server and the program can use it: it is killed while the run is measured, and comes back.
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
-    let runs = tempfile::tempdir().unwrap();
-    let mut command = crowd_at_edges(runs.path(), "6", "2");
-    let mut nats = NatsServer::start(&[]);
-    if let Some(nats) = &nats {
-        command.args(["--bus", &nats.address()]);
-    }
-    let summary = summary_of(&mut command, nats.as_mut(), runs.path());
+    let summary = compared(500, || {
+        let runs = tempfile::tempdir().unwrap();
+        let mut command = crowd_at_edges(runs.path(), "6", "2");
+        let mut nats = NatsServer::start(&[]);
+        if let Some(nats) = &nats {
+            command.args(["--bus", &nats.address()]);
+        }
+        summary_of(&mut command, nats.as_mut(), runs.path())
+    });
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
@@ -154,11 +168,16 @@ pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
 /// Servers and edges have no UDP between them. All links wait while the nats-server is away: clients get nothing new for about as long, as nothing
 /// passes by another way. No state differs, but for what the edges say of it: they go on as predicted for half a second.
 pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
-    let Some(mut nats) = NatsServer::start(&[]) else { return };
-    let runs = tempfile::tempdir().unwrap();
-    let mut command = crowd_at_edges(runs.path(), "8", "2");
-    command.args(["--bus", &nats.address(), "--bus-links"]);
-    let summary = summary_of(&mut command, Some(&mut nats), runs.path());
+    if NatsServer::start(&[]).is_none() {
+        return;
+    }
+    let summary = compared(100, || {
+        let mut nats = NatsServer::start(&[]).unwrap();
+        let runs = tempfile::tempdir().unwrap();
+        let mut command = crowd_at_edges(runs.path(), "8", "2");
+        command.args(["--bus", &nats.address(), "--bus-links"]);
+        summary_of(&mut command, Some(&mut nats), runs.path())
+    });
     let bots = &summary["bots"];
     assert_eq!((&bots["connected"], &bots["disconnects"]), (&60.into(), &0.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
