@@ -121,21 +121,25 @@ fn summary_of(command: &mut Command, nats: Option<&mut NatsServer>, runs: &std::
     serde_json::from_slice(&run.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// The summary of a run that has compared so many states while everything moved: where the machine is too busy for that, it is played
-/// again, at most twice.
-fn compared(states: u64, mut play: impl FnMut() -> Value) -> Value {
+/// The summary of a run. If the machine was too busy for it, it is played again, at most twice.
+fn played(is_too_busy: impl Fn(&Value) -> bool, mut play: impl FnMut() -> Value) -> Value {
     let mut summary = play();
     for _ in 0..2 {
-        if summary["bots"]["compared_in_play"].as_u64() <= Some(states) {
+        if is_too_busy(&summary) {
             summary = play();
         }
     }
     summary
 }
 
+/// Whether a run has compared at most so many states while everything moved.
+fn compares_at_most(states: u64) -> impl Fn(&Value) -> bool {
+    move |summary| summary["bots"]["compared_in_play"].as_u64() <= Some(states)
+}
+
 /// Over NATS, where there is a nats-server and the program can use it: it is killed while the run is measured, and comes back.
 pub(crate) fn clients_of_edges_have_the_state_of_all_servers() {
-    let summary = compared(500, || {
+    let summary = played(compares_at_most(500), || {
         let runs = tempfile::tempdir().unwrap();
         let mut command = crowd_at_edges(runs.path(), "6", "2");
         let mut nats = NatsServer::start(&[]);
@@ -171,7 +175,7 @@ pub(crate) fn servers_and_edges_that_meet_at_nats_alone_outlive_its_absence() {
     if NatsServer::start(&[]).is_none() {
         return;
     }
-    let summary = compared(100, || {
+    let summary = played(compares_at_most(100), || {
         let mut nats = NatsServer::start(&[]).unwrap();
         let runs = tempfile::tempdir().unwrap();
         let mut command = crowd_at_edges(runs.path(), "8", "2");
@@ -205,8 +209,8 @@ pub(crate) fn a_server_that_is_cut_off_from_nats_serves_its_players_afterwards()
     assert!(summary["edges"][0]["ticks_without_news"].as_u64() > Some(15), "{summary}");
 }
 
-/// Where the machine is too busy for some seconds, connections end that nobody has cut, and all take longer: the run is played again.
-fn is_too_busy(summary: &Value) -> bool {
+/// Where the machine is too busy for some seconds, connections end that nobody has cut, and all take longer.
+fn is_served_late(summary: &Value) -> bool {
     let late = |fault: &Value| fault["served_again_ms"].as_f64().unwrap_or(0.0) > 2_500.0;
     summary["bots"]["disconnects"] != 0 || summary["faults"].as_array().unwrap()[1..].iter().any(late)
 }
@@ -214,17 +218,11 @@ fn is_too_busy(summary: &Value) -> bool {
 pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     let faults = ["kill:edge-1:1s", "pause:edge-2:7s:1.5s", "drain:edge-2:9.3s", "cut:server-2:4.5s:1s"];
     let faults = faults.map(|fault| ["--fault", fault]);
-    let play = || -> Value {
+    let summary = played(is_served_late, || {
         let runs = tempfile::tempdir().unwrap();
         let output = crowd_at_edges(runs.path(), "11", "3").args(faults.as_flattened()).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let mut summary = play();
-    for _ in 0..2 {
-        if is_too_busy(&summary) {
-            summary = play();
-        }
-    }
+    });
     let bots = &summary["bots"];
     assert_eq!(bots["disconnects"], 0, "{summary}");
     assert!(bots["reconnected"].as_u64() >= Some(60), "{summary}");
@@ -256,10 +254,17 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
 }
 
 pub(crate) fn a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again() {
-    let runs = tempfile::tempdir().unwrap();
+    let mut runs = tempfile::tempdir().unwrap();
     let faults = ["slow-disk:server:0.5s:6s", "slow-consumer:edge-1:1s:3s"].map(|fault| ["--fault", fault]);
-    let output = crowd_at_edges(runs.path(), "8", "2").args(faults.as_flattened()).output().unwrap();
-    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let missed = |summary: &Value| summary["server"]["missed_ticks"].as_u64();
+    let summary = played(
+        |summary| missed(summary) >= Some(10),
+        || {
+            runs = tempfile::tempdir().unwrap();
+            let output = crowd_at_edges(runs.path(), "8", "2").args(faults.as_flattened()).output().unwrap();
+            serde_json::from_slice(&output.stdout).unwrap()
+        },
+    );
     let bots = &summary["bots"];
     assert_eq!(
         (&bots["disconnects"], &bots["state_mismatches"], &bots["mismatches_in_play"]),
@@ -272,8 +277,7 @@ pub(crate) fn a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_ser
         disk["delayed"].as_u64() >= Some(5) && disk["lost"] == 0 && summary["missing"] == Value::from(Vec::<u8>::new()),
         "{disk}"
     );
-    // One that waited for this disk would miss 30; a busy machine misses a few.
-    assert!(summary["server"]["missed_ticks"].as_u64() < Some(25), "{}", summary["server"]);
+    assert!(missed(&summary) < Some(10), "{}", summary["server"]);
     let folder = std::fs::read_dir(runs.path()).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap().path();
     let seconds = std::fs::read_to_string(folder.join("seconds.jsonl")).unwrap();
     assert!(seconds.lines().count() >= 7, "{seconds}");

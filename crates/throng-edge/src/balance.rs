@@ -527,7 +527,8 @@ impl Balance {
         Command::Publish { subject: self.options.world.load_subject(self.options.number), payload: report.bytes() }
     }
 
-    /// The next command for the bus. If the bus refuses it, call [`handle_refusal`](Balance::handle_refusal).
+    /// The next command for the bus. If the bus refuses it, call [`handle_refusal`](Balance::handle_refusal), and poll no more in this tick:
+    /// the same command may come next.
     pub fn poll_command(&mut self, now: Time) -> Option<Command> {
         let may_decide = self.fence(now).is_some() && self.roster.is_current();
         self.roster

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use crate::clients::ClientsReport;
 use crate::control::Command;
 use crate::load::{Scene, Victim};
-use crate::process::{Gateway, Player, usage};
+use crate::process::{Gateway, Player};
 use crate::run::{BenchOptions, Play, Target, WORLD};
 use crate::summary::OutageFigures;
 use crate::world::WorldProgress;
@@ -100,7 +100,7 @@ impl Play<'_> {
 
     fn replace_gateway(&mut self) -> Result<()> {
         let Some(mut gateway) = self.gateway.take() else { return Ok(()) };
-        self.former_cpu_s += self.pid.and_then(usage).unwrap_or_default().cpu_s;
+        self.former_cpu_s += self.pid.map_or(0.0, |pid| self.usages.of(pid).cpu_s);
         gateway.kill();
         let log = self.folder.join("gateway-again.log");
         let addresses = [self.load.servers, self.load.door_of(0, 0)];
@@ -112,7 +112,7 @@ impl Play<'_> {
 
     /// The first edge.
     fn replace_edge(&mut self) -> Result<()> {
-        self.former_cpu_s += self.edges.first().and_then(|edge| usage(edge.gateway.pid())).unwrap_or_default().cpu_s;
+        self.former_cpu_s += self.edges.first().map_or(0.0, |edge| self.usages.of(edge.gateway.pid()).cpu_s);
         let log = self.folder.join("edge-0-again.log");
         match self.edges.first_mut() {
             Some(edge) => edge.start_again(log),

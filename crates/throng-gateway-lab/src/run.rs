@@ -233,7 +233,7 @@ pub(super) struct Play<'a> {
     fault: Option<String>,
     /// Processor time of a gateway that was killed.
     pub(super) former_cpu_s: f64,
-    usages: Usages,
+    pub(super) usages: Usages,
     name: String,
     pub(super) pid: Option<u32>,
     metrics: Option<SocketAddr>,

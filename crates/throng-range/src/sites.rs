@@ -127,8 +127,10 @@ impl Sites {
                     one.is_asked = true;
                 }
                 let until = Instant::now() + COUNTS_PATIENCE;
-                let have_told =
-                    processes.iter_mut().filter_map(|one| (!one.wait_for_counts(until)).then_some(())).count() == 0;
+                let mut have_told = true;
+                for one in processes.iter_mut() {
+                    have_told &= one.wait_for_counts(until);
+                }
                 have_told.then(|| Counts::joined(processes.iter().map(|one| &one.counts)))
             }
         }
