@@ -38,7 +38,7 @@ use crate::cut::Cut;
 pub(crate) use middle::Middle;
 #[cfg(test)]
 use middle::MiddleCounters;
-pub(crate) use workers::{Found, Registration};
+pub(crate) use workers::{Registration, WorkersOnBus};
 
 /// The middle says something to each process at least this often.
 const BEAT_EVERY: Duration = Duration::from_millis(500);

@@ -382,6 +382,21 @@ fn an_edge_that_ends_sends_its_clients_what_waits_and_hears_when_they_may_go() {
 }
 
 #[test]
+fn a_home_that_ends_by_itself_has_not_answered_an_edge_that_asks_later() {
+    let (mut stage, _, _, clients) = room::<true>(1);
+    let now = stage.now;
+    stage.engine.shut_down(now);
+    stage.settle();
+    let edge = stage.edge.as_mut().expect("an edge");
+    assert!(!edge.engine.has_left() && edge.engine.is_linked());
+    edge.engine.leave(now);
+    assert!(edge.engine.poll_up().is_some() && !edge.engine.has_left());
+    edge.engine.unlinked(now);
+    edge.engine.advance(now);
+    assert!(edge.engine.has_left() && clients[0].is_closed());
+}
+
+#[test]
 fn a_lost_path_ends_the_connections_at_the_edge_and_a_new_one_lets_clients_in() {
     let (mut stage, owner, channel, clients) = room::<true>(3);
     let now = stage.now;

@@ -48,7 +48,7 @@ impl Registration {
         let member = random_member();
         let links = network(servers, member | LINKS, &world()?)?;
         let bus = over_nats(servers, member)?;
-        let lease = Lease::new(key(name)?, MemberId(member), Default::default(), LeaseOptions::default(), 0);
+        let lease = Lease::new(name.key(), MemberId(member), Default::default(), LeaseOptions::default(), 0);
         let mut registration = Registration { bus, lease, links };
         let until = clock::now().after(NAME_PATIENCE);
         while registration.turn() != Some(true) {
@@ -95,42 +95,39 @@ impl Drop for Registration {
     }
 }
 
-/// The load workers of a run on the bus.
-pub(crate) struct Found {
-    network: LinkNetwork,
-    addresses: Vec<SocketAddr>,
+/// A run on the bus of its load workers.
+pub(crate) struct WorkersOnBus {
+    servers: String,
+    bus: Box<dyn Bus + Send>,
+    links: LinkNetwork,
 }
 
-impl Found {
-    /// Asks for the load workers of these names.
-    ///
+impl WorkersOnBus {
     /// # Errors
-    /// The nats-server is not there or does not fit, or one of them is not there.
-    pub(crate) fn ask(servers: &str, names: &[&WorkerName]) -> Result<Found> {
+    /// The nats-server is not there or does not fit.
+    pub(crate) fn join(servers: &str) -> Result<WorkersOnBus> {
         let member = random_member();
-        let network = network(servers, member | LINKS, &world()?)?;
-        let mut bus = over_nats(servers, member)?;
-        let mut addresses = Vec::with_capacity(names.len());
-        for name in names {
-            let holder = holder(&mut *bus, key(name)?).with_context(|| format!("cannot ask {servers} for {name}"))?;
-            let Some(holder) = holder else {
-                bail!(
-                    "no load worker {name} at {servers}: start `throng lab worker --bus {servers} --name {name} --key KEY`"
-                );
-            };
-            addresses.push(address_on_bus(MemberId(holder.member.0 | LINKS), PORT));
-        }
-        Ok(Found { network, addresses })
+        let links = network(servers, member | LINKS, &world()?)?;
+        Ok(WorkersOnBus { servers: servers.to_owned(), bus: over_nats(servers, member)?, links })
     }
 
-    /// Their addresses, in the order of the names.
-    pub(crate) fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    /// The address of the load worker of this name.
+    ///
+    /// # Errors
+    /// It is not there, or the nats-server does not say.
+    pub(crate) fn find(&mut self, name: &WorkerName) -> Result<SocketAddr> {
+        let WorkersOnBus { servers, bus, .. } = self;
+        let holder = holder(&mut **bus, name.key()).with_context(|| format!("cannot ask {servers} for {name}"))?;
+        let holder = holder.with_context(|| {
+            let start = format!("throng lab worker --bus {servers} --name {name} --key KEY");
+            format!("no load worker {name} at {servers}: start `{start}`")
+        })?;
+        Ok(address_on_bus(MemberId(holder.member.0 | LINKS), PORT))
     }
 
     /// A new endpoint of this process.
     pub(crate) fn endpoint(&self) -> Result<Box<dyn Driver>> {
-        (self.network.open)()
+        (self.links.open)()
     }
 }
 
@@ -168,10 +165,6 @@ fn read(entry: Option<Entry>) -> Result<Option<Holder>> {
     holder.map(Some).context("its entry in the store is no lease: remove it, or use another name")
 }
 
-fn key(name: &WorkerName) -> Result<Subject> {
-    Ok(Subject::new(&format!("load-workers.{name}"))?)
-}
-
 fn world() -> Result<WorldName> {
     Ok(WorldName::new("load-workers")?)
 }
@@ -191,10 +184,10 @@ mod tests {
     fn a_lease_is_found_and_what_is_none_is_said() {
         let hub = LocalHub::new();
         let name: WorkerName = "east-1".parse().unwrap();
-        let mut lease = Lease::new(key(&name).unwrap(), MemberId(7), Default::default(), LeaseOptions::default(), 0);
+        let mut lease = Lease::new(name.key(), MemberId(7), Default::default(), LeaseOptions::default(), 0);
         let mut bus = hub.join(MemberId(7), Limits::default());
         let mut other = hub.join(MemberId(8), Limits::default());
-        assert_eq!(holder(&mut other, key(&name).unwrap()).unwrap(), None);
+        assert_eq!(holder(&mut other, name.key()).unwrap(), None);
         while lease.fence(clock::now()).is_none() {
             let now = clock::now();
             bus.handle_timeout(now);
@@ -205,7 +198,7 @@ mod tests {
                 bus.handle_command(now, command).unwrap();
             }
         }
-        let found = holder(&mut other, key(&name).unwrap()).unwrap().expect("it holds its name");
+        let found = holder(&mut other, name.key()).unwrap().expect("it holds its name");
         assert_eq!(found.member, MemberId(7));
         let entry = Entry { value: b"mine"[..].into(), revision: Revision(3) };
         assert!(read(Some(entry)).unwrap_err().to_string().contains("no lease"));

@@ -19,7 +19,7 @@ use super::ledger;
 use super::remote::{Heard, Remote, Say};
 use super::word::{self, WorkOrder};
 use crate::bots::{BotsReport, Gathered, Progress, SecondCounts, Share};
-use crate::bus::Found;
+use crate::bus::WorkersOnBus;
 use crate::control::{BotsLine, Command};
 
 /// A worker has so long to answer, and to start its bots.
@@ -28,9 +28,19 @@ const OFTEN: Duration = Duration::from_millis(2);
 /// All workers begin to connect, and to measure, so long after they were told.
 const AHEAD: Duration = Duration::from_millis(500);
 
-/// The name of a load worker on the bus: characters as of a token of [`Subject`].
+/// The name of a load worker on the bus: one token of a [`Subject`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WorkerName(String);
+pub struct WorkerName(Subject);
+
+/// The keys of load workers in the store begin with this.
+const KEYS: &str = "load-workers.";
+
+impl WorkerName {
+    /// The key of its lease.
+    pub(crate) fn key(&self) -> Subject {
+        self.0.clone()
+    }
+}
 
 impl FromStr for WorkerName {
     type Err = NameError;
@@ -39,13 +49,13 @@ impl FromStr for WorkerName {
         if text.contains('.') {
             return Err(NameError::Token { index: 0 });
         }
-        Subject::new(&format!("load-workers.{text}")).map(|_| WorkerName(text.to_owned()))
+        Subject::new(&format!("{KEYS}{text}")).map(WorkerName)
     }
 }
 
 impl fmt::Display for WorkerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.0.as_str().trim_start_matches(KEYS))
     }
 }
 
@@ -109,7 +119,7 @@ impl WorkersOptions {
         let count = self.places.len();
         ensure!((1..=Share::MAX as usize).contains(&count), "a run has 1 to {} load workers, not {count}", Share::MAX);
         ensure!(self.places.iter().collect::<BTreeSet<_>>().len() == count, "a load worker is named twice");
-        match (self.names().first(), &self.nats) {
+        match (self.places.iter().find_map(WorkerPlace::name), &self.nats) {
             (Some(name), None) => {
                 bail!("load worker {name} has no address: add --bus with the nats-server that it uses")
             }
@@ -121,25 +131,16 @@ impl WorkersOptions {
         word::check_world(scenario)
     }
 
-    fn names(&self) -> Vec<&WorkerName> {
-        self.places.iter().filter_map(WorkerPlace::name).collect()
-    }
-
     /// Begins to connect to all of them.
     fn connect(&self) -> Result<Vec<Remote>> {
-        let names = self.names();
-        let found = match &self.nats {
-            Some(nats) if !names.is_empty() => Some(Found::ask(nats, &names)?),
-            _ => None,
-        };
-        let mut on_bus = found.as_ref().map(Found::addresses).unwrap_or_default().iter();
-        let connect = |place: &WorkerPlace| match (place, &found) {
-            (WorkerPlace::Address(address), _) => Remote::connect(*address, &self.key),
-            (WorkerPlace::Name(name), Some(found)) => {
-                let address = on_bus.next().context("a load worker was not asked for")?;
-                Remote::connect_over(found.endpoint()?, name, *address, &self.key)
+        let mut bus = self.nats.as_deref().map(WorkersOnBus::join).transpose()?;
+        let connect = |place: &WorkerPlace| match place {
+            WorkerPlace::Address(address) => Remote::connect(*address, &self.key),
+            WorkerPlace::Name(name) => {
+                let bus =
+                    bus.as_mut().with_context(|| format!("load worker {name} has no address, and there is no bus"))?;
+                Remote::connect_over(bus.endpoint()?, name, bus.find(name)?, &self.key)
             }
-            (WorkerPlace::Name(name), None) => bail!("load worker {name} is on a bus, and there is none"),
         };
         self.places.iter().map(connect).collect()
     }
