@@ -9,7 +9,7 @@ use std::time::Duration;
 use throng::{ConnectionId, Time};
 use throng_bus::sim::{SimBus, SimNet, SimWrite, Weather};
 use throng_bus::{
-    Bus, Command, Event, Expect, Fence, Fenced, FencedWrites, Holder, Limits, MemberId, Revision, Ticket,
+    Bus, Command, Event, Expect, Fence, Fenced, FencedWrites, Holder, Limits, LocalHub, MemberId, Revision, Ticket,
 };
 use throng_edge::{
     Balance, BalanceOptions, BorderWatch, BordersVersion, Division, OriginEvent, PlannerOptions, WorldName,
@@ -835,4 +835,41 @@ fn a_server_that_died_before_the_decider_started_is_gone_after_a_start_up_time()
     assert!(!stage.edges[0].watch.is_gone(3), "it may still start");
     stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
     assert!(stage.edges.iter().all(|edge| edge.watch.is_gone(3)));
+}
+
+#[test]
+fn states_that_the_bus_does_not_take_come_again_and_are_counted_once_when_they_are_given_up() {
+    let mut bus = LocalHub::new().join(MemberId(1), Limits::default());
+    let mut balance = Balance::new(BalanceOptions::new(world(), division(), 0), bus.member());
+    let mut now = Time(0);
+    let is_state =
+        |command: &Command| matches!(command, Command::Publish { subject, .. } if subject.as_str().contains(".saved."));
+    // A tick in which the bus takes states or does not. How many it has taken.
+    let mut tick = |balance: &mut Balance, takes: bool| {
+        now = now.after(STEP);
+        bus.handle_timeout(now);
+        while let Some(event) = bus.poll_event(now) {
+            balance.handle_event(now, &event);
+        }
+        balance.step(now, std::iter::empty());
+        balance.save(now, [(7, [1u8; 3]), (8, [2; 3])].into_iter());
+        let mut taken = 0;
+        while let Some(command) = balance.poll_command(now) {
+            if is_state(&command) && !takes || bus.handle_command(now, command.clone()).is_err() {
+                balance.handle_refusal(now, &command);
+                break;
+            }
+            taken += usize::from(is_state(&command));
+        }
+        (taken, balance.fence(now).is_some())
+    };
+    assert!((0..200).any(|_| tick(&mut balance, false).1), "it holds its lease");
+    // For 900 ms: one round waits, and nothing is lost.
+    (0..18).for_each(|_| assert_eq!(tick(&mut balance, false).0, 0));
+    assert_eq!(balance.counters().states_dropped, 0);
+    assert_eq!(tick(&mut balance, true).0, 1, "the round comes again");
+    assert_eq!(balance.counters().states_dropped, 0);
+    // Two rounds and a bit: each gives way to the next one, with its two states.
+    (0..50).for_each(|_| assert_eq!(tick(&mut balance, false).0, 0));
+    assert_eq!(balance.counters().states_dropped, 2 * 2);
 }
