@@ -64,9 +64,9 @@ impl Browser {
         Browser { _process: process, profile, socket, requests: 0 }
     }
 
-    /// The document as the scripts of the page have made it.
+    /// The document as the scripts of the page have made it. Before the page has come, it is empty.
     fn document(&mut self) -> String {
-        self.evaluate("document.documentElement.outerHTML").as_str().expect("a text").to_owned()
+        self.evaluate("document.documentElement?.outerHTML ?? ''").as_str().expect("a text").to_owned()
     }
 
     /// The value of an expression in the page.
