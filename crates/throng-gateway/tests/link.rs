@@ -186,6 +186,33 @@ pub(crate) fn the_link_carries_messages_both_ways_over_a_network_that_loses_some
 }
 
 #[test]
+fn many_clients_who_speak_at_once_are_each_answered_in_order() {
+    // So many that several threads serve them.
+    const CLIENTS: u64 = 200;
+    const SAID: u8 = 5;
+    let serving = serve(Transport::Link(LinkOptions { threads: 3, ..LinkOptions::new(LINK_KEY) }), |_| {});
+    let joined = |client_id| {
+        let mut client = LinkClient::connect(serving.address(), client_id, usize::MAX);
+        client.join();
+        client.socket.set_nonblocking(true).expect("it can be set");
+        client
+    };
+    let mut clients: Vec<LinkClient> = (0..CLIENTS).map(joined).collect();
+    for said in 0..SAID {
+        for (number, client) in (0u8..).zip(&mut clients) {
+            client.send(Header::new(0, ECHO), &[number, said]);
+            client.turn();
+        }
+    }
+    for (number, client) in (0u8..).zip(&mut clients) {
+        let answers = [(); SAID as usize].map(|()| payload_of(&client.wait_for(ECHO).body));
+        let expected: Vec<Vec<u8>> = (0..SAID).map(|said| vec![number, said]).collect();
+        assert_eq!(answers.to_vec(), expected);
+    }
+    serving.end();
+}
+
+#[test]
 fn a_client_that_leaves_is_forgotten_and_may_come_again() {
     let serving = serve(link(), |_| {});
     for _ in 0..2 {

@@ -229,6 +229,30 @@ impl<'a> Transmit<'a> {
         Transmit { to, bytes, segment_bytes: bytes.len().max(1) }
     }
 
+    /// How many of the first datagrams, of these lengths in bytes, one transmit can hold: all of one length, but the last of
+    /// them may be shorter. At least 1, if there is any.
+    ///
+    /// ```
+    /// # use throng_net::Transmit;
+    /// assert_eq!(Transmit::fitting([1_200, 1_200, 300, 1_200]), 3);
+    /// assert_eq!(Transmit::fitting([300, 1_200]), 1);
+    /// ```
+    pub fn fitting(lens: impl IntoIterator<Item = usize>) -> usize {
+        let mut lens = lens.into_iter();
+        let Some(first) = lens.next() else { return 0 };
+        let mut count = 1;
+        for len in lens {
+            if len > first {
+                break;
+            }
+            count += 1;
+            if len < first {
+                break;
+            }
+        }
+        count
+    }
+
     /// How many datagrams `bytes` holds. 0 when it is empty or `segment_bytes` is 0.
     pub fn datagrams(&self) -> usize {
         if self.segment_bytes == 0 { 0 } else { self.bytes.len().div_ceil(self.segment_bytes) }
@@ -358,6 +382,21 @@ mod tests {
         assert_eq!(transmit.iter().collect::<Vec<_>>(), [&[1, 2][..], &[3, 4], &[5]]);
         assert_eq!(Transmit::single(to, &[]).datagrams(), 0);
         assert_eq!(Transmit::single(to, &[7]).datagrams(), 1);
+    }
+
+    #[test]
+    fn datagrams_that_fit_into_a_transmit_are_cut_where_they_were_put_together() {
+        let to = SocketAddr::from(([127, 0, 0, 1], 9));
+        for lens in [&[][..], &[5], &[5, 5], &[5, 5, 3], &[5, 3, 5], &[5, 3, 3], &[3, 5], &[5, 5, 6, 5]] {
+            let count = Transmit::fitting(lens.iter().copied());
+            let bytes = vec![7; lens[..count].iter().sum()];
+            let transmit = Transmit { to, bytes: &bytes, segment_bytes: lens.first().copied().unwrap_or(1) };
+            assert!(transmit.iter().map(<[u8]>::len).eq(lens[..count].iter().copied()), "{lens:?}");
+            // One more would be cut elsewhere.
+            if let Some(&next) = lens.get(count) {
+                assert!(next > lens[0] || lens[count - 1] < lens[0], "{lens:?}");
+            }
+        }
     }
 
     #[test]

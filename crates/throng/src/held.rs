@@ -3,6 +3,7 @@
 //! They belong to the few clients whose path is the bound (`throng_link`'s `pace.rs`), or did not fit into a full socket.
 //! All others are sent their packets at once. The packets of one tick are gone before the next tick adds its own.
 
+use throng_net::Transmit;
 use throng_wire::{ConnectionId, Time};
 
 /// The waiting packets of one thread that writes.
@@ -77,8 +78,7 @@ impl Held {
 fn batches<'a>(mut packets: &'a [Packet], bytes: &'a [u8]) -> impl Iterator<Item = Batch<'a>> {
     std::iter::from_fn(move || {
         let first = *packets.first()?;
-        let full = packets.iter().take_while(|packet| packet.len == first.len).count();
-        let count = full + usize::from(packets.get(full).is_some_and(|packet| packet.len < first.len));
+        let count = Transmit::fitting(packets.iter().map(|packet| packet.len as usize));
         let last = packets[count - 1];
         packets = &packets[count..];
         let bytes = &bytes[first.start as usize..(last.start + last.len) as usize];

@@ -308,14 +308,10 @@ fn is_mended(error: &SendError, now: Time, peer: &mut Peer) -> bool {
     }
 }
 
-/// How many of the first packets leave in one segmented send: those of one peer, all of one length but the last, which may
-/// be shorter. A probe of the path's size is longer than the packets after it.
+/// How many of the first packets leave in one segmented send. A probe of the path's size is longer than the packets after it.
 fn batch_len(spans: &[Span]) -> usize {
-    let first = spans[0];
-    let is_same = |span: &&Span| span.peer == first.peer && span.len == first.len;
-    let full = spans.iter().take_while(is_same).count();
-    let has_end = spans.get(full).is_some_and(|span| span.peer == first.peer && span.len < first.len);
-    full + usize::from(has_end)
+    let own = spans.iter().take_while(|span| span.peer == spans[0].peer);
+    Transmit::fitting(own.map(|span| span.len as usize))
 }
 
 /// Reads a little of each connection of a group, so that the processor fetches them all at once instead of waiting for

@@ -152,6 +152,7 @@ fn link(settings: &Settings) -> Result<LinkOptions, ServeError> {
     let old_key = settings.link_old_key.as_deref().filter(|file| !file.is_empty());
     Ok(LinkOptions {
         public_addresses: addresses.collect::<Result<_, _>>()?,
+        threads: settings.threads,
         previous_private_key: old_key.map(|file| read_key("-throngoldkey", file)).transpose()?,
         ..LinkOptions::new(read_key("-throngkey", settings.link_key.as_deref().unwrap_or_default())?)
     })

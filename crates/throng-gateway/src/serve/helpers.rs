@@ -1,4 +1,4 @@
-//! Threads that help the engine with large steps. They are kept: between two steps they sleep.
+//! Threads that help the engine, or a door, with large steps. They are kept: between two steps they sleep.
 
 use std::num::NonZero;
 
@@ -26,10 +26,16 @@ impl Helpers for Pool {
 /// # Errors
 /// If the system gives no more threads.
 pub fn helpers(threads: u32) -> Result<Box<dyn Helpers>, ThreadPoolBuildError> {
+    at_most(usize::MAX, threads)
+}
+
+/// The same, but not more than `most`.
+pub(super) fn at_most(most: usize, threads: u32) -> Result<Box<dyn Helpers>, ThreadPoolBuildError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),
         threads => threads as usize,
     };
+    let threads = threads.min(most);
     if threads <= 1 {
         return Ok(Box::new(Alone));
     }

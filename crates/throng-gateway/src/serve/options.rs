@@ -58,6 +58,8 @@ pub struct LinkOptions {
     pub previous_private_key: Option<[u8; 32]>,
     /// The addresses under which clients know this door. Empty: the one that it listens at.
     pub public_addresses: Vec<SocketAddr>,
+    /// Threads that serve the clients when many have something to do at once; 0: one for each core. The default.
+    pub threads: u32,
 }
 
 impl LinkOptions {
@@ -71,6 +73,7 @@ impl LinkOptions {
             private_key,
             previous_private_key: None,
             public_addresses: Vec::new(),
+            threads: 0,
         }
     }
 }

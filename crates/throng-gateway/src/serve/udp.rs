@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use socket2::SockRef;
-use throng_net::{LightUdpSocket, ReceiveBuffers, UdpOptions};
+use throng_net::{LightUdpSocket, ReceiveBuffers, SendError, Transmit, UdpOptions};
 use throng_wire::Time;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -23,12 +23,14 @@ use tracing::info;
 const BUFFER_BYTES: usize = 4 << 20;
 /// With less than this, the system's bound should be raised.
 const BUFFER_BYTES_FEW: usize = 1 << 20;
-/// Datagrams that are taken before others get a turn. One call may bring more.
-const DATAGRAMS_PER_TURN: usize = 64;
+/// Datagrams that are taken for each thread before others get a turn. One call may bring more.
+pub(crate) const DATAGRAMS_PER_TURN: usize = 64;
+/// Datagrams of one peer that leave in one call at most.
+const DATAGRAMS_PER_CALL: usize = 16;
 /// Senders whose datagrams one call brings at most, and 64 KiB of memory for each.
 const SENDERS_PER_CALL: usize = 16;
-/// Datagrams that wait here: short answers, and one of each peer that was just being served.
-const HELD_MAX: usize = 256;
+/// Datagrams that wait here: short answers, and those of one call for each thread that sends.
+const HELD_MAX: usize = 512;
 
 /// A socket, and what it could not take.
 #[derive(Debug)]
@@ -44,9 +46,82 @@ pub(crate) struct Inbox {
     buffers: ReceiveBuffers,
 }
 
+/// The way of one thread out of a socket. Datagrams of one peer are put behind each other, and leave in one call, in
+/// which the kernel cuts them (GSO).
+pub(crate) struct Outlet {
+    socket: Arc<DatagramSocket>,
+    handle: LightUdpSocket,
+    bytes: Vec<u8>,
+    /// The lengths of the datagrams in `bytes`.
+    lens: Vec<usize>,
+}
+
+impl Outlet {
+    /// Whether packets may be made: see [`DatagramSocket::has_room`].
+    pub(crate) fn has_room(&self) -> bool {
+        self.socket.has_room()
+    }
+
+    /// Gives `write` the buffer to append a datagram to. If it returns false, nothing was appended.
+    pub(crate) fn put(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let start = self.bytes.len();
+        let is_written = write(&mut self.bytes);
+        match is_written {
+            true => self.lens.push(self.bytes.len() - start),
+            false => self.bytes.truncate(start),
+        }
+        is_written
+    }
+
+    /// Whether the datagrams are as many as leave in one call.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lens.len() >= DATAGRAMS_PER_CALL
+    }
+
+    /// Sends the datagrams to a peer, now or when there is room. The length of one that is too long for the path, if
+    /// there is any.
+    pub(crate) fn flush(&mut self, now: Time, to: SocketAddr) -> Option<usize> {
+        let (mut rest, mut bytes, mut too_large) = (&self.lens[..], &self.bytes[..], None);
+        while let Some(&segment_bytes) = rest.first() {
+            let (lens, others) = rest.split_at(Transmit::fitting(rest.iter().copied()));
+            let (batch, behind) = bytes.split_at(lens.iter().sum());
+            (rest, bytes) = (others, behind);
+            let transmit = Transmit { to, bytes: batch, segment_bytes };
+            match self.socket.send(now, &mut self.handle, &transmit) {
+                Err(SendError::TooLarge { bytes }) => too_large = Some(bytes),
+                // Other errors concern this one address, and its peer will time out.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        self.lens.clear();
+        self.bytes.clear();
+        too_large
+    }
+
+    /// Calls that have sent something.
+    #[cfg(test)]
+    pub(crate) fn calls(&self) -> u64 {
+        self.handle.counters().send_calls
+    }
+
+    /// Sends one datagram.
+    pub(crate) fn send(&mut self, now: Time, datagram: &[u8], to: SocketAddr) {
+        let single = Transmit::single(to, datagram);
+        let _ = self.socket.send(now, &mut self.handle, &single);
+    }
+}
+
+impl Inbox {
+    /// A way out of the same socket, for one thread.
+    pub(crate) fn outlet(&self, socket: &Arc<DatagramSocket>) -> io::Result<Outlet> {
+        let handle = self.handle.try_clone().map_err(io::Error::other)?;
+        Ok(Outlet { socket: Arc::clone(socket), handle, bytes: Vec::new(), lens: Vec::new() })
+    }
+}
+
 impl DatagramSocket {
-    /// Opens a socket. Within a runtime.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<(DatagramSocket, Inbox)> {
+    /// Opens a socket for `threads` that open datagrams. Within a runtime.
+    pub(crate) fn bind(address: SocketAddr, threads: usize) -> io::Result<(DatagramSocket, Inbox)> {
         let socket = std::net::UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
         let settings = SockRef::from(&socket);
@@ -63,7 +138,7 @@ impl DatagramSocket {
             );
         }
         let mut options = UdpOptions::client();
-        options.receive_limit_datagrams = DATAGRAMS_PER_TURN;
+        options.receive_limit_datagrams = DATAGRAMS_PER_TURN * threads;
         let handle = LightUdpSocket::of(socket.try_clone()?, &options).map_err(io::Error::other)?;
         let inbox = Inbox { handle, buffers: ReceiveBuffers::new(SENDERS_PER_CALL) };
         let held = Mutex::new(VecDeque::new());
@@ -126,6 +201,18 @@ impl DatagramSocket {
         true
     }
 
+    /// Sends datagrams, now or when there is room. If too many wait already, they are lost.
+    fn send(&self, now: Time, handle: &mut LightUdpSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
+        let sent = if self.has_room() { handle.send(now, transmit)? } else { 0 };
+        if sent < transmit.datagrams() {
+            let mut held = self.held();
+            self.is_full.store(true, Ordering::Relaxed);
+            let room = HELD_MAX.saturating_sub(held.len());
+            held.extend(transmit.iter().skip(sent).take(room).map(|datagram| (datagram.to_vec(), transmit.to)));
+        }
+        Ok(())
+    }
+
     /// Waits until the kernel has taken what waits here.
     pub(crate) async fn drained(&self) {
         while !self.flush() {
@@ -160,7 +247,7 @@ mod tests {
     #[tokio::test]
     async fn what_the_kernel_does_not_take_waits_and_nobody_makes_more() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any).expect("free"));
+        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
         let address = to.local_addr().expect("bound");
         // As if the kernel had just said that it is full.
         from.is_full.store(true, Ordering::Relaxed);
@@ -172,11 +259,49 @@ mod tests {
         assert_eq!(numbers(&to, &mut inbox, 100).await, (0..100).collect::<Vec<u32>>(), "in order");
     }
 
+    #[tokio::test]
+    async fn datagrams_of_one_call_that_the_kernel_does_not_take_wait_in_order_and_are_bounded() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [(from, from_inbox), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
+        let (from, address) = (Arc::new(from), to.local_addr().expect("bound"));
+        let mut outlet = from_inbox.outlet(&from).expect("one more handle");
+        from.is_full.store(true, Ordering::Relaxed);
+        for number in 0..HELD_MAX as u32 + 10 {
+            outlet.put(|out| {
+                out.extend_from_slice(&number.to_le_bytes());
+                true
+            });
+            if outlet.is_full() {
+                assert_eq!(outlet.flush(Time(0), address), None);
+            }
+        }
+        outlet.put(|out| {
+            out.push(7);
+            false
+        });
+        outlet.flush(Time(0), address);
+        assert_eq!(from.held().len(), HELD_MAX);
+        from.drained().await;
+        assert_eq!(numbers(&to, &mut inbox, 100).await, (0..100).collect::<Vec<u32>>());
+        assert_eq!(outlet.calls(), 0);
+        // A longer one begins a call of its own, and a shorter one ends it.
+        for len in [4, 4, 8, 8, 4, 4] {
+            outlet.put(|out| {
+                out.extend_from_slice(&[len; 8][..usize::from(len)]);
+                true
+            });
+        }
+        outlet.flush(Time(0), address);
+        assert_eq!(outlet.calls(), 3);
+        assert_eq!(outlet.flush(Time(0), address), None, "nothing is sent twice");
+        assert_eq!(outlet.calls(), 3);
+    }
+
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_kernel_says_when_a_datagram_has_come() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any).expect("free"));
+        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
         let wait = std::time::Duration::from_millis(30);
         let mut waits = Vec::new();
         // The kernel begins to note times only a moment after the first socket of the machine has asked for it.
@@ -208,7 +333,7 @@ mod tests {
     #[tokio::test]
     async fn a_burst_of_datagrams_is_received_with_few_calls() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (to, mut inbox) = DatagramSocket::bind(any).expect("free");
+        let (to, mut inbox) = DatagramSocket::bind(any, 1).expect("free");
         let senders = [(); 100].map(|()| std::net::UdpSocket::bind(any).expect("free"));
         let address = to.local_addr().expect("bound");
         for (number, sender) in (0u32..).zip(&senders) {

@@ -230,7 +230,11 @@ const FLAGS: &[Flag] = &[
         "channel types whose updates are sent unreliably over throng: none, or a list (spatial,entity)",
     ),
     flag("unreal", Kind::Switch(|s, on| s.engine.unreal = on), "interpret Unreal's spawn and destroy messages (true)"),
-    flag("threads", Kind::Number(0, 256, |s, n| s.threads = n as u32), "threads for encoding; 0 for one per core"),
+    flag(
+        "threads",
+        Kind::Number(0, 256, |s, n| s.threads = n as u32),
+        "threads for large steps: encoding, and the clients of a throng door; 0 for one per core",
+    ),
     flag(
         "engine-threads",
         Kind::Number(1, 64, |s, n| s.engine_threads = n as u32),

@@ -245,8 +245,12 @@ impl LightUdpSocket {
         let mut handed_over = 0;
         for bytes in transmit.bytes.chunks(per_call.saturating_mul(transmit.segment_bytes)) {
             let part = Transmit { bytes, ..*transmit };
-            let sent = if part.datagrams() > 1 { self.send_batch(now, &part) } else { self.send_one(&part) };
-            handed_over += sent?;
+            let sent = if part.datagrams() > 1 { self.send_batch(now, &part) } else { self.send_one(&part) }?;
+            handed_over += sent;
+            // Those that were handed over are the first ones, so that a caller can keep the rest.
+            if sent < part.datagrams() {
+                break;
+            }
         }
         let dropped = transmit.datagrams() - handed_over;
         self.counters.send_dropped += dropped as u64;
@@ -338,7 +342,11 @@ impl LightUdpSocket {
     fn send_each(&mut self, part: &Transmit<'_>) -> Result<usize, SendError> {
         let mut handed_over = 0;
         for datagram in part.iter() {
-            handed_over += self.send_one(&Transmit { bytes: datagram, ..*part })?;
+            let sent = self.send_one(&Transmit { bytes: datagram, ..*part })?;
+            handed_over += sent;
+            if sent == 0 {
+                break;
+            }
         }
         Ok(handed_over)
     }

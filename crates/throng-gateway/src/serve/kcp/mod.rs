@@ -40,7 +40,7 @@ const DATAGRAM_BYTES: usize = 1_500;
 
 /// Opens the door. It stays open until the gateway closes its doors and the last conversation has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr) -> io::Result<SocketAddr> {
-    let (socket, inbox) = DatagramSocket::bind(address)?;
+    let (socket, inbox) = DatagramSocket::bind(address, 1)?;
     let socket = Arc::new(socket);
     let address = socket.local_addr()?;
     let closing = door.closing();

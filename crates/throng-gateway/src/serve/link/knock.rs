@@ -17,9 +17,9 @@ use super::super::datagrams::{DatagramQueue, PeerId};
 use super::super::door::Door;
 use super::super::life::Pass;
 use super::super::memory::{Holding, Part};
-use super::super::udp::DatagramSocket;
 use super::super::wake::WakeList;
 use super::agenda::Agenda;
+use super::crew::Hand;
 use super::movement::Movement;
 use super::peer::{Peer, SEATS_MAX};
 use super::table::Peers;
@@ -32,19 +32,20 @@ const STRANGERS_PER_TURN: usize = 64;
 
 impl Post {
     pub(super) fn serve_strangers(&mut self) {
-        let now = Now { unix_s: unix_s(), time: self.door.now() };
+        let time = self.door.now();
+        let now = Now { unix_s: unix_s(), time };
         let is_closing = *self.closing.borrow();
         let mut household = Household {
             door: &self.door,
-            socket: &self.socket,
             sessions: &self.sessions,
             wake: &self.wake,
             peers: &mut self.peers,
             agenda: &mut self.agenda,
             awake: &mut self.awake,
             stopped: &mut self.stopped,
-            datagram: &mut self.datagram,
+            hand: self.crew.own(),
             entered: Cell::new(None),
+            now: time,
             is_closing,
         };
         self.entrance.serve(now, STRANGERS_PER_TURN, &mut household);
@@ -54,14 +55,14 @@ impl Post {
 /// The gateway, as the door needs it to let strangers in.
 struct Household<'a> {
     door: &'a Arc<Door>,
-    socket: &'a DatagramSocket,
     sessions: &'a Arc<SessionOptions>,
     wake: &'a Arc<WakeList<PeerId>>,
     peers: &'a mut Peers,
     agenda: &'a mut Agenda,
     awake: &'a mut Vec<PeerId>,
     stopped: &'a mut HashSet<PeerId>,
-    datagram: &'a mut Vec<u8>,
+    hand: &'a mut Hand,
+    now: Time,
     /// The client that was just admitted.
     entered: Cell<Option<Pass>>,
     is_closing: bool,
@@ -149,17 +150,14 @@ impl House for Household<'_> {
 
     fn hear(&mut self, id: PeerId, datagram: &mut [u8]) -> Result<(), DropReason> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        let now = self.door.now();
-        let has_room = peer.hear((now, now), datagram, self.socket, self.datagram)?;
-        if !has_room {
-            self.door.counters().refuse(Reason::TooFast);
-        }
+        let has_room = peer.hear((self.now, self.now), datagram, &mut self.hand.outlet)?;
+        self.hand.too_fast += usize::from(!has_room);
         self.awake.push(id);
         Ok(())
     }
 
     fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>) {
-        self.socket.send_to(datagram, to);
+        self.hand.outlet.send(self.now, datagram, to);
     }
 }
 

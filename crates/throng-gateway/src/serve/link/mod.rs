@@ -9,10 +9,11 @@
 //! data in flight. State that is useless when late is not even delayed: see [`movement`].
 //!
 //! One task serves the socket. It sleeps until a datagram comes, a connection has data to send, or a session is due.
-//! Then it serves only the sessions that this concerns: silent sessions cost only their own deadlines, and a flood of
-//! datagrams delays no session's deadlines. [Strangers](knock) come last.
+//! Then it serves only the sessions that this concerns, and [threads](crew) help with many: silent sessions cost only
+//! their own deadlines, and a flood of datagrams delays no session's deadlines. [Strangers](knock) come last.
 
 mod agenda;
+mod crew;
 mod knock;
 mod movement;
 mod peer;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
+use throng_gateway_engine::Helpers;
 use throng_link::netcode::{Door as Entrance, Key, NetcodeCounters, ServerHandshake, ServerOptions};
 use throng_link::session::SessionOptions;
 use throng_wire::Time;
@@ -41,30 +43,56 @@ use super::datagrams::{DatagramQueue, PeerId};
 use super::door::Door;
 use super::end::End;
 use super::event::Event;
+use super::helpers;
 use super::intake::Intake;
 use super::life::{Opened, Pass};
 use super::options::LinkOptions;
 use super::stream::Out;
-use super::udp::{DatagramSocket, Inbox};
+use super::udp::{self, DatagramSocket, Inbox};
 use super::wake::WakeList;
 use agenda::Agenda;
-use peer::{Packet, Received};
+use crew::Crew;
+use peer::{Packet, Peer, Received};
 use table::Peers;
 
 /// No datagram of the protocol is as long.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// Peers that are looked after before others get a turn. Each sends [`DATAGRAMS_PER_TURN`](peer::DATAGRAMS_PER_TURN) at
-/// most.
-const PEERS_PER_TURN: usize = 32;
+/// Peers that each thread looks after before others get a turn. Each sends [`DATAGRAMS_PER_TURN`](peer::DATAGRAMS_PER_TURN)
+/// at most.
+const PEERS_PER_TURN: usize = 64;
+/// Buffers for datagrams that are kept for each thread: as many as come at once, as a rule.
+const SPARE_PER_THREAD: usize = 2 * udp::DATAGRAMS_PER_TURN;
 /// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
 const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
-    let (socket, inbox) = DatagramSocket::bind(address)?;
+    let helpers = helpers::at_most(crew::THREADS_MAX, options.threads).map_err(io::Error::other)?;
+    let (socket, inbox) = DatagramSocket::bind(address, helpers.count() + 1)?;
     let address = socket.local_addr()?;
-    tokio::spawn(Post::new(door, socket, options)?.run(inbox));
+    tokio::spawn(Post::new(door, (socket, &inbox), options, helpers)?.run(inbox));
     Ok(address)
+}
+
+/// A datagram of a connection that waits to be opened.
+struct Heard {
+    from: PeerId,
+    arrived: Time,
+    bytes: Vec<u8>,
+}
+
+/// A peer that was taken out of the table, with the datagrams that have come from it.
+struct Hearing<'a> {
+    id: PeerId,
+    peer: Box<Peer>,
+    heard: &'a mut [Heard],
+}
+
+/// A peer that was taken out of the table for its turn.
+struct Turn {
+    id: PeerId,
+    peer: Box<Peer>,
+    goes_on: bool,
 }
 
 struct Post {
@@ -82,13 +110,23 @@ struct Post {
     turns: Vec<PeerId>,
     /// Peers that had more to send than the kernel had room for.
     stopped: HashSet<PeerId>,
-    /// The data to send, while it is written.
-    datagram: Vec<u8>,
+    crew: Crew,
+    /// Datagrams of connections that were just received.
+    heard: Vec<Heard>,
+    /// Buffers for more of them.
+    spare: Vec<Vec<u8>>,
+    /// The peers whose turn it is, while they are out of the table.
+    lent: Vec<Turn>,
     closing: watch::Receiver<bool>,
 }
 
 impl Post {
-    fn new(door: Arc<Door>, socket: DatagramSocket, options: &LinkOptions) -> io::Result<Post> {
+    fn new(
+        door: Arc<Door>,
+        (socket, inbox): (DatagramSocket, &Inbox),
+        options: &LinkOptions,
+        helpers: Box<dyn Helpers>,
+    ) -> io::Result<Post> {
         let addresses = match options.public_addresses.is_empty() {
             true => vec![socket.local_addr()?],
             false => options.public_addresses.clone(),
@@ -103,10 +141,12 @@ impl Post {
         is_random.map_err(io::Error::other)?;
         let sessions = patient_session_options();
         sessions.check().map_err(io::Error::other)?;
+        let socket = Arc::new(socket);
+        let outlets = (0..=helpers.count()).map(|_| inbox.outlet(&socket)).collect::<io::Result<_>>()?;
         Ok(Post {
             closing: door.closing(),
             door,
-            socket: Arc::new(socket),
+            socket,
             entrance: Entrance::new(handshake),
             sessions: Arc::new(sessions),
             peers: Peers::default(),
@@ -115,7 +155,10 @@ impl Post {
             awake: Vec::new(),
             turns: Vec::new(),
             stopped: HashSet::new(),
-            datagram: Vec::new(),
+            crew: Crew::new(helpers, outlets),
+            heard: Vec::new(),
+            spare: Vec::new(),
+            lent: Vec::new(),
         })
     }
 
@@ -140,6 +183,7 @@ impl Post {
                 // Tasks that are awake do not delay other tasks of the runtime, or new datagrams.
                 () = yield_now(), if self.is_busy() => {}
             }
+            self.hear();
             wake.take(&mut self.awake);
             self.wake_due();
             self.turn_awake();
@@ -161,25 +205,54 @@ impl Post {
             return;
         }
         match self.entrance.owner_of(from, datagram) {
-            Some(id) => self.hear(id, arrived, datagram),
+            Some(from) => {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.extend_from_slice(datagram);
+                self.heard.push(Heard { from, arrived, bytes });
+            }
             None => self.entrance.keep(from, datagram),
         }
     }
 
-    /// A datagram has come from a connection's address.
-    fn hear(&mut self, id: PeerId, arrived: Time, datagram: &mut [u8]) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let now = self.door.now();
-        match peer.hear((now, arrived), datagram, &self.socket, &mut self.datagram) {
-            Ok(true) => {}
-            Ok(false) => self.door.counters().refuse(Reason::TooFast),
-            Err(reason) => return self.entrance.counters_mut().drop(reason),
+    /// Hands the datagrams of connections to their sessions, those of each in the order in which they came.
+    fn hear(&mut self) {
+        if self.heard.is_empty() {
+            return;
         }
-        self.awake.push(id);
+        let now = self.door.now();
+        self.heard.sort_by_key(|heard| heard.from);
+        let mut hearings = Vec::with_capacity(self.heard.len());
+        for heard in self.heard.chunk_by_mut(|one, next| one.from == next.from) {
+            let id = heard[0].from;
+            if let Some(peer) = self.peers.lend(id) {
+                hearings.push(Hearing { id, peer, heard });
+            }
+        }
+        self.crew.share(&mut hearings, |hand, Hearing { peer, heard, .. }| {
+            for Heard { arrived, bytes, .. } in heard.iter_mut() {
+                match peer.hear((now, *arrived), bytes, &mut hand.outlet) {
+                    Ok(has_room) => hand.too_fast += usize::from(!has_room),
+                    Err(reason) => hand.dropped.push(reason),
+                }
+            }
+        });
+        for Hearing { id, peer, .. } in hearings {
+            self.peers.give_back(id, peer);
+            self.awake.push(id);
+        }
+        for Heard { mut bytes, .. } in self.heard.drain(..) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+        self.spare.truncate(SPARE_PER_THREAD * self.crew.len());
     }
 
     /// Adds to the counters what has become of datagrams.
     fn tell_outcomes(&mut self) {
+        for hand in self.crew.hands() {
+            hand.dropped.drain(..).for_each(|reason| self.entrance.counters_mut().drop(reason));
+            (0..std::mem::take(&mut hand.too_fast)).for_each(|_| self.door.counters().refuse(Reason::TooFast));
+        }
         let outcomes = std::mem::take(self.entrance.counters_mut());
         if outcomes != NetcodeCounters::default() {
             self.door.counters().note_link(&outcomes);
@@ -212,16 +285,20 @@ impl Post {
             self.turns.sort_unstable();
             self.turns.dedup();
         }
-        for _ in 0..PEERS_PER_TURN {
-            let Some(id) = self.turns.pop() else { return };
-            self.turn(id);
-        }
+        let now = self.door.now();
+        let left = self.turns.len().saturating_sub(PEERS_PER_TURN * self.crew.len());
+        let mut turns = std::mem::take(&mut self.lent);
+        turns.extend(self.turns.drain(left..).filter_map(|id| {
+            let peer = self.peers.lend(id)?;
+            Some(Turn { id, peer, goes_on: true })
+        }));
+        self.crew.share(&mut turns, |hand, turn| turn.goes_on = turn.peer.turn(now, &mut hand.outlet));
+        turns.drain(..).for_each(|turn| self.end_turn(now, turn));
+        self.lent = turns;
     }
 
-    fn turn(&mut self, id: PeerId) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let now = self.door.now();
-        let goes_on = peer.turn(now, &self.socket, &mut self.datagram);
+    /// Notes what a peer's turn has come to.
+    fn end_turn(&mut self, now: Time, Turn { id, mut peer, goes_on }: Turn) {
         if !self.socket.has_room() {
             self.stopped.insert(id);
         }
@@ -235,9 +312,11 @@ impl Post {
             if let Some(deadline) = peer.next_deadline(now) {
                 self.agenda.appoint(id, &mut peer.appointed, deadline.max(now.after(TURN_MIN)));
             }
-            return;
         }
-        self.forget(id);
+        self.peers.give_back(id, peer);
+        if !goes_on {
+            self.forget(id);
+        }
     }
 }
 
@@ -319,14 +398,25 @@ fn patient_session_options() -> SessionOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use throng_gateway_engine::Alone;
     use throng_gateway_engine::port::Side;
+    use throng_link::session::{Rest, Session};
+    use throng_wire::Tick;
+
+    use super::*;
+    use peer::tests::{Served, peer};
+
+    /// A door that looks at nothing by itself.
+    fn post(helpers: Box<dyn Helpers>) -> Post {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (socket, inbox) = DatagramSocket::bind(any, 1).expect("a free port");
+        let options = LinkOptions::new([7; 32]);
+        Post::new(Door::alone(Side::Client), (socket, &inbox), &options, helpers).expect("it opens")
+    }
 
     #[tokio::test]
     async fn strangers_wait_until_connections_were_served_and_for_each_other() {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (socket, _inbox) = DatagramSocket::bind(any).expect("a free port");
-        let mut post = Post::new(Door::alone(Side::Client), socket, &LinkOptions::new([7; 32])).expect("it opens");
+        let mut post = post(Box::new(Alone));
         let looked_at = |post: &Post| post.entrance.counters().dropped_total();
         for port in 1..=100 {
             // A request, but for what is in it.
@@ -337,5 +427,44 @@ mod tests {
         assert_eq!((post.entrance.waiting(), looked_at(&post)), (36, 64));
         post.serve_strangers();
         assert_eq!((post.entrance.waiting(), looked_at(&post)), (0, 100));
+    }
+
+    #[tokio::test]
+    async fn datagrams_of_many_are_heard_in_the_order_in_which_those_of_each_came() {
+        const PEERS: u64 = 200;
+        const SAID: u64 = 5;
+        let mut post = post(helpers::at_most(3, 3).expect("there are threads"));
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = client.local_addr().expect("bound");
+        let mut ends = Vec::new();
+        for id in (1..=PEERS).map(PeerId) {
+            let Served { peer, client, from_peer, to_peer } = peer(address);
+            let session = Session::new(Arc::new(session_options()), Time(0)).expect("good options");
+            post.peers.insert(id, peer);
+            ends.push((id, client, session, from_peer, to_peer));
+        }
+        for said in 1..=SAID {
+            for (from, client, session, ..) in &mut ends {
+                let (now, mut bytes) = (Time(said * 1_000), Vec::new());
+                session.send(throng_channeld::link::LANE, &[from.0 as u8, said as u8]).expect("there is room");
+                let plan = session.poll_packet(now, client.sealer.envelope(0), Rest::Empty).expect("it may send");
+                plan.begin(Tick(0), &mut bytes).finish();
+                client.sealer.seal_payload(&mut bytes).expect("it fits");
+                post.heard.push(Heard { from: *from, arrived: now, bytes });
+            }
+        }
+        // Nobody has sealed this one, and the other one's sender is gone.
+        post.heard.push(Heard { from: PeerId(7), arrived: Time(0), bytes: vec![0x15; 60] });
+        post.heard.push(Heard { from: PeerId(PEERS + 1), arrived: Time(0), bytes: vec![0x15; 60] });
+        post.hear();
+        while post.is_busy() {
+            post.turn_awake();
+        }
+        post.tell_outcomes();
+        assert_eq!(post.door.counters().link().dropped_total(), 1);
+        for (id, _, _, from_peer, _) in &mut ends {
+            let heard: Vec<Bytes> = std::iter::from_fn(|| from_peer.try_recv().ok()).map(|it| it.packet).collect();
+            assert_eq!(heard, [1, 2, 3, 4, 5].map(|said: u8| vec![id.0 as u8, said]));
+        }
     }
 }

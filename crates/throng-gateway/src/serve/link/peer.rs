@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use throng_channeld::link::LANE;
 
 use super::super::memory::Holding;
-use super::super::udp::DatagramSocket;
+use super::super::udp::Outlet;
 use super::movement::{Movement, Written};
 
 /// Seats of one door. A client names its own when its address has changed.
@@ -199,12 +199,11 @@ impl Peer {
         &mut self,
         (now, arrived): (Time, Time),
         datagram: &mut [u8],
-        socket: &DatagramSocket,
-        answer: &mut Vec<u8>,
+        outlet: &mut Outlet,
     ) -> Result<bool, DropReason> {
         let has_room = self.handle((now, arrived), datagram)?;
         if self.is_answer_due() {
-            self.answer(now, socket, answer);
+            self.answer(now, outlet);
         }
         Ok(has_room)
     }
@@ -215,11 +214,9 @@ impl Peer {
     }
 
     /// Sends one packet, with the acknowledgement that cannot wait for the next turn.
-    fn answer(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
-        datagram.clear();
-        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), Rest::Empty) else { return };
-        plan.begin(Tick(0), datagram).finish();
-        self.send(socket, datagram);
+    fn answer(&mut self, now: Time, outlet: &mut Outlet) {
+        outlet.put(|out| self.write(now, out, Rest::Empty));
+        self.flush(now, outlet);
     }
 
     /// Whether it has more to send than one turn takes.
@@ -228,21 +225,21 @@ impl Peer {
     }
 
     /// Does everything that can be done now. False once it has ended, and the task has what the client has said.
-    pub(super) fn turn(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) -> bool {
+    pub(super) fn turn(&mut self, now: Time, outlet: &mut Outlet) -> bool {
         if self.over_since.is_none() {
-            self.serve(now, socket, datagram);
+            self.serve(now, outlet);
         }
         if !self.has_left && !self.session.is_closed() {
             return true;
         }
         if self.over_since.is_none() {
             self.over_since = Some(now);
-            self.say_good_bye(socket, datagram);
+            self.say_good_bye(now, outlet);
         }
         self.is_leaving(now)
     }
 
-    fn serve(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
+    fn serve(&mut self, now: Time, outlet: &mut Outlet) {
         self.session.handle_timeout(now);
         while let Some((sequence, delivery)) = self.session.poll_delivery() {
             self.movement.on_verdict(sequence, delivery);
@@ -254,7 +251,7 @@ impl Peer {
         self.received.set_about(self.session.received_message_bytes());
         self.give_out();
         self.end_with_task(now);
-        self.transmit(now, socket, datagram);
+        self.transmit(now, outlet);
     }
 
     /// Ends the session when the task has nothing more to say and all of it has arrived. The task waits for that as long
@@ -302,10 +299,10 @@ impl Peer {
     }
 
     /// Tells the client that it has ended.
-    fn say_good_bye(&mut self, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
-        datagram.clear();
-        if self.sealer.seal_disconnect(datagram).is_ok() {
-            socket.send_to(datagram, self.address);
+    fn say_good_bye(&mut self, now: Time, outlet: &mut Outlet) {
+        let mut datagram = Vec::new();
+        if self.sealer.seal_disconnect(&mut datagram).is_ok() {
+            outlet.send(now, &datagram, self.address);
         }
     }
 
@@ -341,71 +338,85 @@ impl Peer {
         }
     }
 
-    fn transmit(&mut self, now: Time, socket: &DatagramSocket, datagram: &mut Vec<u8>) {
+    fn transmit(&mut self, now: Time, outlet: &mut Outlet) {
         if std::mem::take(&mut self.is_keep_alive_due) {
-            datagram.clear();
-            if self.sealer.seal_keep_alive(self.seat, SEATS_MAX, datagram).is_ok() {
-                socket.send_to(datagram, self.address);
+            let mut datagram = Vec::new();
+            if self.sealer.seal_keep_alive(self.seat, SEATS_MAX, &mut datagram).is_ok() {
+                outlet.send(now, &datagram, self.address);
             }
         }
-        self.has_more = false;
-        for _ in 0..DATAGRAMS_PER_TURN {
-            // A packet is only made if the kernel has room for it: otherwise it would count as sent.
-            if !socket.has_room() {
-                return;
-            }
-            let rest = if self.movement.has_waiting() { self.rest } else { Rest::Empty };
-            datagram.clear();
-            let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return };
-            let takes_rest = plan.takes_rest() && rest != Rest::Empty;
-            let mut packet = plan.begin(Tick(0), datagram);
-            if takes_rest {
-                let sequence = packet.sequence();
-                let (out, end) = packet.rest();
-                let is_written = self.movement.write(sequence, end, out);
-                // Entries that did not fit beside the messages get a separate packet.
-                self.rest = if is_written || !self.movement.has_waiting() { Rest::Waiting } else { Rest::Large };
-            }
-            packet.finish();
-            if !self.send(socket, datagram) {
-                return;
-            }
-        }
-        self.has_more = true;
+        self.has_more = self.write_packets(now, outlet);
+        self.flush(now, outlet);
     }
 
-    /// False if the connection has used up its sequence numbers, and so has to end.
-    fn send(&mut self, socket: &DatagramSocket, datagram: &mut [u8]) -> bool {
-        if self.sealer.seal_payload(datagram).is_err() {
-            self.has_left = true;
-            return false;
+    /// Writes packets as far as this turn goes. Whether it has more.
+    fn write_packets(&mut self, now: Time, outlet: &mut Outlet) -> bool {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            if outlet.is_full() {
+                self.flush(now, outlet);
+            }
+            // A packet is only made if the kernel has room for it: otherwise it would count as sent.
+            if !outlet.has_room() {
+                return false;
+            }
+            let rest = if self.movement.has_waiting() { self.rest } else { Rest::Empty };
+            if !outlet.put(|out| self.write(now, out, rest)) {
+                return false;
+            }
         }
-        socket.send_to(datagram, self.address);
         true
+    }
+
+    /// Appends a sealed packet, if one is due.
+    fn write(&mut self, now: Time, out: &mut Vec<u8>, rest: Rest) -> bool {
+        let start = out.len();
+        let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return false };
+        let takes_rest = plan.takes_rest() && rest != Rest::Empty;
+        let mut packet = plan.begin(Tick(0), out);
+        if takes_rest {
+            let sequence = packet.sequence();
+            let (out, end) = packet.rest();
+            let is_written = self.movement.write(sequence, end, out);
+            // Entries that did not fit beside the messages get a separate packet.
+            self.rest = if is_written || !self.movement.has_waiting() { Rest::Waiting } else { Rest::Large };
+        }
+        packet.finish();
+        // If the connection has used up its sequence numbers, it ends.
+        let is_sealed = self.sealer.seal_payload(&mut out[start..]).is_ok();
+        self.has_left |= !is_sealed;
+        is_sealed
+    }
+
+    /// Sends the packets that were written.
+    fn flush(&mut self, now: Time, outlet: &mut Outlet) {
+        if let Some(bytes) = outlet.flush(now, self.address) {
+            self.session.handle_too_large(now, bytes);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::net::UdpSocket;
     use std::sync::Arc;
 
     use throng_channeld::link::session_options;
     use throng_link::netcode::{
-        Admission, ClientHandshake, ConnectToken, ConnectTokenOptions, Key, Now, Outcome, Seats, ServerHandshake,
-        ServerOptions, Suite, USER_DATA_LEN,
+        Admission, ClientHandshake, ClientOutcome, ConnectToken, ConnectTokenOptions, Connected, Key, Now, Outcome,
+        Seats, ServerHandshake, ServerOptions, Suite, USER_DATA_LEN,
     };
     use throng_link::session::SessionOptions;
     use tokio::sync::mpsc::channel;
 
     use super::super::super::door::Door;
     use super::super::super::memory::{Memory, Part};
+    use super::super::super::udp::DatagramSocket;
     use super::*;
     use crate::serve::datagrams::{DatagramQueue, PeerId};
     use throng_gateway_engine::port::Side;
 
-    /// The session that the door accepts for a client at this address.
-    fn accepted(client: SocketAddr) -> Accepted {
+    /// Both ends of what the door accepts for a client at this address.
+    fn accepted(client: SocketAddr) -> (Accepted, Connected) {
         let (server, key) = (SocketAddr::from(([127, 0, 0, 1], 9)), Key::new([7; 32]));
         let mut rng = fastrand::Rng::with_seed(7);
         let mut random = |bytes: &mut [u8]| rng.fill(bytes);
@@ -427,15 +438,27 @@ mod tests {
         loop {
             handshake.poll_transmit(Time(0), &mut datagram).expect("a packet is due");
             let now = Now { unix_s: 2, time: Time(0) };
-            if let Outcome::Accept(accepted) = door.handle(now, client, &mut datagram, &seats, &mut reply) {
-                return *accepted;
+            if let Outcome::Accept(mut accepted) = door.handle(now, client, &mut datagram, &seats, &mut reply) {
+                accepted.sealer.seal_keep_alive(0, 1, &mut reply).expect("its first packet");
+                let ClientOutcome::Connected(connected) = handshake.handle(Time(0), server, &mut reply) else {
+                    panic!("it knows the server's keys")
+                };
+                return (*accepted, *connected);
             }
             handshake.handle(Time(0), server, &mut reply);
         }
     }
 
-    /// A peer at `client` on a path that takes everything, which was given more than it may send at once.
-    fn peer(client: SocketAddr) -> (Peer, Receiver<Received>, Sender<Packet>) {
+    /// A peer, and what is at the other ends of it.
+    pub(in crate::serve::link) struct Served {
+        pub(in crate::serve::link) peer: Peer,
+        pub(in crate::serve::link) client: Connected,
+        pub(in crate::serve::link) from_peer: Receiver<Received>,
+        pub(in crate::serve::link) to_peer: Sender<Packet>,
+    }
+
+    /// A peer at `client` on a path that takes everything.
+    pub(in crate::serve::link) fn peer(client: SocketAddr) -> Served {
         let rate_bytes_per_s = 1_000_000_000;
         let options = SessionOptions {
             rate_bytes_per_s,
@@ -447,15 +470,12 @@ mod tests {
         let memory: Arc<Memory> = Arc::clone(Door::alone(Side::Client).memory());
         let (inbound, from_peer) = channel(16);
         let (to_peer, outbound) = channel(16);
-        for _ in 0..5 {
-            let packet = Packet::Entries(vec![7; 60_000].into(), 60_000);
-            to_peer.try_send(packet).unwrap_or_else(|_| panic!("there is room"));
-        }
         let datagrams = DatagramQueue::new(PeerId(1), Arc::default(), Holding::new(&memory, Part::Queues, 0));
         let received = Holding::new(&memory, Part::Inbound, 0);
         let ends = (inbound, outbound);
-        let peer = Peer::new(accepted(client), (client, Time(0)), (session, received), ends, Movement::new(datagrams));
-        (peer, from_peer, to_peer)
+        let (accepted, connected) = accepted(client);
+        let peer = Peer::new(accepted, (client, Time(0)), (session, received), ends, Movement::new(datagrams));
+        Served { peer, client: connected, from_peer, to_peer }
     }
 
     /// Datagrams that have come.
@@ -468,22 +488,25 @@ mod tests {
     async fn a_turn_and_an_early_answer_send_no_more_than_their_share() {
         let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         client.set_nonblocking(true).expect("it can be set");
-        let (socket, _inbox) = DatagramSocket::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
-        let (mut peer, _from_peer, _to_peer) = peer(client.local_addr().expect("bound"));
-        // The runtime has to have seen that the socket takes something.
-        socket.send_to(b"first", peer.address);
-        socket.drained().await;
-        assert_eq!(arrived(&client), 1);
-        let mut datagram = Vec::new();
-        assert!(peer.turn(Time(1_000), &socket, &mut datagram));
+        let (socket, inbox) = DatagramSocket::bind(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        let mut outlet = inbox.outlet(&Arc::new(socket)).expect("one more handle");
+        let Served { mut peer, to_peer, .. } = peer(client.local_addr().expect("bound"));
+        // More than it may send at once.
+        for _ in 0..5 {
+            let packet = Packet::Entries(vec![7; 60_000].into(), 60_000);
+            to_peer.try_send(packet).unwrap_or_else(|_| panic!("there is room"));
+        }
+        assert!(peer.turn(Time(1_000), &mut outlet));
         assert_eq!((arrived(&client), peer.has_more()), (DATAGRAMS_PER_TURN, true));
-        peer.answer(Time(2_000), &socket, &mut datagram);
+        let calls = outlet.calls();
+        assert!(calls <= DATAGRAMS_PER_TURN as u64 / 8, "{calls} calls");
+        peer.answer(Time(2_000), &mut outlet);
         assert_eq!(arrived(&client), 1);
     }
 
     #[test]
     fn packets_that_come_faster_than_a_client_sends_are_not_opened() {
-        let (mut peer, _from_peer, _to_peer) = peer(([127, 0, 0, 1], 9).into());
+        let mut peer = peer(([127, 0, 0, 1], 9).into()).peer;
         let mut forge = |ms: u64| peer.handle((Time(ms * 1_000), Time(ms * 1_000)), &mut [[0x15; 60]].concat()).err();
         let opened = (0..100_000).take_while(|_| forge(0) == Some(DropReason::NotAuthentic)).count();
         assert!(opened >= CLIENT_PACKETS_PER_S as usize && opened <= 20_000, "{opened} were opened");

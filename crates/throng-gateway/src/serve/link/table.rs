@@ -11,7 +11,7 @@ use super::peer::{Peer, SEATS_MAX};
 /// All of them. Hashed with the standard library's keyed hash: peers choose some of these numbers.
 #[derive(Default)]
 pub(super) struct Peers {
-    peers: HashMap<PeerId, Peer>,
+    peers: HashMap<PeerId, Box<Peer>>,
     by_seat: HashMap<u32, PeerId>,
     by_client: HashMap<u64, PeerId>,
     free_seats: Vec<u32>,
@@ -27,7 +27,16 @@ impl Peers {
     }
 
     pub(super) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
-        self.peers.get_mut(&id)
+        self.peers.get_mut(&id).map(|peer| &mut **peer)
+    }
+
+    /// Takes a peer out to be served by a thread. It keeps its seat, and has to be given [back](Self::give_back).
+    pub(super) fn lend(&mut self, id: PeerId) -> Option<Box<Peer>> {
+        self.peers.remove(&id)
+    }
+
+    pub(super) fn give_back(&mut self, id: PeerId, peer: Box<Peer>) {
+        self.peers.insert(id, peer);
     }
 
     /// The connection with this seat.
@@ -37,7 +46,7 @@ impl Peers {
 
     /// The seat of a client that is connected.
     pub(super) fn held(&self, client_id: u64) -> Option<Held> {
-        self.peers.get(self.by_client.get(&client_id)?).map(Peer::held)
+        self.peers.get(self.by_client.get(&client_id)?).map(|peer| peer.held())
     }
 
     /// A seat for a newcomer.
@@ -61,12 +70,12 @@ impl Peers {
             }
         }
         let older = self.by_client.insert(peer.client_id, id);
-        self.peers.insert(id, peer);
+        self.peers.insert(id, Box::new(peer));
         older
     }
 
     /// Takes one out. The door has to forget it.
-    pub(super) fn remove(&mut self, id: PeerId) -> Option<Peer> {
+    pub(super) fn remove(&mut self, id: PeerId) -> Option<Box<Peer>> {
         let peer = self.peers.remove(&id)?;
         if forget(&mut self.by_seat, &peer.seat, id) {
             self.free_seats.push(peer.seat);
