@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Error, anyhow};
 use clap::{Args, ValueEnum};
-use throng_gateway_lab::{self as gateway, BenchOptions, BenchResult, GatewaySummary, Part, Scene, Target, Victim};
+use throng_gateway_lab::{
+    self as gateway, BenchOptions, BenchResult, GatewaySummary, Part, Scene, Target, Transport, Victim,
+};
 use throng_report::{Kind, Profile, RunHead};
 
 use crate::exit::{Failure, Outcome};
@@ -36,6 +38,7 @@ process. It measures delivered updates, their delay, and the cost.
   throng gateway-bench spatial --clients 500     9 servers, 225 cells, handovers, spheres of interest
   throng gateway-bench entity-lod                a channel for each client; distant clients get fewer updates
   throng gateway-bench single --edges 2          clients connect to two edges of the gateway
+  throng gateway-bench single --transport throng    clients connect over Throng's own link: encrypted datagrams
   throng gateway-bench single --profile staircase:50+50:20s   50 clients, 100, 150, each for 20 s
   throng gateway-bench single --kill server      length of an outage, and number of recovered clients; or --kill gateway
 
@@ -72,6 +75,9 @@ pub(crate) struct GatewayBenchArguments {
     /// Number of edges: processes that hold the clients' connections for the gateway
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "gateway_servers", value_parser = clap::value_parser!(u32).range(0..=16))]
     edges: u32,
+    /// How clients connect
+    #[arg(long, value_enum, default_value = "tcp")]
+    transport: TransportName,
     /// Kill this process with SIGKILL in mid-run and restart it: measures the outage (time without updates)
     #[arg(long, value_enum, conflicts_with_all = ["gateway_servers", "connect_only"])]
     kill: Option<KillName>,
@@ -109,6 +115,15 @@ enum SceneName {
     Spatial,
     /// One world server, a channel for each client
     EntityLod,
+}
+
+/// How clients connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TransportName {
+    /// A stream for each client, not encrypted
+    Tcp,
+    /// Throng's own link: encrypted datagrams
+    Throng,
 }
 
 /// The process to kill.
@@ -181,6 +196,10 @@ pub(crate) fn bench(arguments: &GatewayBenchArguments) -> Outcome {
         seconds: arguments.seconds.unwrap_or(arguments.profile.seconds(clients).max(SECONDS)),
         connect_only: arguments.connect_only,
         edges: arguments.edges,
+        transport: match arguments.transport {
+            TransportName::Tcp => Transport::Tcp,
+            TransportName::Throng => Transport::Throng,
+        },
         kill: arguments.victim(),
         target,
         parts: [WORLD_FOR_BENCH, CLIENTS_FOR_BENCH].map(|part| vec![program.clone(), part.into()]),

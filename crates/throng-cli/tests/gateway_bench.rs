@@ -10,7 +10,7 @@ use std::thread;
 
 use serde_json::Value;
 use stand_in::{Mistake, StandIn};
-use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target};
+use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target, Transport};
 use throng_report::Profile;
 
 fn throng(arguments: &[&str]) -> std::process::Output {
@@ -238,6 +238,7 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
         seconds: 600,
         connect_only: false,
         edges: 0,
+        transport: Transport::Tcp,
         kill: None,
         target: Target::Start { command: command("gateway"), extra: Vec::new() },
         parts: ["world-for-bench", "clients-for-bench"].map(command),
@@ -249,6 +250,43 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
     assert!(result.folder.join("summary.json").is_file() && !result.summary.head.valid);
     schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
     result.summary
+}
+
+#[test]
+fn clients_over_the_link_get_what_those_over_tcp_get() {
+    let runs = tempfile::tempdir().unwrap();
+    let folder = runs.path().to_str().unwrap();
+    let arguments = ["gateway-bench", "single", "--clients", "12", "--seconds", "2", "--warmup", "1", "--runs", folder];
+    let link = ["--transport", "throng", "--json"];
+    for more in [&link[..], &[&link[..], &["--edges", "2"]].concat()] {
+        let output = throng(&[&arguments[..], more].concat());
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        let summary: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
+        schema::check("gateway", &summary);
+        assert!(complaints.contains("12 clients over throng"), "{complaints}");
+        assert_eq!(summary["transport"], "throng");
+        assert_eq!((&summary["client"]["joined"], &summary["client"]["lost"]), (&12.into(), &0.into()), "{complaints}");
+        assert!(number(&summary, "client", "updates") > 12.0 * 20.0, "{summary}");
+        assert!(number(&summary, "calls", "made") > 12.0 * 20.0, "{summary}");
+        for name in ["lost", "doubled", "out_of_order"] {
+            assert_eq!(summary["calls"][name], 0, "{name}");
+        }
+        assert_eq!(number(&summary, "driver", "garbled"), 0.0);
+    }
+}
+
+#[test]
+fn the_link_needs_a_gateway_whose_key_is_known_and_that_is_not_killed() {
+    let refused = |more: &[&str]| {
+        let output = throng(&[&["gateway-bench", "single", "--transport", "throng"], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let running = refused(&["--gateway-servers", "127.0.0.1:9", "--gateway-clients", "127.0.0.1:9"]);
+    assert!(running.contains("--transport throng needs a gateway that this program starts"), "{running}");
+    let killed = refused(&["--kill", "gateway"]);
+    assert!(killed.contains("--kill works only with --transport tcp"), "{killed}");
 }
 
 #[test]

@@ -225,7 +225,8 @@ impl Crowd {
             let index = self.clients.len();
             let step = (self.load.clients as usize / SAMPLES).max(1);
             let is_sample = index.is_multiple_of(step) && index / step < SAMPLES;
-            let reader = match Reader::connect(self.load.door_of(index as u32, 0)) {
+            let (door, client) = (self.load.door_of(index as u32, 0), index as u32);
+            let reader = match Reader::connect_client(door, self.load.transport, client) {
                 // Some gateways accept no clients before a server owns GLOBAL, so wait a moment.
                 Err(error) if index == 0 && error.kind() == io::ErrorKind::ConnectionRefused => {
                     if now.since(self.started) < DOOR_PATIENCE {

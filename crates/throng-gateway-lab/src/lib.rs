@@ -24,6 +24,7 @@
 
 mod clients;
 mod control;
+mod datagrams;
 mod ledger;
 mod light;
 mod link;
@@ -46,7 +47,7 @@ use anyhow::{Context, Result};
 use throng_machine::piped;
 
 use control::Line;
-pub use load::{Scene, Victim};
+pub use load::{Scene, Transport, Victim};
 pub use page::page;
 pub use run::{BenchOptions, BenchResult, Target, run};
 pub use summary::{

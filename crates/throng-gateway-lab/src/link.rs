@@ -6,68 +6,112 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use throng_machine::clock;
 use throng_wire::Time;
 
+use crate::datagrams::{Datagrams, Passed};
 use crate::light::{Garbled, Message, Messages, Outgoing, frame};
+use crate::load::Transport;
 
 /// Most reads of one socket before the other sockets have their turn.
 const READS_PER_TURN: usize = 8;
 /// A buffer for all sockets of a thread: several of the largest frames.
 pub(super) const SCRATCH_BYTES: usize = 1 << 19;
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// Time until the next attempt after a refused login.
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
-/// The receiving half of a connection.
+/// A connection.
 pub(super) struct Reader {
-    stream: TcpStream,
-    /// The beginning of a frame whose end has not come.
-    partial: Vec<u8>,
+    way: Way,
     pub(super) bytes: u64,
     pub(super) messages: u64,
     /// Frames or packets that could not be read.
     pub(super) garbled: u64,
 }
 
+enum Way {
+    Stream {
+        stream: TcpStream,
+        /// The beginning of a frame whose end has not come.
+        partial: Vec<u8>,
+    },
+    Datagrams(Box<Datagrams>),
+}
+
 impl Reader {
+    /// Connects over TCP.
     pub(super) fn connect(address: SocketAddr) -> io::Result<Reader> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Reader { stream, partial: Vec::new(), bytes: 0, messages: 0, garbled: 0 })
+        Ok(Reader::over(Way::Stream { stream, partial: Vec::new() }))
     }
 
-    /// Connects again after this connection has broken; counters stay.
-    pub(super) fn connect_again(&self, address: SocketAddr) -> io::Result<Reader> {
-        let Reader { bytes, messages, garbled, .. } = *self;
-        Ok(Reader { bytes, messages, garbled, ..Reader::connect(address)? })
+    /// Connects as this client, in this manner.
+    pub(super) fn connect_client(address: SocketAddr, transport: Transport, client: u32) -> io::Result<Reader> {
+        match transport {
+            Transport::Tcp => Reader::connect(address),
+            Transport::Throng => {
+                Datagrams::connect(address, client).map(|way| Reader::over(Way::Datagrams(Box::new(way))))
+            }
+        }
+    }
+
+    fn over(way: Way) -> Reader {
+        Reader { way, bytes: 0, messages: 0, garbled: 0 }
+    }
+
+    /// Goes on with another connection after this one has broken; counters stay.
+    pub(super) fn go_on_with(&mut self, other: Reader) {
+        self.way = other.way;
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.way {
+            Way::Stream { stream, .. } => stream.as_fd(),
+            Way::Datagrams(datagrams) => datagrams.socket().as_fd(),
+        }
     }
 
     /// Ends the connection.
-    pub(super) fn close(&self) {
-        // One that is broken already has ended.
-        let _ = self.stream.shutdown(Shutdown::Both);
+    pub(super) fn close(&mut self) {
+        match &mut self.way {
+            // One that is broken already has ended.
+            Way::Stream { stream, .. } => drop(stream.shutdown(Shutdown::Both)),
+            Way::Datagrams(datagrams) => datagrams.close(),
+        }
     }
 
     /// Reads what is there, and hands each message to `each`. `scratch` has [`SCRATCH_BYTES`].
     pub(super) fn read(&mut self, scratch: &mut [u8], mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
         for _ in 0..READS_PER_TURN {
-            let kept = self.partial.len();
-            scratch[..kept].copy_from_slice(&self.partial);
-            let read = match (&self.stream).read(&mut scratch[kept..]) {
+            let (stream, partial) = match &mut self.way {
+                Way::Stream { stream, partial } => (stream, partial),
+                Way::Datagrams(datagrams) => {
+                    let Passed { messages, bytes } = datagrams.read(each)?;
+                    self.messages += messages;
+                    self.bytes += bytes;
+                    return Ok(());
+                }
+            };
+            let kept = partial.len();
+            scratch[..kept].copy_from_slice(partial);
+            let read = match stream.read(&mut scratch[kept..]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
+            partial.clear();
             self.bytes += read as u64;
             let filled = kept + read;
             let used = self.take_frames(&scratch[..filled], &mut each)?;
-            self.partial.clear();
-            self.partial.extend_from_slice(&scratch[used..filled]);
+            if let Way::Stream { partial, .. } = &mut self.way {
+                partial.extend_from_slice(&scratch[used..filled]);
+            }
             if filled < scratch.len() {
                 return Ok(());
             }
@@ -98,11 +142,15 @@ impl Reader {
         }
     }
 
-    /// Sends as much of what waits as the kernel takes. The bytes that it took.
-    pub(super) fn send(&self, outgoing: &mut Outgoing) -> io::Result<u64> {
+    /// Sends as much of what waits as the kernel takes. The bytes that it took. To be called in each round.
+    pub(super) fn send(&mut self, outgoing: &mut Outgoing) -> io::Result<u64> {
+        let stream = match &mut self.way {
+            Way::Stream { stream, .. } => stream,
+            Way::Datagrams(datagrams) => return datagrams.send(outgoing),
+        };
         let mut sent = 0;
         while !outgoing.is_empty() {
-            match (&self.stream).write(outgoing.waiting()) {
+            match stream.write(outgoing.waiting()) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(taken) => {
                     outgoing.advance(taken);
@@ -134,12 +182,12 @@ impl Rounds {
 
     pub(super) fn watch(&self, reader: &Reader, index: usize) -> io::Result<()> {
         let data = epoll::EventData::new_u64(index as u64);
-        Ok(epoll::add(&self.epoll, &reader.stream, data, epoll::EventFlags::IN)?)
+        Ok(epoll::add(&self.epoll, reader.fd(), data, epoll::EventFlags::IN)?)
     }
 
     pub(super) fn forget(&self, reader: &Reader) {
         // A socket that is closed is forgotten by the kernel too.
-        let _ = epoll::delete(&self.epoll, &reader.stream);
+        let _ = epoll::delete(&self.epoll, reader.fd());
     }
 
     /// Sleeps until the next round, and appends the indices of the sockets that have something. How late it is.

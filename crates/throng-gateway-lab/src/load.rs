@@ -100,6 +100,38 @@ impl Victim {
     }
 }
 
+/// How clients reach the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A stream for each client, not encrypted.
+    #[default]
+    Tcp,
+    /// Throng's own link: encrypted datagrams.
+    Throng,
+}
+
+impl Transport {
+    /// The name of the gateway's network.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "tcp",
+            Transport::Throng => "throng",
+        }
+    }
+
+    /// Behind the clients' number, where a run is described: nothing for the usual one.
+    pub(super) fn said(self) -> &'static str {
+        match self {
+            Transport::Tcp => "",
+            Transport::Throng => " over throng",
+        }
+    }
+}
+
+/// The key of connect tokens for gateways that are started for a run. They listen on this machine only, for as long as the run.
+pub(super) const TOKEN_KEY: [u8; 32] = [0x7b; 32];
+
 /// Where the load goes, and how much of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Load {
@@ -112,6 +144,8 @@ pub(super) struct Load {
     pub(super) servers: SocketAddr,
     /// The addresses for clients: the gateway's, or those of its edges.
     pub(super) players: Vec<SocketAddr>,
+    /// How clients get there.
+    pub(super) transport: Transport,
     /// The process that will be killed, if any: then peers that lose their connection connect again.
     pub(super) victim: Option<Victim>,
 }

@@ -19,7 +19,8 @@ pub(super) fn announcement(options: &BenchOptions) -> String {
         edges => format!(" at {edges} edges"),
     };
     let kill = options.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
-    phases(options).announcement(&format!("{scene}: {clients} clients{edges}{kill}"))
+    let transport = options.transport.said();
+    phases(options).announcement(&format!("{scene}: {clients} clients{transport}{edges}{kill}"))
 }
 
 /// The phases of a run.

@@ -17,7 +17,7 @@ use throng_report::{
 use crate::clients::{ClientsProgress, ClientsReport};
 use crate::control::Command;
 use crate::ledger::Arrived;
-use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Victim};
+use crate::load::{FRAME_HZ, Load, SINGLE_CLIENTS_MAX, Scene, Transport, Victim};
 use crate::outage::{self, Kill};
 use crate::partial::Partial;
 use crate::process::{Gateway, LOOK_INTERVAL, Player, Usage, Usages, free_addresses, usage};
@@ -47,6 +47,8 @@ pub struct BenchOptions {
     pub connect_only: bool,
     /// Number of edges; 0: clients connect to the gateway itself.
     pub edges: u32,
+    /// How clients connect. Only TCP with a gateway that runs already, and with a kill.
+    pub transport: Transport,
     /// The process that is killed in mid-run, and started again. For the scene `single-unreal` and a gateway that is
     /// started for the run.
     pub kill: Option<Victim>,
@@ -129,6 +131,17 @@ impl BenchOptions {
                 "--profile works neither with --kill nor with --edges, which keep the places of clients that are gone"
             );
         }
+        if self.transport != Transport::Tcp {
+            if matches!(self.target, Target::Running { .. }) {
+                bail!(
+                    "--transport {} needs a gateway that this program starts: the key of its tokens has to be known",
+                    self.transport.name()
+                );
+            }
+            if self.kill.is_some() {
+                bail!("--kill works only with --transport tcp: datagrams do not tell at once that a process is gone");
+            }
+        }
         if let Some(fault) = self.profile.fault((self.clients, "clients (--clients)"), self.seconds) {
             bail!("profile: {fault}");
         }
@@ -138,13 +151,14 @@ impl BenchOptions {
     /// The scene, its size, and the settings that change what is measured.
     fn workload(&self) -> String {
         let edges = if self.edges > 0 { format!(", {} edges", self.edges) } else { String::new() };
+        let transport = self.transport.said();
         let idle = if self.connect_only { ", idle" } else { "" };
         let kill = self.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
         let profile = match self.profile {
             Profile::Constant => String::new(),
             profile => format!(", profile {profile}"),
         };
-        format!("{}, {} clients{edges}{idle}{kill}{profile}", self.scene.name(), self.clients)
+        format!("{}, {} clients{transport}{edges}{idle}{kill}{profile}", self.scene.name(), self.clients)
     }
 }
 
@@ -190,14 +204,16 @@ impl Edge {
         command: &[OsString],
         arguments: &[OsString],
         home: SocketAddr,
+        transport: Transport,
     ) -> Result<Edge> {
         let [players, page] = free_addresses()?;
         let mut line = command.to_vec();
-        line.extend(settings::edge(folder, home, players));
+        line.extend(settings::edge(folder, home, (players, transport)).context("cannot write the key of tokens")?);
         line.extend(settings::of_edges(arguments));
         line.extend(settings::ours(folder, page).context("cannot write the gateway's types")?);
         let log = folder.join(format!("edge-{number}.log"));
-        let gateway = Gateway::start(&line, &log, &[players])?;
+        // Its page says when it is ready.
+        let gateway = Gateway::start(&line, &log, &[page])?;
         Ok(Edge { gateway, line, players, page, log })
     }
 
@@ -209,7 +225,7 @@ impl Edge {
     /// Kills it, and starts it at the same address.
     pub(super) fn start_again(&mut self, log: PathBuf) -> Result<()> {
         self.gateway.kill();
-        self.gateway = Gateway::start(&self.line, &log, &[self.players])?;
+        self.gateway = Gateway::start(&self.line, &log, &[self.page])?;
         self.log = log;
         self.wait()
     }
@@ -266,7 +282,8 @@ impl<'a> Play<'a> {
             Target::Start { command, extra } => {
                 let [servers, players, metrics, for_edges] = free_addresses()?;
                 let mut line = command.clone();
-                line.extend(settings::listen(servers, players));
+                let door = (players, options.transport);
+                line.extend(settings::listen(folder, servers, door).context("cannot write the key of tokens")?);
                 line.extend(arguments.iter().cloned());
                 line.extend(settings::ours(folder, metrics).context("cannot write the gateway's types")?);
                 if options.edges > 0 {
@@ -275,10 +292,13 @@ impl<'a> Play<'a> {
                 line.extend(outage::arguments(options.kill));
                 line.extend(extra.iter().cloned());
                 let log = folder.join("gateway.log");
-                let gateway = Gateway::start(&line, &log, &[servers, players])?;
+                // A door for datagrams does not answer: clients show their tokens until it does.
+                let streams = [servers, players];
+                let count = if options.transport == Transport::Tcp { 2 } else { 1 };
+                let gateway = Gateway::start(&line, &log, &streams[..count])?;
                 gateway_line = line;
                 for number in 0..options.edges {
-                    edges.push(Edge::start((number, folder), command, &arguments, for_edges)?);
+                    edges.push(Edge::start((number, folder), command, &arguments, for_edges, options.transport)?);
                 }
                 (Some(gateway), [servers, players], Some(metrics))
             }
@@ -297,7 +317,7 @@ impl<'a> Play<'a> {
         };
         let first = options.profile.first(options.clients);
         let (scene, clients, victim) = (options.scene, options.clients, options.kill);
-        let load = Load { scene, clients, first, servers, players, victim };
+        let load = Load { scene, clients, first, servers, players, transport: options.transport, victim };
         let mut world = Player::start(WORLD, &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
         edges.iter_mut().try_for_each(Edge::wait)?;
@@ -590,6 +610,7 @@ impl<'a> Play<'a> {
             clients: options.clients,
             profile: options.profile.to_string(),
             edges: options.edges,
+            transport: options.transport,
             gateway: self.gateway_figures(bots),
             world: WorldFigures {
                 servers: world.servers,

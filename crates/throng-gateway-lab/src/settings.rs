@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use throng_channeld::{FIRST_ENTITY_CHANNEL, FIRST_SPATIAL_CHANNEL};
 
-use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVERS, Scene};
+use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVERS, Scene, TOKEN_KEY, Transport};
 use crate::motion::SIDE_M;
 use crate::traffic::{ENTITY_TYPE, GLOBAL_TYPE};
 
@@ -45,10 +45,27 @@ pub(super) fn write(folder: &Path, scene: Scene) -> io::Result<Vec<OsString>> {
 }
 
 /// The arguments for two addresses.
-pub(super) fn listen(servers: SocketAddr, players: SocketAddr) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = ["-dev", "-cwm=false", "-sn", "tcp", "-cn", "tcp"].map(OsString::from).into();
-    arguments.extend(["-sa".into(), servers.to_string().into(), "-ca".into(), players.to_string().into()]);
-    arguments
+pub(super) fn listen(
+    folder: &Path,
+    servers: SocketAddr,
+    players: (SocketAddr, Transport),
+) -> io::Result<Vec<OsString>> {
+    let mut arguments: Vec<OsString> = ["-dev", "-cwm=false", "-sn", "tcp", "-sa"].map(OsString::from).into();
+    arguments.push(servers.to_string().into());
+    arguments.extend(door(folder, players)?);
+    Ok(arguments)
+}
+
+/// The arguments for the clients' door, and the file with its key if it needs one.
+fn door(folder: &Path, (address, transport): (SocketAddr, Transport)) -> io::Result<Vec<OsString>> {
+    let words = ["-cn", transport.name(), "-ca", &address.to_string()].map(OsString::from);
+    let mut arguments: Vec<OsString> = words.into();
+    if transport == Transport::Throng {
+        let key = folder.join("token.key");
+        fs::write(&key, TOKEN_KEY.map(|byte| format!("{byte:02x}")).concat())?;
+        arguments.extend(["-throngkey".into(), key.into_os_string()]);
+    }
+    Ok(arguments)
 }
 
 /// Further arguments of a gateway with edges, and the file with the key that all of them know.
@@ -62,11 +79,11 @@ pub(super) fn home(folder: &Path, edges: SocketAddr) -> io::Result<Vec<OsString>
 }
 
 /// The arguments of an edge, beside the common ones.
-pub(super) fn edge(folder: &Path, home: SocketAddr, players: SocketAddr) -> Vec<OsString> {
+pub(super) fn edge(folder: &Path, home: SocketAddr, players: (SocketAddr, Transport)) -> io::Result<Vec<OsString>> {
     let key = folder.join("edge.key").into_os_string();
     let mut arguments: Vec<OsString> = vec!["-home".into(), home.to_string().into(), "-edgekey".into(), key];
-    arguments.extend(["-cn".into(), "tcp".into(), "-ca".into(), players.to_string().into()]);
-    arguments
+    arguments.extend(door(folder, players)?);
+    Ok(arguments)
 }
 
 /// The common arguments without those that only a home has.
@@ -155,6 +172,16 @@ mod tests {
             assert!(serde_json::from_str::<Value>(&text).unwrap().is_object());
         }
         assert!(!write(folder.path(), Scene::EntityLod).unwrap().contains(&"-scc".into()));
+    }
+
+    #[test]
+    fn a_door_for_datagrams_has_the_key_of_the_clients_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        assert_eq!(door(folder.path(), (address, Transport::Tcp)).unwrap(), ["-cn", "tcp", "-ca", "127.0.0.1:9"]);
+        let arguments = door(folder.path(), (address, Transport::Throng)).unwrap();
+        assert_eq!(arguments[..5], ["-cn", "throng", "-ca", "127.0.0.1:9", "-throngkey"]);
+        assert_eq!(fs::read_to_string(&arguments[5]).unwrap(), "7b".repeat(TOKEN_KEY.len()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_report::RunHead;
 
-use crate::load::{Scene, Victim};
+use crate::load::{Scene, Transport, Victim};
 
 /// Clients and world servers above this share of their one thread are not quick enough to be witnesses.
 const DRIVER_CORES_MAX: f64 = 0.85;
@@ -30,6 +30,9 @@ pub struct GatewaySummary {
     /// Edges between the clients and the gateway; 0: none.
     #[serde(default)]
     pub edges: u32,
+    /// How clients reach the gateway.
+    #[serde(default)]
+    pub transport: Transport,
     /// The gateway.
     pub gateway: GatewayFigures,
     /// The world servers.
@@ -314,6 +317,7 @@ impl GatewaySummary {
             clients: 450,
             profile: "constant".to_owned(),
             edges: 0,
+            transport: Transport::Tcp,
             gateway: GatewayFigures {
                 name: "throng gateway".to_owned(),
                 cpu_cores: Some(0.75),

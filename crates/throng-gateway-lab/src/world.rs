@@ -118,7 +118,7 @@ impl World {
             stage.check().map_err(io::Error::other)?;
         }
         stage.advance(clock::now());
-        for (reader, server) in self.readers.iter().zip(&mut stage.servers) {
+        for (reader, server) in self.readers.iter_mut().zip(&mut stage.servers) {
             stage.counts.bytes_out += reader.send(&mut server.outgoing)?;
         }
         Ok(())

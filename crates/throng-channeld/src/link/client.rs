@@ -262,6 +262,16 @@ impl LinkClient {
         self.transmit();
     }
 
+    /// The connection for a program that serves many of them in one thread: the socket, which does not block any more, the
+    /// layer below it, and the moment from which its times count.
+    ///
+    /// # Errors
+    /// The socket cannot be set so.
+    pub fn into_parts(self) -> io::Result<(UdpSocket, LinkEnd, Instant)> {
+        self.socket.set_nonblocking(true)?;
+        Ok((self.socket, self.end, self.began))
+    }
+
     fn now(&self) -> Time {
         since(self.began)
     }

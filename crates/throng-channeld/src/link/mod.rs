@@ -24,6 +24,8 @@ pub use fresh::Freshness;
 
 use crate::frame;
 
+/// The protocol id of connect tokens for gateways, unless they are told otherwise: "channeld" in ASCII.
+pub const PROTOCOL_ID: u64 = u64::from_be_bytes(*b"channeld");
 /// The lane of everything but movement.
 pub const LANE: LaneId = LaneId(0);
 /// The overhead of a datagram beyond its payload: IPv4 and UDP headers (28), netcode prefix and sequence (4), seal

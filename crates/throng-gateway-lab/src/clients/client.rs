@@ -123,7 +123,7 @@ impl Client {
     /// If the gateway does not answer.
     pub(super) fn come_again(&mut self, load: &Load, index: u32, now: Time) -> io::Result<()> {
         self.losses += 1;
-        self.reader = self.reader.connect_again(load.door_of(index, self.losses))?;
+        self.reader.go_on_with(Reader::connect_client(load.door_of(index, self.losses), load.transport, index)?);
         self.outgoing.clear();
         log_in(&mut self.outgoing, index);
         let number = if load.victim == Some(Victim::Edge) { self.state.number } else { 0 };
@@ -220,7 +220,7 @@ impl Client {
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        if self.state.is_open && !self.outgoing.is_empty() {
+        if self.state.is_open {
             self.counts.bytes_out += self.reader.send(&mut self.outgoing)?;
         }
         Ok(())

@@ -64,7 +64,7 @@ pub struct LinkOptions {
 
 impl LinkOptions {
     /// "channeld" in ASCII.
-    pub const PROTOCOL_ID: u64 = u64::from_be_bytes(*b"channeld");
+    pub const PROTOCOL_ID: u64 = throng_channeld::link::PROTOCOL_ID;
 
     /// A door for tokens that are made with a key.
     pub fn new(private_key: [u8; 32]) -> LinkOptions {

@@ -86,6 +86,8 @@ struct Hearing<'a> {
     id: PeerId,
     peer: Box<Peer>,
     heard: &'a mut [Heard],
+    /// One of them was really from it.
+    has_news: bool,
 }
 
 /// A peer that was taken out of the table for its turn.
@@ -225,20 +227,25 @@ impl Post {
         for heard in self.heard.chunk_by_mut(|one, next| one.from == next.from) {
             let id = heard[0].from;
             if let Some(peer) = self.peers.lend(id) {
-                hearings.push(Hearing { id, peer, heard });
+                hearings.push(Hearing { id, peer, heard, has_news: false });
             }
         }
-        self.crew.share(&mut hearings, |hand, Hearing { peer, heard, .. }| {
+        self.crew.share(&mut hearings, |hand, Hearing { peer, heard, has_news, .. }| {
             for Heard { arrived, bytes, .. } in heard.iter_mut() {
                 match peer.hear((now, *arrived), bytes, &mut hand.outlet) {
-                    Ok(has_room) => hand.too_fast += usize::from(!has_room),
+                    Ok(has_room) => {
+                        *has_news = true;
+                        hand.too_fast += usize::from(!has_room);
+                    }
                     Err(reason) => hand.dropped.push(reason),
                 }
             }
         });
-        for Hearing { id, peer, .. } in hearings {
+        for Hearing { id, peer, has_news, .. } in hearings {
             self.peers.give_back(id, peer);
-            self.awake.push(id);
+            if has_news {
+                self.awake.push(id);
+            }
         }
         for Heard { mut bytes, .. } in self.heard.drain(..) {
             bytes.clear();
@@ -457,6 +464,7 @@ mod tests {
         post.heard.push(Heard { from: PeerId(7), arrived: Time(0), bytes: vec![0x15; 60] });
         post.heard.push(Heard { from: PeerId(PEERS + 1), arrived: Time(0), bytes: vec![0x15; 60] });
         post.hear();
+        assert_eq!(post.awake.len(), PEERS as usize);
         while post.is_busy() {
             post.turn_awake();
         }
@@ -466,5 +474,8 @@ mod tests {
             let heard: Vec<Bytes> = std::iter::from_fn(|| from_peer.try_recv().ok()).map(|it| it.packet).collect();
             assert_eq!(heard, [1, 2, 3, 4, 5].map(|said: u8| vec![id.0 as u8, said]));
         }
+        post.heard.push(Heard { from: PeerId(7), arrived: Time(0), bytes: vec![0x15; 60] });
+        post.hear();
+        assert!(!post.is_busy(), "what others send in its name costs a client no turn");
     }
 }

@@ -1,0 +1,136 @@
+//! A client's connection over Throng's own link, polled by a thread with many of them.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use throng_channeld::link::{LinkClient, LinkEnd, PROTOCOL_ID};
+use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, Suite, USER_DATA_LEN};
+use throng_wire::Time;
+
+use crate::light::{Message, Outgoing, frame};
+use crate::link::CONNECT_PATIENCE;
+use crate::load::TOKEN_KEY;
+
+/// Longer datagrams than any of the protocol.
+const DATAGRAM_BYTES_MAX: usize = 2_048;
+/// Datagrams of one client that are read before others have their turn, and that it sends.
+const DATAGRAMS_PER_TURN: usize = 256;
+/// A token is shown at once.
+const TOKEN_LASTS_S: u64 = 60;
+const SILENCE_MAX_S: i32 = 10;
+
+/// The connection.
+pub(super) struct Datagrams {
+    socket: UdpSocket,
+    end: LinkEnd,
+    /// Its times count from here.
+    began: Instant,
+    datagram: Vec<u8>,
+}
+
+/// The entries or bytes of a call that went through a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+}
+
+impl Datagrams {
+    /// Connects, which takes two round trips.
+    ///
+    /// # Errors
+    /// The gateway does not let the client in within [`CONNECT_PATIENCE`].
+    pub(super) fn connect(address: SocketAddr, client: u32) -> io::Result<Datagrams> {
+        let connected = LinkClient::connect(token(address, client)?, Instant::now() + CONNECT_PATIENCE);
+        let (socket, end, began) = connected.map_err(io::Error::other)?.into_parts()?;
+        Ok(Datagrams { socket, end, began, datagram: Vec::new() })
+    }
+
+    /// The socket, to wait for.
+    pub(super) fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Says good-bye.
+    pub(super) fn close(&mut self) {
+        self.end.close(self.now());
+        self.transmit();
+    }
+
+    /// Reads what is there, and hands each message to `each`.
+    pub(super) fn read(&mut self, mut each: impl FnMut(Message<'_>)) -> io::Result<Passed> {
+        let (mut passed, mut bytes) = (Passed::default(), [0; DATAGRAM_BYTES_MAX]);
+        for _ in 0..DATAGRAMS_PER_TURN {
+            match self.socket.recv(&mut bytes) {
+                Ok(count) => {
+                    passed.bytes += count as u64;
+                    self.end.handle(self.now(), &mut bytes[..count]).map_err(io::Error::other)?;
+                    // Many may have come at once, and an acknowledgement names only so many.
+                    if self.end.is_answer_due() {
+                        self.transmit();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while let Some(message) = self.end.poll_message().map_err(io::Error::other)? {
+            passed.messages += 1;
+            let (channel, stub, kind) = (message.channel_id, message.stub_id, message.msg_type);
+            each(Message { channel, stub, kind, body: &message.body });
+        }
+        Ok(passed)
+    }
+
+    /// Sends what waits, and what the connection itself has to say: to be called in each round. The bytes that were sent.
+    pub(super) fn send(&mut self, outgoing: &mut Outgoing) -> io::Result<u64> {
+        while let Ok(Some((payload, whole))) = frame(outgoing.waiting()) {
+            // If too much waits, so does the rest.
+            if self.end.send_entries(payload).is_err() {
+                break;
+            }
+            outgoing.advance(whole);
+        }
+        let sent = self.transmit();
+        match self.end.has_ended() {
+            true => Err(io::ErrorKind::UnexpectedEof.into()),
+            false => Ok(sent),
+        }
+    }
+
+    fn transmit(&mut self) -> u64 {
+        let mut sent = 0;
+        for _ in 0..DATAGRAMS_PER_TURN {
+            if !self.end.poll_transmit(self.now(), &mut self.datagram) {
+                break;
+            }
+            // Datagrams that the kernel does not accept are lost, as on any other path.
+            sent += self.socket.send(&self.datagram).unwrap_or(0) as u64;
+        }
+        sent
+    }
+
+    fn now(&self) -> Time {
+        Time(self.began.elapsed().as_micros() as u64)
+    }
+}
+
+fn token(address: SocketAddr, client: u32) -> io::Result<ConnectToken> {
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let options = ConnectTokenOptions {
+        protocol_id: PROTOCOL_ID,
+        client_id: u64::from(client) + 1,
+        create_unix_s: unix_s,
+        expire_unix_s: unix_s + TOKEN_LASTS_S,
+        suite: Suite::Aes256Gcm,
+        timeout_s: SILENCE_MAX_S,
+        servers: vec![address],
+        user_data: [0; USER_DATA_LEN],
+    };
+    let mut is_random = Ok(());
+    let token = ConnectToken::generate(&options, &Key::new(TOKEN_KEY), &mut |bytes| is_random = getrandom::fill(bytes));
+    is_random.map_err(io::Error::other)?;
+    token.map_err(io::Error::other)
+}
