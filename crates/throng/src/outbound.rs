@@ -247,7 +247,8 @@ impl Worker {
         self.lap.enter(Subsystem::SEND, job.stopwatch.ns());
         let mut rest = &self.spans[..];
         while !rest.is_empty() {
-            let (batch, others) = rest.split_at(batch_len(rest));
+            let all = rest;
+            let (batch, others) = all.split_at(batch_len(all));
             rest = others;
             let (first, last) = (batch[0], batch[batch.len() - 1]);
             let Some(peer) = &mut peers[first.peer as usize - base] else { continue };
@@ -265,6 +266,10 @@ impl Worker {
                     sent
                 }
                 Err(error) => {
+                    // None of a batch is longer than the first, so those behind it may pass.
+                    if matches!(error, SendError::TooLarge { .. }) {
+                        rest = &all[1..];
+                    }
                     self.send_errors += u64::from(!is_mended(&error, job.now, peer));
                     0
                 }

@@ -436,6 +436,19 @@ fn what_the_interface_refuses_of_packets_that_waited_is_sent_shorter_too() {
 }
 
 #[test]
+fn a_probe_that_the_interface_refuses_takes_no_packet_with_it() {
+    for threads in [1, 3] {
+        let mut talk = Talk::with_threads(None, 30, threads);
+        talk.interfaces[0].limit.store(1_150, Ordering::Relaxed);
+        talk.run(10 * SECOND);
+        let refused = talk.interfaces[0].refused_at.lock().expect("nobody panics").len() as u64;
+        let lost = talk.statistics()[0].counters.packets_lost;
+        assert!(refused > 0 && lost <= refused, "{threads} threads: {lost} were lost, {refused} refused");
+        talk.come_to_rest();
+    }
+}
+
+#[test]
 fn a_full_socket_is_no_loss_of_the_path() {
     let mut talk = Talk::new(None, 30);
     talk.run(2 * SECOND);

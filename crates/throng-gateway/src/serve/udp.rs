@@ -83,15 +83,16 @@ impl Outlet {
     pub(crate) fn flush(&mut self, now: Time, to: SocketAddr) -> Option<usize> {
         let (mut rest, mut bytes, mut too_large) = (&self.lens[..], &self.bytes[..], None);
         while let Some(&segment_bytes) = rest.first() {
-            let (lens, others) = rest.split_at(Transmit::fitting(rest.iter().copied()));
-            let (batch, behind) = bytes.split_at(lens.iter().sum());
-            (rest, bytes) = (others, behind);
+            let mut count = Transmit::fitting(rest.iter().copied());
+            let batch = &bytes[..rest[..count].iter().sum()];
             let transmit = Transmit { to, bytes: batch, segment_bytes };
-            match self.socket.send(now, &mut self.handle, &transmit) {
-                Err(SendError::TooLarge { bytes }) => too_large = Some(bytes),
-                // Other errors concern this one address, and its peer will time out.
-                Ok(()) | Err(_) => {}
+            // Other errors concern this one address, and its peer will time out.
+            if let Err(SendError::TooLarge { bytes }) = self.socket.send(now, &mut self.handle, &transmit) {
+                // None of a batch is longer than the first, so those behind it may pass.
+                (too_large, count) = (Some(bytes), 1);
             }
+            let (gone, others) = rest.split_at(count);
+            (rest, bytes) = (others, &bytes[gone.iter().sum()..]);
         }
         self.lens.clear();
         self.bytes.clear();
@@ -295,6 +296,14 @@ mod tests {
         assert_eq!(outlet.calls(), 3);
         assert_eq!(outlet.flush(Time(0), address), None, "nothing is sent twice");
         assert_eq!(outlet.calls(), 3);
+        for bytes in [4, 70_000, 5] {
+            outlet.put(|out| {
+                out.resize(out.len() + bytes, 7);
+                true
+            });
+        }
+        assert_eq!(outlet.flush(Time(0), address), Some(70_000), "no datagram is as long");
+        assert_eq!(outlet.calls(), 5, "those before and behind it have left");
     }
 
     #[cfg(target_os = "linux")]

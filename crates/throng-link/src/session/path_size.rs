@@ -228,7 +228,9 @@ impl PathSize {
     }
 
     fn on_long_lost(&mut self, sent: &Sent, newest_sent: u64) -> SizeVerdict {
-        if self.is_doubted || self.newest_long.is_some_and(|newest| sent.sequence < newest) {
+        // The loss of those that the interface has refused says nothing new.
+        let is_known = sent.datagram_bytes >= self.fails;
+        if is_known || self.is_doubted || self.newest_long.is_some_and(|newest| sent.sequence < newest) {
             return SizeVerdict::Nothing;
         }
         self.shortest_lost = match self.losses {
@@ -335,6 +337,30 @@ mod tests {
         fn is_found(&self) -> bool {
             let bytes = self.size.datagram_bytes();
             bytes <= self.carried && bytes + usize::from(NARROW_BYTES) >= self.carried.min(MAX_DATAGRAM_BYTES)
+        }
+    }
+
+    #[test]
+    fn packets_that_the_interface_has_refused_leave_no_doubt_when_they_count_as_lost() {
+        for (carried, turns) in (MIN_DATAGRAM_BYTES..MAX_DATAGRAM_BYTES).flat_map(|bytes| [(bytes, 0), (bytes, 3)]) {
+            let mut way = Way::new(carried);
+            let refused: Vec<Sent> = (1..=8)
+                .map(|sequence| {
+                    way.size.on_full();
+                    assert!(way.size.on_refused(MAX_DATAGRAM_BYTES, way.now));
+                    Sent::in_a_test(sequence, way.now, MAX_DATAGRAM_BYTES, false, true)
+                })
+                .collect();
+            way.sequence = 8;
+            way.turns(turns);
+            for sent in &refused {
+                assert_eq!(way.size.on_lost(sent, way.sequence), SizeVerdict::Nothing);
+            }
+            way.turns(60);
+            assert!(way.is_found(), "{} of {carried}", way.size.datagram_bytes());
+            let probes = way.probes;
+            way.turns(1_000);
+            assert_eq!(way.probes, probes, "the search has an end");
         }
     }
 

@@ -242,16 +242,10 @@ impl LightUdpSocket {
         self.check(transmit)?;
         self.resume_offload(now);
         let per_call = self.max_segments().min(MAX_DATAGRAM_BYTES / transmit.segment_bytes).max(1);
-        let mut handed_over = 0;
-        for bytes in transmit.bytes.chunks(per_call.saturating_mul(transmit.segment_bytes)) {
-            let part = Transmit { bytes, ..*transmit };
-            let sent = if part.datagrams() > 1 { self.send_batch(now, &part) } else { self.send_one(&part) }?;
-            handed_over += sent;
-            // Those that were handed over are the first ones, so that a caller can keep the rest.
-            if sent < part.datagrams() {
-                break;
-            }
-        }
+        let parts = transmit.bytes.chunks(per_call.saturating_mul(transmit.segment_bytes));
+        let handed_over = first_taken(parts.map(|bytes| Transmit { bytes, ..*transmit }), |part| {
+            if part.datagrams() > 1 { self.send_batch(now, part) } else { self.send_one(part) }
+        })?;
         let dropped = transmit.datagrams() - handed_over;
         self.counters.send_dropped += dropped as u64;
         Ok(handed_over)
@@ -340,15 +334,7 @@ impl LightUdpSocket {
     }
 
     fn send_each(&mut self, part: &Transmit<'_>) -> Result<usize, SendError> {
-        let mut handed_over = 0;
-        for datagram in part.iter() {
-            let sent = self.send_one(&Transmit { bytes: datagram, ..*part })?;
-            handed_over += sent;
-            if sent == 0 {
-                break;
-            }
-        }
-        Ok(handed_over)
+        first_taken(part.iter().map(|bytes| Transmit { bytes, ..*part }), |datagram| self.send_one(datagram))
     }
 
     fn send_one(&mut self, datagram: &Transmit<'_>) -> Result<usize, SendError> {
@@ -470,6 +456,23 @@ fn quieten(socket: &UdpSocket) {
     let _ = socket;
 }
 
+/// Sends parts until one is not taken as a whole. How many datagrams were taken: they are the first ones, so a caller can keep
+/// the rest.
+fn first_taken<'a>(
+    parts: impl Iterator<Item = Transmit<'a>>,
+    mut send: impl FnMut(&Transmit<'a>) -> Result<usize, SendError>,
+) -> Result<usize, SendError> {
+    let mut taken = 0;
+    for part in parts {
+        let sent = send(&part)?;
+        taken += sent;
+        if sent < part.datagrams() {
+            break;
+        }
+    }
+    Ok(taken)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -505,6 +508,21 @@ mod tests {
         assert_eq!(play(&[full, full, full]), (Ok(0), 3, 0, 0));
         assert_eq!(play(&[full, Some(io::ErrorKind::Interrupted), full]), (Ok(0), 3, 0, 0));
         assert_eq!(play(&[Some(io::ErrorKind::BrokenPipe)]), (Err("socket"), 1, 0, 1));
+    }
+
+    #[test]
+    fn behind_a_part_that_was_not_taken_nothing_is_sent() {
+        let to = "127.0.0.1:9".parse().unwrap();
+        let taken = |answers: &[usize]| {
+            let parts = [&b"aabb"[..], b"cc", b"ddee", b"f"].map(|bytes| Transmit { to, bytes, segment_bytes: 2 });
+            let mut answers = answers.iter();
+            first_taken(parts.into_iter(), |_| Ok(*answers.next().expect("not asked so often"))).unwrap()
+        };
+        assert_eq!(taken(&[2, 1, 2, 1]), 6);
+        assert_eq!(taken(&[0]), 0);
+        assert_eq!(taken(&[1]), 1);
+        assert_eq!(taken(&[2, 0]), 2);
+        assert_eq!(taken(&[2, 1, 1]), 4);
     }
 
     #[test]

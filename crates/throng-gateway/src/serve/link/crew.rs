@@ -112,6 +112,8 @@ mod tests {
             let mut all: Vec<Served> = clients.iter().map(|client| peer(client.local_addr().expect("bound"))).collect();
             let mut crew = crew(threads);
             serve(&mut crew, &mut all, Time(1_000));
+            let at_work = crew.hands().filter(|hand| hand.outlet.calls() > 0).count();
+            assert!(at_work <= threads as usize && at_work >= (peers / PEERS_PER_THREAD).min(1), "{at_work}");
             for client in &clients {
                 client.set_nonblocking(true).expect("it can be set");
                 let mut bytes = [0; 2_000];
