@@ -18,7 +18,7 @@ use throng_wire::Time;
 use crate::control::{Command, Commands, Line};
 use crate::light::Message;
 use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
-use crate::load::Load;
+use crate::load::{Load, Transport};
 use client::{Client, Context};
 pub(super) use report::{ClientsProgress, ClientsReport};
 
@@ -239,6 +239,11 @@ impl Crowd {
             let client = Client::new(reader, index as u32, is_sample);
             self.rounds.watch(client.reader(), index)?;
             self.clients.push(client);
+            if self.load.transport == Transport::Throng {
+                // That took two round trips, in which the others had to wait: the next one comes in another round.
+                self.next_connect = self.next_connect.max(clock::now());
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -261,11 +266,13 @@ impl Crowd {
 
     fn come_again(&mut self, now: Time) -> io::Result<()> {
         let Crowd { returning, clients, rounds, load, .. } = self;
-        let mut watched = Ok(());
+        let (mut watched, mut is_over) = (Ok(()), false);
         returning.retain_mut(|(due, index)| {
-            if *due > now {
+            if *due > now || is_over {
                 return true;
             }
+            // As for those that come for the first time.
+            is_over = load.transport == Transport::Throng;
             *due = now.after(RETRY);
             let client = &mut clients[*index];
             if client.come_again(load, *index as u32, now).is_err() {

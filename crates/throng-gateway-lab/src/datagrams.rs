@@ -4,8 +4,9 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use throng_channeld::link::{LinkClient, LinkEnd, PROTOCOL_ID};
+use throng_channeld::link::{LinkClient, LinkEnd, LinkError, PROTOCOL_ID};
 use throng_link::netcode::{ConnectToken, ConnectTokenOptions, Key, Suite, USER_DATA_LEN};
+use throng_link::session::SendError;
 use throng_wire::Time;
 
 use crate::light::{Message, Outgoing, frame};
@@ -27,13 +28,8 @@ pub(super) struct Datagrams {
     /// Its times count from here.
     began: Instant,
     datagram: Vec<u8>,
-}
-
-/// The entries or bytes of a call that went through a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Passed {
-    pub(super) messages: u64,
-    pub(super) bytes: u64,
+    /// Bytes that were sent since somebody asked.
+    sent: u64,
 }
 
 impl Datagrams {
@@ -44,7 +40,7 @@ impl Datagrams {
     pub(super) fn connect(address: SocketAddr, client: u32) -> io::Result<Datagrams> {
         let connected = LinkClient::connect(token(address, client)?, Instant::now() + CONNECT_PATIENCE);
         let (socket, end, began) = connected.map_err(io::Error::other)?.into_parts()?;
-        Ok(Datagrams { socket, end, began, datagram: Vec::new() })
+        Ok(Datagrams { socket, end, began, datagram: Vec::new(), sent: 0 })
     }
 
     /// The socket, to wait for.
@@ -58,63 +54,71 @@ impl Datagrams {
         self.transmit();
     }
 
-    /// Reads what is there, and hands each message to `each`.
-    pub(super) fn read(&mut self, mut each: impl FnMut(Message<'_>)) -> io::Result<Passed> {
-        let (mut passed, mut bytes) = (Passed::default(), [0; DATAGRAM_BYTES_MAX]);
+    /// Reads what is there, counts its bytes, and hands each message to `each`.
+    ///
+    /// # Errors
+    /// The socket has failed, or the gateway has sent something that cannot be read ([`io::ErrorKind::InvalidData`]).
+    pub(super) fn read(&mut self, bytes: &mut u64, mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
+        let mut datagram = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..DATAGRAMS_PER_TURN {
-            match self.socket.recv(&mut bytes) {
+            match self.socket.recv(&mut datagram) {
                 Ok(count) => {
-                    passed.bytes += count as u64;
-                    self.end.handle(self.now(), &mut bytes[..count]).map_err(io::Error::other)?;
+                    *bytes += count as u64;
+                    self.end.handle(self.now(), &mut datagram[..count]).map_err(garbled)?;
                     // Many may have come at once, and an acknowledgement names only so many.
                     if self.end.is_answer_due() {
                         self.transmit();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // An earlier datagram found nobody there. If that lasts, the session ends.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        while let Some(message) = self.end.poll_message().map_err(io::Error::other)? {
-            passed.messages += 1;
+        while let Some(message) = self.end.poll_message().map_err(garbled)? {
             let (channel, stub, kind) = (message.channel_id, message.stub_id, message.msg_type);
             each(Message { channel, stub, kind, body: &message.body });
         }
-        Ok(passed)
+        Ok(())
     }
 
-    /// Sends what waits, and what the connection itself has to say: to be called in each round. The bytes that were sent.
+    /// Sends what waits, and what the connection itself has to say: to be called in each round. The bytes that were sent
+    /// since the last call.
     pub(super) fn send(&mut self, outgoing: &mut Outgoing) -> io::Result<u64> {
         while let Ok(Some((payload, whole))) = frame(outgoing.waiting()) {
-            // If too much waits, so does the rest.
-            if self.end.send_entries(payload).is_err() {
-                break;
+            match self.end.send_entries(payload) {
+                Ok(()) => outgoing.advance(whole),
+                Err(LinkError::Send(SendError::QueueFull)) => break,
+                Err(_) if self.end.has_ended() => break,
+                Err(error) => return Err(io::Error::other(error)),
             }
-            outgoing.advance(whole);
         }
-        let sent = self.transmit();
+        self.transmit();
         match self.end.has_ended() {
             true => Err(io::ErrorKind::UnexpectedEof.into()),
-            false => Ok(sent),
+            false => Ok(std::mem::take(&mut self.sent)),
         }
     }
 
-    fn transmit(&mut self) -> u64 {
-        let mut sent = 0;
+    fn transmit(&mut self) {
         for _ in 0..DATAGRAMS_PER_TURN {
             if !self.end.poll_transmit(self.now(), &mut self.datagram) {
-                break;
+                return;
             }
             // Datagrams that the kernel does not accept are lost, as on any other path.
-            sent += self.socket.send(&self.datagram).unwrap_or(0) as u64;
+            self.sent += self.socket.send(&self.datagram).unwrap_or(0) as u64;
         }
-        sent
     }
 
     fn now(&self) -> Time {
         Time(self.began.elapsed().as_micros() as u64)
     }
+}
+
+fn garbled(error: LinkError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 fn token(address: SocketAddr, client: u32) -> io::Result<ConnectToken> {

@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use throng_machine::clock;
 use throng_wire::Time;
 
-use crate::datagrams::{Datagrams, Passed};
+use crate::datagrams::Datagrams;
 use crate::light::{Garbled, Message, Messages, Outgoing, frame};
 use crate::load::Transport;
 
@@ -90,10 +90,13 @@ impl Reader {
             let (stream, partial) = match &mut self.way {
                 Way::Stream { stream, partial } => (stream, partial),
                 Way::Datagrams(datagrams) => {
-                    let Passed { messages, bytes } = datagrams.read(each)?;
-                    self.messages += messages;
-                    self.bytes += bytes;
-                    return Ok(());
+                    let read = datagrams.read(&mut self.bytes, |message| {
+                        self.messages += 1;
+                        each(message);
+                    });
+                    let is_garbled = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
+                    self.garbled += u64::from(is_garbled);
+                    return read;
                 }
             };
             let kept = partial.len();

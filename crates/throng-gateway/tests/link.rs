@@ -187,7 +187,7 @@ pub(crate) fn the_link_carries_messages_both_ways_over_a_network_that_loses_some
 
 #[test]
 fn many_clients_who_speak_at_once_are_each_answered_in_order() {
-    // So many that several threads serve them.
+    // So many that several threads may serve them, if they are due at once.
     const CLIENTS: u64 = 200;
     const SAID: u8 = 5;
     let serving = serve(Transport::Link(LinkOptions { threads: 3, ..LinkOptions::new(LINK_KEY) }), |_| {});

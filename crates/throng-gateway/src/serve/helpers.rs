@@ -29,7 +29,7 @@ pub fn helpers(threads: u32) -> Result<Box<dyn Helpers>, ThreadPoolBuildError> {
     at_most(usize::MAX, threads)
 }
 
-/// The same, but not more than `most`.
+/// The same, but with not more threads than `most`.
 pub(super) fn at_most(most: usize, threads: u32) -> Result<Box<dyn Helpers>, ThreadPoolBuildError> {
     let threads = match threads {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get),

@@ -202,16 +202,22 @@ impl DatagramSocket {
         true
     }
 
-    /// Sends datagrams, now or when there is room. If too many wait already, they are lost.
+    /// Sends datagrams, now or when there is room. If too many wait already, they are lost. An error of one that has waited is
+    /// told to nobody: it counts as lost.
     fn send(&self, now: Time, handle: &mut LightUdpSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
         let sent = if self.has_room() { handle.send(now, transmit)? } else { 0 };
         if sent < transmit.datagrams() {
-            let mut held = self.held();
-            self.is_full.store(true, Ordering::Relaxed);
-            let room = HELD_MAX.saturating_sub(held.len());
-            held.extend(transmit.iter().skip(sent).take(room).map(|datagram| (datagram.to_vec(), transmit.to)));
+            self.hold(transmit, sent);
         }
         Ok(())
+    }
+
+    /// The kernel has taken the first `sent` datagrams, and has no room for the others now.
+    fn hold(&self, transmit: &Transmit<'_>, sent: usize) {
+        let mut held = self.held();
+        self.is_full.store(true, Ordering::Relaxed);
+        let room = HELD_MAX.saturating_sub(held.len());
+        held.extend(transmit.iter().skip(sent).take(room).map(|datagram| (datagram.to_vec(), transmit.to)));
     }
 
     /// Waits until the kernel has taken what waits here.
@@ -229,6 +235,7 @@ impl DatagramSocket {
         while let Some((datagram, to)) = held.front() {
             match self.socket.try_send_to(datagram, *to) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => drop(held.pop_front()),
             }
         }
@@ -304,6 +311,18 @@ mod tests {
         }
         assert_eq!(outlet.flush(Time(0), address), Some(70_000), "no datagram is as long");
         assert_eq!(outlet.calls(), 5, "those before and behind it have left");
+    }
+
+    #[tokio::test]
+    async fn of_a_call_that_was_taken_in_part_the_rest_waits() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
+        let bytes: Vec<u8> = (0..5u32).flat_map(u32::to_le_bytes).collect();
+        let to_address = to.local_addr().expect("bound");
+        from.hold(&Transmit { to: to_address, bytes: &bytes, segment_bytes: 4 }, 2);
+        assert!(!from.has_room());
+        from.drained().await;
+        assert_eq!(numbers(&to, &mut inbox, 3).await, [2, 3, 4]);
     }
 
     #[cfg(target_os = "linux")]

@@ -40,8 +40,9 @@ impl Strangers {
         if self.senders.len() >= self.len_max {
             return Err(DropReason::TooManyRequests);
         }
-        if self.senders.is_empty() {
-            self.bytes.clear();
+        // At least as many bytes are given back as are moved, also if the queue is never empty.
+        if self.taken_bytes >= self.bytes.len() - self.taken_bytes {
+            self.bytes.drain(..self.taken_bytes);
             self.taken_bytes = 0;
         }
         // No packet for the door is longer than a request. Of a longer one, one byte more tells that it is.
@@ -77,5 +78,23 @@ mod tests {
             assert!(strangers.is_empty() && strangers.take().is_none());
         }
         assert!(strangers.bytes.capacity() < 5_000);
+    }
+
+    #[test]
+    fn a_flood_that_never_ends_takes_no_more_memory_than_the_queue() {
+        let mut strangers = Strangers::new(10);
+        let (from, mut kept) = (SocketAddr::from(([10, 0, 0, 1], 1)), VecDeque::new());
+        for number in 0..10_000u16 {
+            let datagram = number.to_le_bytes().repeat(usize::from(number % 500) + 1);
+            if strangers.keep(from, &datagram).is_ok() {
+                kept.push_back(datagram);
+            }
+            if number % 3 > 0 {
+                let expected = kept.pop_front();
+                assert_eq!(strangers.take().map(|(_, bytes)| bytes.to_vec()), expected);
+            }
+            assert!(strangers.bytes.capacity() < 64 * REQUEST_LEN, "{} bytes", strangers.bytes.capacity());
+        }
+        assert_eq!(strangers.len(), 10, "they come faster than they are taken");
     }
 }

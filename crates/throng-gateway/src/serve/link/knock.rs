@@ -27,13 +27,15 @@ use super::{Post, serve};
 
 /// Packets that wait between a session and its connection's task, in each direction.
 const WAITING_PACKETS: usize = 16;
-/// Strangers that are looked at before connections get another turn. Each costs a decryption, some 2 µs.
+/// Strangers that are looked at before connections get another turn, for each of the threads for which datagrams are received:
+/// as many as can come in a turn. Each costs a decryption, some 2 µs.
 const STRANGERS_PER_TURN: usize = 64;
 
 impl Post {
     pub(super) fn serve_strangers(&mut self) {
         let time = self.door.now();
         let now = Now { unix_s: unix_s(), time };
+        let most = STRANGERS_PER_TURN * self.crew.len();
         let is_closing = *self.closing.borrow();
         let mut household = Household {
             door: &self.door,
@@ -48,7 +50,7 @@ impl Post {
             now: time,
             is_closing,
         };
-        self.entrance.serve(now, STRANGERS_PER_TURN, &mut household);
+        self.entrance.serve(now, most, &mut household);
     }
 }
 

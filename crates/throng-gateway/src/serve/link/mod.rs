@@ -22,6 +22,7 @@ mod table;
 use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,9 +58,10 @@ use table::Peers;
 
 /// No datagram of the protocol is as long.
 const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// Peers that each thread looks after before others get a turn. Each sends [`DATAGRAMS_PER_TURN`](peer::DATAGRAMS_PER_TURN)
-/// at most.
-const PEERS_PER_TURN: usize = 64;
+/// Peers that the task looks after by itself before others get a turn, and those that each thread does. Each sends
+/// [`DATAGRAMS_PER_TURN`](peer::DATAGRAMS_PER_TURN) at most.
+const PEERS_PER_TURN: usize = 32;
+const PEERS_PER_THREAD_AND_TURN: usize = 64;
 /// Buffers for datagrams that are kept for each thread: as many as come at once, as a rule.
 const SPARE_PER_THREAD: usize = 2 * udp::DATAGRAMS_PER_TURN;
 /// A session is not looked after more often than this when nothing comes: its pace is finer than a timer.
@@ -67,7 +69,9 @@ const TURN_MIN: Duration = Duration::from_millis(1);
 
 /// Opens the door. It stays open until the gateway closes its doors and the last session has ended.
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
-    let helpers = helpers::at_most(crew::THREADS_MAX, options.threads).map_err(io::Error::other)?;
+    // The task of the door waits for all of them: more than there are cores would make it wait longer.
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let helpers = helpers::at_most(crew::THREADS_MAX.min(cores), options.threads).map_err(io::Error::other)?;
     let (socket, inbox) = DatagramSocket::bind(address, helpers.count() + 1)?;
     let address = socket.local_addr()?;
     tokio::spawn(Post::new(door, (socket, &inbox), options, helpers)?.run(inbox));
@@ -221,7 +225,6 @@ impl Post {
         if self.heard.is_empty() {
             return;
         }
-        let now = self.door.now();
         self.heard.sort_by_key(|heard| heard.from);
         let mut hearings = Vec::with_capacity(self.heard.len());
         for heard in self.heard.chunk_by_mut(|one, next| one.from == next.from) {
@@ -230,7 +233,9 @@ impl Post {
                 hearings.push(Hearing { id, peer, heard, has_news: false });
             }
         }
+        let door = &self.door;
         self.crew.share(&mut hearings, |hand, Hearing { peer, heard, has_news, .. }| {
+            let now = door.now();
             for Heard { arrived, bytes, .. } in heard.iter_mut() {
                 match peer.hear((now, *arrived), bytes, &mut hand.outlet) {
                     Ok(has_room) => {
@@ -292,14 +297,20 @@ impl Post {
             self.turns.sort_unstable();
             self.turns.dedup();
         }
-        let now = self.door.now();
-        let left = self.turns.len().saturating_sub(PEERS_PER_TURN * self.crew.len());
+        let most = match self.crew.len() {
+            1 => PEERS_PER_TURN,
+            threads => PEERS_PER_THREAD_AND_TURN * threads,
+        };
+        let left = self.turns.len().saturating_sub(most);
         let mut turns = std::mem::take(&mut self.lent);
         turns.extend(self.turns.drain(left..).filter_map(|id| {
             let peer = self.peers.lend(id)?;
             Some(Turn { id, peer, goes_on: true })
         }));
-        self.crew.share(&mut turns, |hand, turn| turn.goes_on = turn.peer.turn(now, &mut hand.outlet));
+        // A turn begins when its thread comes to it: packets are stamped with the time at which they are sent.
+        let door = &self.door;
+        self.crew.share(&mut turns, |hand, turn| turn.goes_on = turn.peer.turn(door.now(), &mut hand.outlet));
+        let now = self.door.now();
         turns.drain(..).for_each(|turn| self.end_turn(now, turn));
         self.lent = turns;
     }
@@ -448,6 +459,7 @@ mod tests {
             let Served { peer, client, from_peer, to_peer } = peer(address);
             let session = Session::new(Arc::new(session_options()), Time(0)).expect("good options");
             post.peers.insert(id, peer);
+            let client = client.expect("it has just connected");
             ends.push((id, client, session, from_peer, to_peer));
         }
         for said in 1..=SAID {

@@ -452,7 +452,7 @@ pub(super) mod tests {
     /// A peer, and what is at the other ends of it.
     pub(in crate::serve::link) struct Served {
         pub(in crate::serve::link) peer: Peer,
-        pub(in crate::serve::link) client: Connected,
+        pub(in crate::serve::link) client: Option<Connected>,
         pub(in crate::serve::link) from_peer: Receiver<Received>,
         pub(in crate::serve::link) to_peer: Sender<Packet>,
     }
@@ -475,7 +475,7 @@ pub(super) mod tests {
         let ends = (inbound, outbound);
         let (accepted, connected) = accepted(client);
         let peer = Peer::new(accepted, (client, Time(0)), (session, received), ends, Movement::new(datagrams));
-        Served { peer, client: connected, from_peer, to_peer }
+        Served { peer, client: Some(connected), from_peer, to_peer }
     }
 
     /// Datagrams that have come.
@@ -502,6 +502,14 @@ pub(super) mod tests {
         assert!(calls <= DATAGRAMS_PER_TURN as u64 / 8, "{calls} calls");
         peer.answer(Time(2_000), &mut outlet);
         assert_eq!(arrived(&client), 1);
+        // The interface takes no datagram that is longer than any of UDP.
+        let before = peer.session.statistics().datagram_bytes;
+        outlet.put(|out| {
+            out.resize(70_000, 7);
+            true
+        });
+        peer.flush(Time(3_000), &mut outlet);
+        assert!(peer.session.statistics().datagram_bytes < before, "the session was told");
     }
 
     #[test]
