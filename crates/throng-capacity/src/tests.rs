@@ -338,16 +338,9 @@ fn a_stop_leaves_the_trials_so_far() {
     assert!(folder.join(SUMMARY_FILE).is_file() && capacity.why.contains("interrupted"));
 }
 
-/// Whether programs that this one starts ignore SIGINT, and shells among them cannot trap it: so it is behind `&` in a script.
-fn ignores_interrupts() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 0b10 != 0)
-}
-
 #[test]
 fn a_hold_that_is_interrupted_leaves_what_it_has_measured() {
-    if ignores_interrupts() {
+    if throng_machine::subprocess::ignores_interrupts() {
         println!("!!! SIGINT is ignored here, as in the background of a script: NOT tested");
         return;
     }

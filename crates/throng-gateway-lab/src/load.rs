@@ -127,6 +127,16 @@ impl Transport {
             Transport::Throng => " over throng",
         }
     }
+
+    /// The same for a run with so many edges.
+    pub(super) fn said_with(self, edges: u32) -> String {
+        let edges = match edges {
+            0 => String::new(),
+            1 => " at an edge".to_owned(),
+            edges => format!(" at {edges} edges"),
+        };
+        format!("{}{edges}", self.said())
+    }
 }
 
 /// The key of connect tokens for gateways that are started for a run. They listen on this machine only, for as long as the run.

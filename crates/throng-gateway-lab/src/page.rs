@@ -12,7 +12,8 @@ pub fn page(run: &GatewaySummary) -> Page {
     let figures = &Figures::new(Kind::Gateway, &json);
     let checked = "Clients and world servers were quick enough to be witnesses.";
     let mut page = run.head.page(run.scene.name(), checked);
-    page.subtitle = format!("{} clients for {} s", grouped(run.clients.into()), figure(run.head.seconds));
+    let (clients, length_s) = (grouped(run.clients.into()), figure(run.head.seconds));
+    page.subtitle = format!("{clients} clients{} for {length_s} s", run.transport.said_with(run.edges));
     if !run.profile.is_empty() && run.profile != "constant" {
         page.subtitle += &format!(", {}", run.profile);
     }
@@ -176,7 +177,7 @@ fn references(run: &GatewaySummary) -> Option<Section> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Scene;
+    use crate::{Scene, Transport};
 
     #[test]
     fn the_terminal_has_one_screen_of_it_that_says_what_matters() {
@@ -189,5 +190,13 @@ mod tests {
             }
             assert!(!text.contains("NaN"), "{text}");
         }
+    }
+
+    #[test]
+    fn the_page_says_how_the_clients_reach_the_gateway() {
+        let example = GatewaySummary::example(Scene::Spatial);
+        assert_eq!(page(&example).subtitle, "450 clients for 20 s");
+        let run = GatewaySummary { transport: Transport::Throng, edges: 2, ..example };
+        assert_eq!(page(&run).subtitle, "450 clients over throng at 2 edges for 20 s");
     }
 }

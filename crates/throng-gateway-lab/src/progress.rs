@@ -13,14 +13,9 @@ const STARTING: &str = "starting";
 /// The first line of a run.
 pub(super) fn announcement(options: &BenchOptions) -> String {
     let (scene, clients) = (options.scene.name(), options.clients);
-    let edges = match options.edges {
-        0 => String::new(),
-        1 => " at an edge".to_owned(),
-        edges => format!(" at {edges} edges"),
-    };
     let kill = options.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
-    let transport = options.transport.said();
-    phases(options).announcement(&format!("{scene}: {clients} clients{transport}{edges}{kill}"))
+    let way = options.transport.said_with(options.edges);
+    phases(options).announcement(&format!("{scene}: {clients} clients{way}{kill}"))
 }
 
 /// The phases of a run.
