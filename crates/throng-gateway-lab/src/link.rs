@@ -86,63 +86,18 @@ impl Reader {
 
     /// Reads what is there, and hands each message to `each`. `scratch` has [`SCRATCH_BYTES`].
     pub(super) fn read(&mut self, scratch: &mut [u8], mut each: impl FnMut(Message<'_>)) -> io::Result<()> {
-        for _ in 0..READS_PER_TURN {
-            let (stream, partial) = match &mut self.way {
-                Way::Stream { stream, partial } => (stream, partial),
-                Way::Datagrams(datagrams) => {
-                    let read = datagrams.read(&mut self.bytes, |message| {
-                        self.messages += 1;
-                        each(message);
-                    });
-                    let is_garbled = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
-                    self.garbled += u64::from(is_garbled);
-                    return read;
-                }
-            };
-            let kept = partial.len();
-            scratch[..kept].copy_from_slice(partial);
-            let read = match stream.read(&mut scratch[kept..]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => read,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            partial.clear();
-            self.bytes += read as u64;
-            let filled = kept + read;
-            let used = self.take_frames(&scratch[..filled], &mut each)?;
-            if let Way::Stream { partial, .. } = &mut self.way {
-                partial.extend_from_slice(&scratch[used..filled]);
-            }
-            if filled < scratch.len() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// The bytes of the whole frames in front.
-    fn take_frames(&mut self, bytes: &[u8], each: &mut impl FnMut(Message<'_>)) -> io::Result<usize> {
-        let mut used = 0;
-        loop {
-            match frame(&bytes[used..]) {
-                Ok(Some((payload, whole))) => {
-                    let mut messages = Messages(payload);
-                    for message in &mut messages {
-                        self.messages += 1;
-                        each(message);
-                    }
-                    self.garbled += u64::from(!messages.0.is_empty());
-                    used += whole;
-                }
-                Ok(None) => return Ok(used),
-                Err(Garbled) => {
-                    self.garbled += 1;
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-            }
-        }
+        let Reader { way, bytes, messages, garbled } = self;
+        let each = |message: Message<'_>| {
+            *messages += 1;
+            each(message);
+        };
+        let read = match way {
+            Way::Stream { stream, partial } => read_stream((stream, partial), scratch, (bytes, garbled), each),
+            Way::Datagrams(datagrams) => datagrams.read(bytes, each),
+        };
+        let is_garbled = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData);
+        *garbled += u64::from(is_garbled);
+        read
     }
 
     /// Sends as much of what waits as the kernel takes. The bytes that it took. To be called in each round.
@@ -165,6 +120,52 @@ impl Reader {
             }
         }
         Ok(sent)
+    }
+}
+
+/// Reads what a stream has, and counts its bytes, and the packets that could not be read to their end.
+fn read_stream(
+    (stream, partial): (&mut TcpStream, &mut Vec<u8>),
+    scratch: &mut [u8],
+    (bytes, garbled): (&mut u64, &mut u64),
+    mut each: impl FnMut(Message<'_>),
+) -> io::Result<()> {
+    for _ in 0..READS_PER_TURN {
+        let kept = partial.len();
+        scratch[..kept].copy_from_slice(partial);
+        let read = match stream.read(&mut scratch[kept..]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        *bytes += read as u64;
+        let filled = kept + read;
+        let used = take_frames(&scratch[..filled], garbled, &mut each)?;
+        partial.clear();
+        partial.extend_from_slice(&scratch[used..filled]);
+        if filled < scratch.len() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of the whole frames in front.
+fn take_frames(bytes: &[u8], garbled: &mut u64, each: &mut impl FnMut(Message<'_>)) -> io::Result<usize> {
+    let mut used = 0;
+    loop {
+        match frame(&bytes[used..]) {
+            Ok(Some((payload, whole))) => {
+                let mut messages = Messages(payload);
+                messages.by_ref().for_each(&mut *each);
+                *garbled += u64::from(!messages.0.is_empty());
+                used += whole;
+            }
+            Ok(None) => return Ok(used),
+            Err(Garbled) => return Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 }
 

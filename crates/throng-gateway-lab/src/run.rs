@@ -293,9 +293,11 @@ impl<'a> Play<'a> {
                 line.extend(extra.iter().cloned());
                 let log = folder.join("gateway.log");
                 // A door for datagrams does not answer: clients show their tokens until it does.
-                let streams = [servers, players];
-                let count = if options.transport == Transport::Tcp { 2 } else { 1 };
-                let gateway = Gateway::start(&line, &log, &streams[..count])?;
+                let answering = match options.transport {
+                    Transport::Tcp => &[servers, players][..],
+                    Transport::Throng => &[servers],
+                };
+                let gateway = Gateway::start(&line, &log, answering)?;
                 gateway_line = line;
                 for number in 0..options.edges {
                     edges.push(Edge::start((number, folder), command, &arguments, for_edges, options.transport)?);

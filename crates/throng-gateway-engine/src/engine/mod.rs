@@ -126,7 +126,7 @@ use snapshot::Taking;
 pub use spatial::CellInfo;
 use spatial::World;
 use state_memory::StateMemory;
-pub use threads::{Alone, Helpers};
+pub use threads::{Alone, Helpers, share_parts};
 use throng_protostate::Schemas;
 pub use view::{BlockedName, CellRow, ChannelRow, ConnectionRow, EntityRow, Row, Slice, Subject};
 

@@ -90,11 +90,20 @@ fn share_out<T: Send>(items: &mut [T], (plan, helpers): (Plan, &dyn Helpers), jo
     if plan.helpers == 0 {
         return items.iter_mut().for_each(job);
     }
-    let runs = Mutex::new(items.chunks_mut(plan.run.get()));
-    let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    helpers.run(plan.helpers, &|| {
-        while let Some(run) = next() {
-            run.iter_mut().for_each(&job);
+    share_parts(items.chunks_mut(plan.run.get()), (plan.helpers, helpers), |run| run.iter_mut().for_each(&job));
+}
+
+/// Calls `job` for each part, in this thread and in so many helpers: who has done one takes the next.
+pub fn share_parts<T>(
+    parts: impl Iterator<Item = T> + Send,
+    (count, helpers): (usize, &dyn Helpers),
+    job: impl Fn(T) + Sync,
+) {
+    let parts = Mutex::new(parts);
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+    helpers.run(count, &|| {
+        while let Some(part) = next() {
+            job(part);
         }
     });
 }

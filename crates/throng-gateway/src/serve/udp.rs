@@ -29,8 +29,10 @@ pub(crate) const DATAGRAMS_PER_TURN: usize = 64;
 const DATAGRAMS_PER_CALL: usize = 16;
 /// Senders whose datagrams one call brings at most, and 64 KiB of memory for each.
 const SENDERS_PER_CALL: usize = 16;
+/// Threads that send through one socket.
+pub(crate) const SENDERS_MAX: usize = 16;
 /// Datagrams that wait here: short answers, and those of one call for each thread that sends.
-const HELD_MAX: usize = 512;
+const HELD_MAX: usize = 256 + SENDERS_MAX * DATAGRAMS_PER_CALL;
 
 /// A socket, and what it could not take.
 #[derive(Debug)]
@@ -193,13 +195,7 @@ impl DatagramSocket {
                 _ => return true,
             }
         }
-        let mut held = self.held();
-        self.is_full.store(true, Ordering::Relaxed);
-        if held.len() >= HELD_MAX {
-            return false;
-        }
-        held.push_back((datagram.to_vec(), to));
-        true
+        self.hold(&Transmit::single(to, datagram), 0)
     }
 
     /// Sends datagrams, now or when there is room. If too many wait already, they are lost. An error of one that has waited is
@@ -212,12 +208,14 @@ impl DatagramSocket {
         Ok(())
     }
 
-    /// The kernel has taken the first `sent` datagrams, and has no room for the others now.
-    fn hold(&self, transmit: &Transmit<'_>, sent: usize) {
+    /// The kernel has taken the first `sent` datagrams, and has no room for the others now. False if some of them are lost: too
+    /// many wait already.
+    fn hold(&self, transmit: &Transmit<'_>, sent: usize) -> bool {
         let mut held = self.held();
         self.is_full.store(true, Ordering::Relaxed);
-        let room = HELD_MAX.saturating_sub(held.len());
+        let room = HELD_MAX - held.len();
         held.extend(transmit.iter().skip(sent).take(room).map(|datagram| (datagram.to_vec(), transmit.to)));
+        transmit.datagrams() - sent <= room
     }
 
     /// Waits until the kernel has taken what waits here.

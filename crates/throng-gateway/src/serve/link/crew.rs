@@ -8,15 +8,14 @@
 //! A peer is served by one thread at a time, so what it is sent does not depend on their number. Few peers are served by
 //! the door's task alone: to wake a thread takes some microseconds, as long as a datagram.
 
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::Arc;
 
-use throng_gateway_engine::Helpers;
+use throng_gateway_engine::{Helpers, share_parts};
 use throng_link::netcode::DropReason;
 
-use super::super::udp::Outlet;
+use super::super::udp::{DatagramSocket, Inbox, Outlet};
 
-/// More threads than this would only wait for the door's task.
-pub(super) const THREADS_MAX: usize = 16;
 /// Peers for which it pays to wake a thread, at least. Measured on 2 cores of an AMD EPYC, with a datagram for each: for 16 peers, two
 /// threads take 1.36 times as long as one; for 32, 0.85 times; for 64, 0.65; for 500, 0.58.
 const PEERS_PER_THREAD: usize = 32;
@@ -38,10 +37,11 @@ pub(super) struct Hand {
 }
 
 impl Crew {
-    /// As many threads as there are outlets: the helpers, and the one that calls.
-    pub(super) fn new(helpers: Box<dyn Helpers>, outlets: Vec<Outlet>) -> Crew {
-        let hand = |outlet| Hand { outlet, dropped: Vec::new(), too_fast: 0 };
-        Crew { helpers, hands: outlets.into_iter().map(hand).collect() }
+    /// The helpers, and the thread that calls: each with a way out of the socket.
+    pub(super) fn new(helpers: Box<dyn Helpers>, socket: &Arc<DatagramSocket>, inbox: &Inbox) -> io::Result<Crew> {
+        let hand = |_| Ok(Hand { outlet: inbox.outlet(socket)?, dropped: Vec::new(), too_fast: 0 });
+        let hands = (0..=helpers.count()).map(hand).collect::<io::Result<_>>()?;
+        Ok(Crew { helpers, hands })
     }
 
     /// The number of threads.
@@ -68,12 +68,9 @@ impl Crew {
     /// The same, in so many threads, or in as many as there are.
     fn share_among<T: Send>(&mut self, threads: usize, items: &mut [T], job: impl Fn(&mut Hand, &mut T) + Sync) {
         let row = items.len().div_ceil(threads).max(1);
-        let rows = Mutex::new(items.chunks_mut(row).zip(&mut self.hands));
-        let next = || rows.lock().unwrap_or_else(PoisonError::into_inner).next();
-        self.helpers.run(threads - 1, &|| {
-            while let Some((items, hand)) = next() {
-                items.iter_mut().for_each(|item| job(hand, item));
-            }
+        let rows = items.chunks_mut(row).zip(&mut self.hands);
+        share_parts(rows, (threads - 1, &*self.helpers), |(items, hand)| {
+            items.iter_mut().for_each(|item| job(hand, item));
         });
     }
 }
@@ -81,7 +78,6 @@ impl Crew {
 #[cfg(test)]
 mod tests {
     use std::net::{SocketAddr, UdpSocket};
-    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     use throng_channeld::link::LinkEnd;
@@ -89,7 +85,7 @@ mod tests {
     use throng_wire::Time;
 
     use super::super::super::helpers;
-    use super::super::super::udp::DatagramSocket;
+    use super::super::super::udp::SENDERS_MAX;
     use super::super::peer::Packet;
     use super::super::peer::tests::{Served, peer};
     use super::*;
@@ -97,10 +93,8 @@ mod tests {
     /// A door's crew.
     fn crew(threads: u32) -> Crew {
         let (socket, inbox) = DatagramSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)), 1).expect("a free port");
-        let socket = Arc::new(socket);
-        let helpers = helpers::at_most(THREADS_MAX, threads).expect("there are threads");
-        let outlets = (0..=helpers.count()).map(|_| inbox.outlet(&socket).expect("one more handle")).collect();
-        Crew::new(helpers, outlets)
+        let helpers = helpers::at_most(SENDERS_MAX, threads).expect("there are threads");
+        Crew::new(helpers, &Arc::new(socket), &inbox).expect("more handles")
     }
 
     /// Gives a peer something to say.

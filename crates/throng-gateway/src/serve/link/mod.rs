@@ -71,7 +71,7 @@ const TURN_MIN: Duration = Duration::from_millis(1);
 pub(crate) fn open(door: Arc<Door>, address: SocketAddr, options: &LinkOptions) -> io::Result<SocketAddr> {
     // The task of the door waits for all of them: more than there are cores would make it wait longer.
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let helpers = helpers::at_most(crew::THREADS_MAX.min(cores), options.threads).map_err(io::Error::other)?;
+    let helpers = helpers::at_most(udp::SENDERS_MAX.min(cores), options.threads).map_err(io::Error::other)?;
     let (socket, inbox) = DatagramSocket::bind(address, helpers.count() + 1)?;
     let address = socket.local_addr()?;
     tokio::spawn(Post::new(door, (socket, &inbox), options, helpers)?.run(inbox));
@@ -148,7 +148,7 @@ impl Post {
         let sessions = patient_session_options();
         sessions.check().map_err(io::Error::other)?;
         let socket = Arc::new(socket);
-        let outlets = (0..=helpers.count()).map(|_| inbox.outlet(&socket)).collect::<io::Result<_>>()?;
+        let crew = Crew::new(helpers, &socket, inbox)?;
         Ok(Post {
             closing: door.closing(),
             door,
@@ -161,7 +161,7 @@ impl Post {
             awake: Vec::new(),
             turns: Vec::new(),
             stopped: HashSet::new(),
-            crew: Crew::new(helpers, outlets),
+            crew,
             heard: Vec::new(),
             spare: Vec::new(),
             lent: Vec::new(),
