@@ -198,6 +198,12 @@ impl DatagramSocket {
         self.hold(&Transmit::single(to, datagram), 0)
     }
 
+    /// As if the kernel had just said that it is full.
+    #[cfg(test)]
+    pub(crate) fn fill(&self) {
+        self.is_full.store(true, Ordering::Relaxed);
+    }
+
     /// Sends datagrams, now or when there is room. If too many wait already, they are lost. An error of one that has waited is
     /// told to nobody: it counts as lost.
     fn send(&self, now: Time, handle: &mut LightUdpSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
@@ -255,8 +261,7 @@ mod tests {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let [(from, _), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
         let address = to.local_addr().expect("bound");
-        // As if the kernel had just said that it is full.
-        from.is_full.store(true, Ordering::Relaxed);
+        from.fill();
         let sent = (0..HELD_MAX + 10).filter(|&number| from.send_to(&(number as u32).to_le_bytes(), address)).count();
         assert_eq!(sent, HELD_MAX);
         assert!(!from.has_room());
@@ -271,7 +276,7 @@ mod tests {
         let [(from, from_inbox), (to, mut inbox)] = [(); 2].map(|()| DatagramSocket::bind(any, 1).expect("free"));
         let (from, address) = (Arc::new(from), to.local_addr().expect("bound"));
         let mut outlet = from_inbox.outlet(&from).expect("one more handle");
-        from.is_full.store(true, Ordering::Relaxed);
+        from.fill();
         for number in 0..HELD_MAX as u32 + 10 {
             outlet.put(|out| {
                 out.extend_from_slice(&number.to_le_bytes());

@@ -448,6 +448,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_peer_with_more_than_a_turn_takes_goes_on_and_waits_while_the_kernel_is_full() {
+        let mut post = post(Box::new(Alone));
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let Served { peer, to_peer, .. } = peer(client.local_addr().expect("bound"));
+        for _ in 0..5 {
+            let packet = Packet::Entries(vec![7; 60_000].into(), 60_000);
+            to_peer.try_send(packet).unwrap_or_else(|_| panic!("there is room"));
+        }
+        let id = PeerId(1);
+        post.peers.insert(id, peer);
+        post.socket.fill();
+        post.awake.push(id);
+        post.turn_awake();
+        assert!(!post.is_busy() && post.stopped.contains(&id), "it goes on when there is room");
+        assert_eq!(post.crew.own().outlet.calls(), 0);
+        post.socket.drained().await;
+        post.awake.extend(post.stopped.drain());
+        post.turn_awake();
+        assert!(post.is_busy() && post.stopped.is_empty(), "it has more, and nothing has to happen for its next turn");
+        let calls = post.crew.own().outlet.calls();
+        post.turn_awake();
+        assert!(calls > 0 && post.crew.own().outlet.calls() > calls);
+    }
+
+    #[tokio::test]
     async fn datagrams_of_many_are_heard_in_the_order_in_which_those_of_each_came() {
         const PEERS: u64 = 200;
         const SAID: u64 = 5;
