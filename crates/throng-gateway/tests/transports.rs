@@ -250,7 +250,7 @@ fn world_servers_come_over_websocket_and_kcp_too() {
 
 #[test]
 fn kcp_forgets_who_is_silent() {
-    let serving = serve(Transport::Kcp, |options| options.doors[1].limits.silence = Duration::from_millis(400));
+    let serving = serve(Transport::Kcp, |options| options.doors[1].limits.silence = Duration::from_secs(2));
     let mut client = KcpClient::connect(serving.address(), 7, usize::MAX);
     client.join();
     serving.counts(Reason::Silent, 1);

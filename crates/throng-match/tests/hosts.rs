@@ -157,9 +157,10 @@ fn a_game_that_hangs_is_named_and_does_not_stop_the_end() {
     host.add(game);
     let (game, _) = place.game("sound", Balls::new(1, 1_000_000));
     host.add(game);
-    std::thread::sleep(Duration::from_millis(200));
+    // The worker of the stuck one plays no more frames.
+    place.until("one is played far beyond the fault", || host.figures().iter().any(|worker| worker.frames > 40));
     let began = Instant::now();
-    let shutdown = host.shut_down("closing", Duration::from_millis(1_500));
+    let shutdown = host.shut_down("closing", Duration::from_secs(3));
     assert!(began.elapsed() < Duration::from_secs(20), "it is bounded");
     assert_eq!(shutdown.stuck, ["stuck"]);
     assert_eq!(shutdown.ends.iter().map(|(_, end)| &end.name[..]).collect::<Vec<_>>(), ["sound"]);

@@ -219,19 +219,26 @@ impl Worker {
         let mut total = Sent::default();
         for batch in self.held.take_due(due) {
             let Some(peer) = peers.get_mut(batch.to) else { continue };
-            let transmit = Transmit { to: peer.address, bytes: batch.bytes, segment_bytes: batch.segment_bytes };
-            let sent = match driver.send(now, &transmit) {
-                Ok(sent) => {
-                    self.send_dropped += (transmit.datagrams() - sent.min(transmit.datagrams())) as u64;
-                    sent
-                }
-                Err(error) => {
-                    self.send_errors += u64::from(!is_mended(&error, now, peer));
-                    0
-                }
-            };
-            total.packets += sent as u64;
-            total.bytes += batch.bytes.len().min(sent * batch.segment_bytes) as u64;
+            let (mut bytes, segment_bytes) = (batch.bytes, batch.segment_bytes);
+            while !bytes.is_empty() {
+                let transmit = Transmit { to: peer.address, bytes, segment_bytes };
+                let sent = match driver.send(now, &transmit) {
+                    Ok(sent) => sent.min(transmit.datagrams()),
+                    Err(error) => {
+                        self.send_errors += u64::from(!is_mended(&error, now, peer));
+                        // None of a batch is longer than the first, so those behind it may pass.
+                        if matches!(error, SendError::TooLarge { .. }) {
+                            bytes = &bytes[segment_bytes.min(bytes.len())..];
+                            continue;
+                        }
+                        break;
+                    }
+                };
+                self.send_dropped += (transmit.datagrams() - sent) as u64;
+                total.packets += sent as u64;
+                total.bytes += bytes.len().min(sent * segment_bytes) as u64;
+                break;
+            }
         }
         total
     }

@@ -8,7 +8,7 @@ mod stores;
 
 use std::time::{Duration, Instant};
 
-use throng_bus::{Bus, Cluster, Event, Limits, MemberId, Pattern, Subject};
+use throng_bus::{Bus, Cluster, Command, Event, Limits, MemberId, Pattern, Subject, Ticket};
 use throng_bus_nats::{NatsBus, NatsOptions};
 use throng_wire::Time;
 
@@ -47,6 +47,14 @@ fn join(server: &NatsServer, id: u64, limits: Limits) -> NatsBus {
     let mut bus = NatsBus::start(NatsOptions { limits, ..options(server, id) }).expect("the server is there");
     assert_eq!(bus.poll_event(Time(0)), Some(Event::Connected));
     bus
+}
+
+/// Waits until the server has taken all that `bus` has told it: it answers a connection in order.
+fn settle(clock: &Clock, bus: &mut NatsBus) {
+    let ticket = Ticket(u64::MAX);
+    let key = Subject::new("nothing").unwrap();
+    bus.handle_command(clock.now(), Command::Get { ticket, key }).unwrap();
+    until(clock, bus, |event| matches!(event, Event::Got { ticket: of, .. } if of == ticket).then_some(()));
 }
 
 /// Reads events until one is as wanted.

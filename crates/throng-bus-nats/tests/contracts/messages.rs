@@ -5,7 +5,7 @@ use std::time::Duration;
 use throng_bus::envelope::{Envelope, Kind};
 use throng_bus::{Bus, Command, Event, Limits, MemberId, Missing, RequestError, SubscriptionId, Ticket};
 
-use crate::{Clock, join, pattern, subject, until};
+use crate::{Clock, join, pattern, settle, subject, until};
 use throng_testkit::NatsServer;
 
 fn ask(ticket: u64, name: &str, patience: Duration) -> Command {
@@ -87,7 +87,7 @@ fn a_slow_consumer_is_bounded_counted_and_told_where_it_lost() {
     let mut writer = join(&server, 1, Limits::default());
     let mut slow = join(&server, 2, Limits { waiting_events: 50, ..Limits::default() });
     slow.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    settle(&clock, &mut slow);
     for number in 0..5_000u32 {
         writer.publish(clock.now(), &subject("news"), number.to_le_bytes().to_vec().into()).unwrap();
     }
@@ -118,7 +118,7 @@ fn anything_that_another_program_sends_is_counted_and_dropped() {
     let clock = Clock::start();
     let mut bus = join(&server, 1, Limits::default());
     bus.subscribe(clock.now(), SubscriptionId(1), &pattern("news.>")).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    settle(&clock, &mut bus);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stranger = async_nats::connect(server.address()).await.unwrap();
@@ -141,7 +141,7 @@ fn an_answer_does_not_go_where_a_stranger_wants_something_written() {
     let clock = Clock::start();
     let mut bus = join(&server, 1, Limits::default());
     bus.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    settle(&clock, &mut bus);
     let kind = Kind::Request { ticket: Ticket(1) };
     let question = Envelope { publisher: MemberId(9), kind, payload: "?".into() }.encode();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
