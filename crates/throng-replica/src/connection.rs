@@ -60,7 +60,7 @@ use crate::send_ticks::SendTicks;
 use crate::shared_view::SharedViews;
 use crate::subscription::{Stage, Subscription};
 use sharing::Sharing;
-use standings::Standings;
+use standings::{Rank, Standings};
 use turn::{Next, next_frame};
 
 /// A subscription of one connection, by its number on the wire. Numbers are used again, but not before the end of the
@@ -107,6 +107,10 @@ pub struct Connection {
     needs_full_packet: bool,
     /// The last plan did not ask for everything that was due.
     is_cut: bool,
+    /// The last plan was made in order of priority, and so is `due`.
+    is_in_order: bool,
+    /// The priority of the last subscription that the last plan asked for, if it left some out; 0 if not.
+    cut_score: u64,
     /// The usual size of a share, in sixteenths of a byte. Measured for this connection alone, so that the data sent to
     /// one client do not depend on other clients.
     usual_sixteenths: u32,
@@ -150,10 +154,17 @@ pub struct ConnectionCounters {
     pub longest_wait_ticks: u32,
 }
 
+/// Scratch: the subscriptions of one connection that may be due, by priority.
+#[derive(Debug, Default)]
+pub(crate) struct Ranks {
+    high: Vec<Rank>,
+    low: Vec<Rank>,
+}
+
 /// A subscription that may write in this tick.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    /// Known when the order counts.
+    /// Known while these are sorted.
     score: u64,
     request: u32,
     subscription: u16,
@@ -204,6 +215,9 @@ const FETCH_LEAST: usize = 3;
 /// A subscription without a turn is not checked for this many ticks.
 const NO_TURN_TICKS: u32 = 1 << 20;
 
+/// The priority of the subscription that goes first in the next packet.
+const GOES_FIRST: u64 = u64::MAX;
+
 /// Instead of a request: continue with the frame that was begun earlier.
 const CONTINUE: u32 = u32::MAX;
 
@@ -248,6 +262,8 @@ impl Reader for Connection {
             first: 0,
             needs_full_packet: false,
             is_cut: false,
+            is_in_order: false,
+            cut_score: 0,
             usual_sixteenths: 0,
             sending: Vec::new(),
             resends: Vec::new(),
@@ -330,18 +346,43 @@ impl Connection {
         self.plan_shared(was_short, planner);
         self.due.clear();
         self.sort_resends();
+        self.forget_closed_first();
+        let begins_to_be_short = was_short && !std::mem::replace(&mut self.is_in_order, was_short);
         self.is_cut = was_short;
+        if begins_to_be_short {
+            self.sleep_where_nothing_is_new(planner);
+        }
         if planner.allowance_bytes == 0 {
+            return;
+        }
+        if was_short {
+            self.is_cut = self.plan_in_order(planner);
             return;
         }
         self.find_candidates(planner.now, &mut planner.part.candidates);
         if planner.part.candidates.len() >= FETCH_LEAST {
             fetch((&self.subscriptions, &self.standings), planner.part.candidates.iter().copied());
         }
-        self.is_cut = was_short && self.plan_in_order(planner);
-        if !was_short {
-            for place in 0..planner.part.candidates.len() {
-                self.plan_turn(usize::from(planner.part.candidates[place]), planner);
+        for place in 0..planner.part.candidates.len() {
+            self.plan_turn(usize::from(planner.part.candidates[place]), false, planner);
+        }
+    }
+
+    /// The subscription that is to go first may have ended after it was passed over.
+    fn forget_closed_first(&mut self) {
+        if self.first != 0 && !self.subscriptions[usize::from(self.first)].is_open() {
+            (self.first, self.needs_full_packet) = (0, false);
+        }
+    }
+
+    /// Most cells in sight of a connection are empty. If each waited for a turn of its own to find that out, a connection without room
+    /// for all would weigh hundreds of them in every tick until then.
+    fn sleep_where_nothing_is_new<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) {
+        for number in 0..self.subscriptions.len() {
+            let subscription = &self.subscriptions[number];
+            let is_new = |since: Tick| planner.state(subscription.channel).last_change().is_newer_than(since);
+            if subscription.stage == Stage::Open && !is_new(self.standings.of(subscription).since) {
+                self.fall_asleep(number, planner);
             }
         }
     }
@@ -423,6 +464,7 @@ impl Connection {
         let sooner = interval_ticks < subscription.interval_ticks;
         self.sharing.remove(subscription);
         subscription.interval_ticks = interval_ticks.max(1);
+        self.standings.set_pace(subscription);
         self.sharing.add(subscription);
         if subscription.stage == Stage::Shared {
             self.sharing.note_changed(id.0);
@@ -454,6 +496,7 @@ impl Connection {
     pub fn set_weight(&mut self, id: SubscriptionId, weight: u8) {
         if let Some(subscription) = self.subscriptions.get_mut(usize::from(id.0)).filter(|s| s.is_open()) {
             subscription.weight = weight.max(1);
+            self.standings.set_pace(subscription);
         }
     }
 
@@ -484,36 +527,95 @@ impl Connection {
 
     /// Plans turns in order of priority until the budget is used up. Returns whether it has left some out.
     fn plan_in_order<S: ChannelState>(&mut self, planner: &mut Planner<'_, S>) -> bool {
-        let mut ranks = std::mem::take(&mut planner.part.ranks);
-        ranks.clear();
-        let (mut lost, mut before) = (0, 0);
-        ranks.extend(planner.part.candidates.iter().map(|&number| {
-            // Candidates and lost segments are both in the order of numbers, and candidates begin again at most once.
-            if number < before {
-                lost = 0;
-            }
-            before = number;
-            lost += self.resends[lost..].iter().take_while(|resend| resend.subscription < number).count();
-            let has_lost = self.resends.get(lost).is_some_and(|resend| resend.subscription == number);
-            debug_assert_eq!(has_lost, self.resends_of(number).next().is_some());
-            (self.score(number, has_lost, planner.now), Reverse(number))
-        }));
-        let mut ranks = BinaryHeap::from(ranks);
+        debug_assert!(!self.sharing.is_member(), "a member has room for all");
+        let now = planner.now;
         // Sizes are guessed from those of the last shares, so a little more is asked for than is likely to fit.
         let reach = planner.allowance_bytes.saturating_add(planner.allowance_bytes / 4);
-        let mut asked_bytes = 0;
-        while asked_bytes < reach
-            && let Some((_, Reverse(number))) = ranks.pop()
-        {
-            asked_bytes += self.plan_turn(usize::from(number), planner);
+        // The budget will last about as far as in the last tick. Those far behind that point need not be brought into order.
+        let likely = self.cut_score / 2;
+        let Ranks { mut high, mut low } = std::mem::take(&mut planner.part.ranks);
+        self.rank_candidates(now, likely, (&mut high, &mut low));
+        let mut ranks = BinaryHeap::from(high);
+        let mut last_score = GOES_FIRST;
+        let mut asked_bytes = self.plan_ranked(&mut ranks, (0, reach), &mut last_score, planner);
+        if asked_bytes < reach {
+            let none = ranks.into_vec();
+            ranks = BinaryHeap::from(std::mem::replace(&mut low, none));
+            asked_bytes = self.plan_ranked(&mut ranks, (asked_bytes, reach), &mut last_score, planner);
         }
-        let is_cut = !ranks.is_empty();
-        planner.part.ranks = ranks.into_vec();
+        debug_assert!(asked_bytes >= reach || low.is_empty(), "some that fit were not asked for");
+        debug_assert!(self.is_each_due_once(), "one was asked for twice");
+        let is_cut = !low.is_empty() || !ranks.is_empty();
+        self.cut_score = if is_cut && last_score < GOES_FIRST { last_score } else { 0 };
+        planner.part.ranks = Ranks { high: ranks.into_vec(), low };
         is_cut
     }
 
+    fn is_each_due_once(&self) -> bool {
+        let mut numbers: Vec<u16> = self.due.iter().map(|due| due.subscription).collect();
+        numbers.sort_unstable();
+        numbers.windows(2).all(|pair| pair[0] < pair[1])
+    }
+
+    /// Plans these, the greatest priority first, until `reach` bytes are asked for. Some are asked for already. Returns how many
+    /// are then.
+    fn plan_ranked<S: ChannelState>(
+        &mut self,
+        ranks: &mut BinaryHeap<Rank>,
+        (mut asked_bytes, reach): (usize, usize),
+        last_score: &mut u64,
+        planner: &mut Planner<'_, S>,
+    ) -> usize {
+        while asked_bytes < reach
+            && let Some(rank) = ranks.pop()
+        {
+            debug_assert!(rank.score <= *last_score, "in order");
+            *last_score = rank.score;
+            asked_bytes += self.plan_turn(self.standings.number(rank).into(), true, planner);
+        }
+        asked_bytes
+    }
+
+    /// The priorities of the subscriptions whose next turn is not after `now`, and of those of which something was lost: those from
+    /// `least` on, and those below it.
+    fn rank_candidates(&self, now: Tick, least: u64, (high, low): (&mut Vec<Rank>, &mut Vec<Rank>)) {
+        (high.clear(), low.clear());
+        self.standings.rank_due(now, |rank| if rank.score >= least { high.push(rank) } else { low.push(rank) });
+        let mut found = [high.len(), low.len()];
+        let lost = self.resends.chunk_by(|a, b| a.subscription == b.subscription).map(|lost| lost[0].subscription);
+        let begun = self.sending.iter().map(|sending| sending.subscription).filter(|&number| number != self.first);
+        let others = begun.chain([self.first]).filter(|&number| number != 0 && !self.has_lost(number));
+        for number in lost.chain(others) {
+            let place = self.subscriptions[usize::from(number)].standing;
+            debug_assert!(place != 0, "it has something under way");
+            // What was lost is written also if it is not due.
+            let mut has_something = self.has_lost(number);
+            for (ranks, found) in [&mut *high, &mut *low].into_iter().zip(&mut found) {
+                if let Ok(at) = ranks[..*found].binary_search_by_key(&place, |rank| rank.place.0) {
+                    ranks.remove(at);
+                    (*found, has_something) = (*found - 1, true);
+                }
+            }
+            if has_something {
+                let rank = Rank { score: self.special_score(number, now), place: Reverse(place) };
+                if rank.score >= least { high.push(rank) } else { low.push(rank) }
+            }
+        }
+    }
+
+    /// Whether more than its wait and its weight count for its priority.
+    #[inline]
+    fn is_special(&self, number: u16) -> bool {
+        let stage = self.subscriptions[usize::from(number)].stage;
+        number == self.first || stage == Stage::Sending || self.has_lost(number)
+    }
+
+    fn has_lost(&self, number: u16) -> bool {
+        !self.resends.is_empty() && self.resends_of(number).next().is_some()
+    }
+
     /// The turn of one subscription has come. Returns how many bytes it will take, about.
-    fn plan_turn<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) -> usize {
+    fn plan_turn<S: ChannelState>(&mut self, number: usize, is_short: bool, planner: &mut Planner<'_, S>) -> usize {
         let now = planner.now;
         let subscription = &mut self.subscriptions[number];
         let (mut request, mut bytes) = (NOTHING, 0);
@@ -523,25 +625,22 @@ impl Connection {
             self.standings.set_due_at(subscription, now.after(NO_TURN_TICKS));
         } else {
             let is_overdue = self.sharing.is_overdue && subscription.may_share();
-            match next_frame((subscription, self.standings.of_mut(subscription)), is_overdue, planner) {
+            match next_frame((subscription, self.standings.of(subscription)), is_overdue, planner) {
                 Next::Frame(next) => {
                     request = next;
+                    if is_short && subscription.stage == Stage::Fresh {
+                        sleep_if_empty((number as u16, subscription), planner);
+                    }
                     bytes = match request {
                         CONTINUE => SHARE_BYTES as usize,
                         _ => (self.usual_sixteenths / 16) as usize + 1,
                     };
                 }
                 Next::HeldBack => self.counters.held_back += 1,
-                Next::Nothing => {
-                    subscription.stage = Stage::Asleep;
-                    self.standings.set_due_at(subscription, now.after(NO_TURN_TICKS));
-                    // Its channel may remember it from before it was shared.
-                    if subscription.begin_sleep() {
-                        planner.sleep(subscription.channel, number as u16);
-                    }
-                }
+                Next::Nothing => self.fall_asleep(number, planner),
             }
         }
+        let subscription = &self.subscriptions[number];
         let late_ticks = now.since(self.standings.due_at(subscription)).min(u16::MAX.into()) as u16;
         let mut lost_bytes = 0;
         if !self.resends.is_empty() {
@@ -555,30 +654,42 @@ impl Connection {
         bytes + lost_bytes.min(SHARE_BYTES as usize)
     }
 
-    /// The priority of a subscription that has something to be sent, perhaps lost segments.
-    #[inline]
-    fn score(&self, number: u16, may_have_lost: bool, now: Tick) -> u64 {
-        let subscription = &self.subscriptions[usize::from(number)];
-        let wait_ticks = now.since(self.standings.due_at(subscription));
-        match number == self.first || subscription.stage == Stage::Sending || may_have_lost {
-            true => self.special_score(number, wait_ticks, now),
-            false => subscription.score(wait_ticks),
+    /// The channel has nothing new for the subscription, and wakes it when it has.
+    fn fall_asleep<S: ChannelState>(&mut self, number: usize, planner: &mut Planner<'_, S>) {
+        let subscription = &mut self.subscriptions[number];
+        subscription.stage = Stage::Asleep;
+        self.standings.of_mut(subscription).since = planner.now;
+        self.standings.set_due_at(subscription, planner.now.after(NO_TURN_TICKS));
+        // Its channel may remember it from before it was shared.
+        if subscription.begin_sleep() {
+            planner.sleep(subscription.channel, number as u16);
         }
     }
 
-    /// The priority of a subscription that may go first, continues a frame, or has lost something.
-    fn special_score(&self, number: u16, mut wait_ticks: u32, now: Tick) -> u64 {
-        if number == self.first {
-            return u64::MAX;
+    /// The priority of a subscription that has something to be sent, perhaps lost segments.
+    #[inline]
+    fn score(&self, number: u16, now: Tick) -> u64 {
+        if self.is_special(number) {
+            return self.special_score(number, now);
         }
         let subscription = &self.subscriptions[usize::from(number)];
+        subscription.pace().score(now.since(self.standings.due_at(subscription)))
+    }
+
+    /// The priority of a subscription that may go first, continues a frame, or has lost something.
+    fn special_score(&self, number: u16, now: Tick) -> u64 {
+        if number == self.first {
+            return GOES_FIRST;
+        }
+        let subscription = &self.subscriptions[usize::from(number)];
+        let mut wait_ticks = now.since(self.standings.due_at(subscription));
         if subscription.stage == Stage::Sending
             && let Some(begun) = self.sending.iter().find(|sending| sending.subscription == number)
         {
             wait_ticks = now.since(begun.waits_since);
         }
         let lost = self.resends_of(number).map(|resend| now.since(resend.waits_since));
-        subscription.score(lost.fold(wait_ticks, u32::max))
+        subscription.pace().score(lost.fold(wait_ticks, u32::max))
     }
 
     /// The lost segments of one subscription.
@@ -606,13 +717,16 @@ impl Connection {
     }
 
     /// Sorts the due subscriptions for a tick in which `budget_bytes` may be written: by priority if the budget may be
-    /// too small for all. If not, they keep the order of the plan, which costs nothing.
+    /// too small for all. If not, or if the plan was made by priority, they keep the order of the plan, which costs nothing.
     pub fn begin_write<S: ChannelState>(&mut self, outgoing: Outgoing<'_, S>, budget_bytes: usize) {
         if !self.begin_tick(outgoing.now) {
             return;
         }
         self.take_shared(outgoing.views);
-        if self.due.len() < 2 {
+        if self.due.len() >= FETCH_LEAST {
+            fetch((&self.subscriptions, &self.standings), self.due.iter().map(|due| due.subscription));
+        }
+        if self.due.len() < 2 || self.is_in_order {
             return;
         }
         let budget_bytes = budget_bytes.saturating_sub(self.sharing.bytes_left());
@@ -625,13 +739,9 @@ impl Connection {
                 request => outgoing.frame(request).bytes.len() + 4,
             };
         }
-        if due.len() >= FETCH_LEAST {
-            fetch((&self.subscriptions, &self.standings), due.iter().map(|due| due.subscription));
-        }
         if wanted_bytes > budget_bytes || !self.resends.is_empty() || self.first != 0 {
-            let may_have_lost = !self.resends.is_empty();
             for place in 0..self.due.len() {
-                self.due[place].score = self.score(self.due[place].subscription, may_have_lost, outgoing.now);
+                self.due[place].score = self.score(self.due[place].subscription, outgoing.now);
             }
             let due = self.due.make_contiguous();
             due.sort_unstable_by(|a, b| b.score.cmp(&a.score).then(a.subscription.cmp(&b.subscription)));
@@ -793,9 +903,7 @@ impl Connection {
             self.usual_sixteenths += bytes.min(SHARE_BYTES);
             self.usual_sixteenths -= self.usual_sixteenths / 16;
             let phase = outgoing.channels[subscription.channel as usize].turns.phase;
-            standing.end_frame(subscription, now);
-            let due_at = self.ticks.from(subscription.next_turn(now, phase));
-            self.standings.set_due_at(subscription, due_at);
+            end_frame((subscription, &mut self.standings), now, (now, self.ticks, phase));
             if out.room() < LEAST_ROOM_BYTES {
                 return;
             }
@@ -926,9 +1034,7 @@ impl Connection {
         self.usual_sixteenths += share_bytes.min(SHARE_BYTES);
         self.usual_sixteenths -= self.usual_sixteenths / 16;
         let phase = outgoing.channels[subscription.channel as usize].turns.phase;
-        self.standings.of_mut(subscription).end_frame(subscription, frame.tick);
-        let due_at = self.ticks.from(subscription.next_turn(outgoing.now, phase));
-        self.standings.set_due_at(subscription, due_at);
+        end_frame((subscription, &mut self.standings), frame.tick, (outgoing.now, self.ticks, phase));
         End::Done
     }
 }
@@ -939,6 +1045,29 @@ impl Resend {
             self.piece.as_ref().and_then(|piece| Some(&piece.frame.as_ref()?.segments[piece.segment as usize]));
         segment.map_or(0, Segment::len_bytes)
     }
+}
+
+/// Lets a subscription that is sent nothing yet fall asleep when its first frame is written, if the channel is empty and nothing comes
+/// until then.
+fn sleep_if_empty<S: ChannelState>((number, subscription): (u16, &mut Subscription), planner: &mut Planner<'_, S>) {
+    if planner.state(subscription.channel).is_empty() && subscription.begin_sleep() {
+        planner.sleep(subscription.channel, number);
+    }
+}
+
+/// The frame of `tick` is written to its end: the subscription waits for its next turn, or for a change of its channel.
+#[inline]
+fn end_frame(
+    (subscription, standings): (&mut Subscription, &mut Standings),
+    tick: Tick,
+    (now, ticks, phase): (Tick, SendTicks, u32),
+) {
+    standings.of_mut(subscription).end_frame(subscription, tick);
+    let due_at = match subscription.stage {
+        Stage::Asleep => now.after(NO_TURN_TICKS),
+        _ => ticks.from(subscription.next_turn(now, phase)),
+    };
+    standings.set_due_at(subscription, due_at);
 }
 
 /// Reads a byte of each of these subscriptions, so that the processor fetches them all at once instead of waiting for

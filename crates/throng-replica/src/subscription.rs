@@ -77,8 +77,9 @@ impl Standing {
         subscription.stage = Stage::Open;
     }
 
+    /// The frame is written to its end. If the channel is to wake the subscription, it has not changed since the plan.
     pub(crate) fn end_frame(&mut self, subscription: &mut Subscription, tick: Tick) {
-        subscription.stage = Stage::Open;
+        subscription.stage = if subscription.is_remembered() { Stage::Asleep } else { Stage::Open };
         self.since = tick;
     }
 
@@ -116,6 +117,11 @@ impl Subscription {
         is_new
     }
 
+    /// Whether the channel remembers that it sleeps, or is going to: the next change wakes it.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.flags & REMEMBERED != 0
+    }
+
     /// The channel has forgotten it.
     pub(crate) fn end_sleep(&mut self) {
         self.flags &= !REMEMBERED;
@@ -144,9 +150,21 @@ impl Subscription {
         lattice::next_turn(now, self.interval_ticks, phase)
     }
 
+    /// How fast its priority grows.
+    pub(crate) fn pace(&self) -> Pace {
+        Pace((u32::from(self.weight) << 24) / u32::from(self.interval_ticks.max(1)))
+    }
+}
+
+/// How fast the priority of a subscription grows with the ticks that it waits: its weight by its interval, in 2^-24.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace(u32);
+
+impl Pace {
     /// Priority: how many intervals it has waited, times its weight. Grows without bound, so nothing starves.
-    pub(crate) fn score(&self, wait_ticks: u32) -> u64 {
-        (u64::from(wait_ticks) + 1) * 256 * u64::from(self.weight) / u64::from(self.interval_ticks)
+    #[inline]
+    pub(crate) fn score(self, wait_ticks: u32) -> u64 {
+        (u64::from(wait_ticks) + 1) * u64::from(self.0)
     }
 }
 
@@ -306,11 +324,11 @@ mod tests {
 
     #[test]
     fn waiting_raises_priority_without_bound() {
-        let near = Subscription::open(0, 1, 1, Tick(0));
-        let far = Subscription::open(0, 30, 1, Tick(0));
+        let pace = |interval_ticks, weight| Subscription::open(0, interval_ticks, weight, Tick(0)).pace();
+        let (near, far) = (pace(1, 1), pace(30, 1));
         assert!(near.score(0) > far.score(0));
         assert!(far.score(60) > near.score(0));
-        let (rare, heavy) = (Subscription::open(0, u16::MAX, 1, Tick(0)), Subscription::open(0, 1, 2, Tick(0)));
+        let (rare, heavy) = (pace(u16::MAX, 1), pace(1, 2));
         assert!(rare.score(1 << 18) > heavy.score(0), "the rarest has its turn beside the heaviest and most frequent");
     }
 }

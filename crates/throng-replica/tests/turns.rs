@@ -437,6 +437,93 @@ fn a_channel_with_more_weight_is_sent_more_often_and_no_other_starves() {
     assert!((5 * most..=10 * least).contains(&(2 * heavy)), "{heavy}, and the others {sent:?}");
 }
 
+/// So much that a tick has never room for all.
+fn busy(house: &mut House) -> Vec<ObjectId> {
+    (1_000..1_030)
+        .map(|number| {
+            house.subscribe(ChannelKey::Custom(number), 1).expect("room");
+            house.spawn(&Lamp { number: 0 }, ChannelKey::Custom(number))
+        })
+        .collect()
+}
+
+/// A tick with room for four lamps. `late` is done when the plan is made already.
+fn short_tick(house: &mut House, lamps: &[ObjectId], number: u32, late: impl FnOnce(&mut House)) {
+    const ROOM: usize = 40;
+    house.server.begin_tick();
+    lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number }));
+    let connection = house.connection;
+    house.server.hub().set_allowance(connection, ROOM);
+    house.plan();
+    late(house);
+    let packet = house.write(ROOM);
+    house.deliver(&packet);
+}
+
+#[test]
+fn a_connection_that_lacks_room_sleeps_in_empty_channels_until_something_comes() {
+    const EMPTY: u32 = 60;
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let lamps = busy(&mut house);
+    for number in 1..=10 {
+        short_tick(&mut house, &lamps, number, |_| {});
+    }
+    let mut subscriptions: Vec<SubscriptionId> =
+        (0..EMPTY).map(|number| house.subscribe(ChannelKey::Custom(number), 5).expect("room")).collect();
+    // The first ones while the client has not heard of their channels, others long after that; before a plan, and after it.
+    let mut came = Vec::new();
+    for tick in 11..400 {
+        let number = tick - 11;
+        let place = if tick >= 250 { tick - 250 + EMPTY / 2 } else { number };
+        let comes = number < EMPTY / 2 || tick >= 250 && place < EMPTY;
+        let mut come =
+            |house: &mut House| came.push((place, house.spawn(&Lamp { number: place }, ChannelKey::Custom(place))));
+        if comes && tick % 2 == 0 {
+            come(&mut house);
+        }
+        short_tick(&mut house, &lamps, tick, |house| {
+            if comes && tick % 2 == 1 {
+                come(house);
+            }
+        });
+        // Some end in between, and begin again.
+        if (150..155).contains(&tick) {
+            let (place, connection) = ((tick - 150 + EMPTY / 2) as usize, house.connection);
+            house.server.hub().unsubscribe(connection, subscriptions[place]);
+            short_tick(&mut house, &lamps, tick, |_| {});
+            subscriptions[place] = house.subscribe(ChannelKey::Custom(place as u32), 5).expect("room");
+        }
+        if tick == 240 {
+            let sleepers = house.server.hub_ref().sleeper_count();
+            assert!(sleepers >= EMPTY as usize / 2, "{sleepers} sleep");
+        }
+    }
+    assert_eq!(came.len(), EMPTY as usize);
+    for (number, lamp) in came {
+        assert_eq!(house.seen(lamp), Some(Lamp { number }), "in channel {number}");
+    }
+}
+
+#[test]
+fn a_tick_with_more_room_than_the_last_has_room_for_those_that_were_far_behind() {
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    let lamps = busy(&mut house);
+    for number in 1..=100 {
+        short_tick(&mut house, &lamps, number, |_| {});
+    }
+    house.server.begin_tick();
+    lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: 101 }));
+    let connection = house.connection;
+    house.server.hub().set_allowance(connection, 1_000);
+    house.plan();
+    let packet = house.write(1_000);
+    house.deliver(&packet);
+    let seen = lamps.iter().filter(|&&lamp| house.seen(lamp) == Some(Lamp { number: 101 })).count();
+    assert_eq!(seen, lamps.len());
+}
+
 #[test]
 fn a_shorter_interval_counts_from_the_next_tick_on() {
     let mut house = House::new(256);

@@ -6,7 +6,7 @@ mod town;
 use std::hint::black_box;
 
 use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main};
-use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town, VIEWS_10HZ, VIEWS_1000};
+use town::{CROWD_1000, DENSE_100, SPARSE_100, SPARSE_100_IDLE, Shape, Town, VIEWS_10HZ, VIEWS_1000, VIEWS_1000_IDLE};
 
 /// Fails above this many instructions.
 fn at_most(instructions: u64) -> LibraryBenchmarkConfig {
@@ -45,8 +45,10 @@ fn receive(mut town: Town) -> Town {
 #[library_benchmark]
 #[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_400_000))]
 #[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(790_000))]
+#[bench::sparse_100_idle(args = (SPARSE_100_IDLE), setup = at_tick, config = at_most(790_000))]
 #[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(33_200_000))]
 #[bench::views_1000(args = (VIEWS_1000), setup = at_tick, config = at_most(19_350_000))]
+#[bench::views_1000_idle(args = (VIEWS_1000_IDLE), setup = at_tick, config = at_most(19_350_000))]
 #[bench::views_10hz(args = (VIEWS_10HZ), setup = at_tick, config = at_most(26_850_000))]
 fn tick(mut town: Town) -> Town {
     black_box(&mut town).tick();

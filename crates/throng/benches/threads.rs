@@ -4,11 +4,11 @@
 
 mod town;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use throng::LooksFrom;
 use throng::meter::Subsystem;
-use town::{CROWD_1000, Shape, Town};
+use town::{CROWD_1000, Shape, Times, Town};
 
 /// The density, rings and budget of the scenario `crowd-10k`.
 const TEN_THOUSAND: Shape = Shape {
@@ -25,37 +25,6 @@ const TEN_THOUSAND: Shape = Shape {
 const TICKS: usize = 30;
 const THREADS: usize = 2;
 
-/// The time of `receive` and `tick`, and of each stage in them.
-struct Times {
-    ticks_ns: Vec<u64>,
-    stages_ns: Vec<u64>,
-}
-
-impl Times {
-    fn new() -> Times {
-        Times { ticks_ns: Vec::new(), stages_ns: vec![0; Subsystem::STAGES.len()] }
-    }
-
-    fn measure(&mut self, town: &mut Town) {
-        town.clients_turn();
-        let start = Instant::now();
-        town.receive();
-        let received = start.elapsed();
-        town.simulate();
-        let start = Instant::now();
-        town.tick();
-        self.ticks_ns.push((received + start.elapsed()).as_nanos() as u64);
-        for (sum, stage) in self.stages_ns.iter_mut().zip(Subsystem::STAGES) {
-            *sum += town.record().ns(stage);
-        }
-    }
-
-    fn median_ms(&mut self) -> f64 {
-        self.ticks_ns.sort_unstable();
-        self.ticks_ns[self.ticks_ns.len() / 2] as f64 / 1e6
-    }
-}
-
 fn main() {
     if std::env::args().any(|word| word == "--test") {
         return;
@@ -66,7 +35,7 @@ fn main() {
             times.measure(town);
         }
     }
-    let [(town, mut one), (_, mut two)] = towns;
+    let [(town, one), (_, two)] = towns;
     let per_connection = |ns: u64| ns as f64 / TICKS as f64 / town.connections() as f64 / 1e3;
     println!("processor time per connection and tick, µs     one thread  {THREADS} threads together");
     for (stage, (one_ns, two_ns)) in Subsystem::STAGES.iter().zip(one.stages_ns.iter().zip(&two.stages_ns)) {

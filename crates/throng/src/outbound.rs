@@ -226,8 +226,8 @@ impl Worker {
                     Ok(sent) => sent.min(transmit.datagrams()),
                     Err(error) => {
                         self.send_errors += u64::from(!is_mended(&error, now, peer));
-                        // None of a batch is longer than the first, so those behind it may pass.
                         if matches!(error, SendError::TooLarge { .. }) {
+                            // Each behind it is tried by itself: the last of a batch may be shorter, and pass.
                             bytes = &bytes[segment_bytes.min(bytes.len())..];
                             continue;
                         }
@@ -273,7 +273,7 @@ impl Worker {
                     sent
                 }
                 Err(error) => {
-                    // None of a batch is longer than the first, so those behind it may pass.
+                    // Each behind it is tried by itself: the last of a batch may be shorter, and pass.
                     if matches!(error, SendError::TooLarge { .. }) {
                         rest = &all[1..];
                     }

@@ -8,10 +8,12 @@
 //! standings     | nobody |    1    |   2    |                     by place
 //! ```
 
+use std::cmp::Reverse;
+
 use throng_wire::Tick;
 
 use crate::send_ticks::SendTicks;
-use crate::subscription::{Stage, Standing, Subscription};
+use crate::subscription::{Pace, Stage, Standing, Subscription};
 
 /// When nobody is due.
 pub(super) const NEVER: Tick = Tick(i64::MAX as u64);
@@ -28,18 +30,36 @@ const MORE_PLACES: usize = 32;
 /// A table that rests has so many places, or twice as many as are in use.
 const RESTING_PLACES: usize = 4;
 
+/// Bytes of a place.
+const PLACE_BYTES: usize = size_of::<Standing>() + size_of::<Tick>() + size_of::<Pace>();
+
 /// The standings of one connection.
 #[derive(Debug)]
 pub(super) struct Standings {
     standings: Vec<Standing>,
     /// When each is due next: apart from the rest, because it is scanned every tick.
     due_at: Vec<Tick>,
+    /// How fast the priority of each grows. A plan by priority scans this list and the one above, and nothing else.
+    paces: Vec<Pace>,
     free: Vec<u16>,
+}
+
+/// The priority of a subscription in a tick without room for all. The greatest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    pub(super) score: u64,
+    /// That of its standing. Of two with one score, the one with the lower place goes first.
+    pub(super) place: Reverse<u16>,
 }
 
 impl Default for Standings {
     fn default() -> Standings {
-        Standings { standings: vec![Standing::default()], due_at: vec![NEVER], free: Vec::new() }
+        Standings {
+            standings: vec![Standing::default()],
+            due_at: vec![NEVER],
+            paces: vec![Pace::default()],
+            free: Vec::new(),
+        }
     }
 }
 
@@ -70,6 +90,13 @@ impl Standings {
         }
     }
 
+    /// The interval or the weight of the subscription is another one. Does nothing if it has no standing.
+    pub(super) fn set_pace(&mut self, subscription: &Subscription) {
+        if subscription.standing != NOBODY {
+            self.paces[usize::from(subscription.standing)] = subscription.pace();
+        }
+    }
+
     /// Those that are due at a time are due in the last of these ticks until then.
     pub(super) fn bring_forward(&mut self, ticks: SendTicks) {
         for due_at in self.due_at.iter_mut().filter(|due_at| **due_at != NEVER) {
@@ -80,10 +107,10 @@ impl Standings {
     /// The subscription has a standing from now on, if it has none yet: never due, and with nothing under way.
     pub(super) fn begin(&mut self, number: u16, subscription: &mut Subscription) -> &mut Standing {
         if subscription.standing == NOBODY {
-            let standing = Standing { subscription: number, ..Standing::default() };
+            let (standing, pace) = (Standing { subscription: number, ..Standing::default() }, subscription.pace());
             subscription.standing = match self.free.pop() {
                 Some(place) => {
-                    self.standings[usize::from(place)] = standing;
+                    (self.standings[usize::from(place)], self.paces[usize::from(place)]) = (standing, pace);
                     place
                 }
                 None => {
@@ -91,10 +118,12 @@ impl Standings {
                         let more = (self.standings.len() / 8).max(MORE_PLACES);
                         self.standings.reserve_exact(more);
                         self.due_at.reserve_exact(more);
+                        self.paces.reserve_exact(more);
                         self.free.reserve_exact(self.standings.capacity() - self.free.len());
                     }
                     self.standings.push(standing);
                     self.due_at.push(NEVER);
+                    self.paces.push(pace);
                     (self.standings.len() - 1) as u16
                 }
             };
@@ -126,22 +155,43 @@ impl Standings {
 
     /// The numbers of the subscriptions that are due, in order.
     pub(super) fn find_due(&self, now: Tick, numbers: &mut Vec<u16>) {
-        let number = |place: usize| self.standings[place].subscription;
+        self.each_due(now, |place| numbers.push(self.standings[place].subscription));
+        numbers.sort_unstable();
+    }
+
+    /// The priorities of the subscriptions that are due, in the order of their places.
+    #[inline]
+    pub(super) fn rank_due(&self, now: Tick, mut found: impl FnMut(Rank)) {
+        self.each_due(now, |place| found(self.rank(place, now)));
+    }
+
+    #[inline]
+    fn rank(&self, place: usize, now: Tick) -> Rank {
+        Rank { score: self.paces[place].score(now.since(self.due_at[place])), place: Reverse(place as u16) }
+    }
+
+    /// The subscription of a place.
+    #[inline]
+    pub(super) fn number(&self, rank: Rank) -> u16 {
+        self.standings[usize::from(rank.place.0)].subscription
+    }
+
+    #[inline]
+    fn each_due(&self, now: Tick, mut found: impl FnMut(usize)) {
         let (blocks, rest) = self.due_at.as_chunks::<BLOCK>();
         for (block, due_at) in blocks.iter().enumerate() {
             // A bit for each, without a branch: only those that are due are looked at one by one.
             let mut due = due_at.iter().rev().fold(0u32, |due, due_at| due << 1 | u32::from(*due_at <= now));
             while due != 0 {
-                numbers.push(number(block * BLOCK + due.trailing_zeros() as usize));
+                found(block * BLOCK + due.trailing_zeros() as usize);
                 due &= due - 1;
             }
         }
         for (place, due_at) in rest.iter().enumerate() {
             if *due_at <= now {
-                numbers.push(number(blocks.len() * BLOCK + place));
+                found(blocks.len() * BLOCK + place);
             }
         }
-        numbers.sort_unstable();
     }
 
     fn used(&self) -> usize {
@@ -168,6 +218,7 @@ impl Standings {
             return;
         }
         let (mut standings, mut due_at) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let mut paces = Vec::with_capacity(room);
         for (place, &standing) in self.standings.iter().enumerate() {
             let in_use = match place as u16 {
                 NOBODY => true,
@@ -180,9 +231,10 @@ impl Standings {
             if in_use {
                 standings.push(standing);
                 due_at.push(self.due_at[place]);
+                paces.push(self.paces[place]);
             }
         }
-        *self = Standings { standings, due_at, free: Vec::new() };
+        *self = Standings { standings, due_at, paces, free: Vec::new() };
     }
 
     /// See [`Connection::fetch_plan`](crate::Connection).
@@ -192,8 +244,7 @@ impl Standings {
 
     /// Bytes of memory beyond the struct's own, about.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.standings.capacity() * (size_of::<Standing>() + size_of::<Tick>())
-            + self.free.capacity() * size_of::<u16>()
+        self.standings.capacity() * PLACE_BYTES + self.free.capacity() * size_of::<u16>()
     }
 }
 
@@ -221,6 +272,11 @@ mod tests {
                     standings.end(subscription);
                     expected[number] = None;
                 }
+                if random.bool() {
+                    let subscription = &mut subscriptions[number];
+                    (subscription.interval_ticks, subscription.weight) = (random.u16(1..50), random.u8(1..9));
+                    standings.set_pace(subscription);
+                }
                 if random.u8(..8) == 0 {
                     standings.rest(&mut subscriptions, Tick(step), SendTicks::default());
                 }
@@ -233,6 +289,17 @@ mod tests {
                 let mut found = Vec::new();
                 standings.find_due(Tick(20), &mut found);
                 assert_eq!(found, due, "in the order of numbers");
+                let mut ranks = Vec::new();
+                standings.rank_due(Tick(20), |rank| ranks.push(rank));
+                assert!(ranks.is_sorted_by_key(|rank| rank.place.0), "in the order of places");
+                ranks.sort_unstable_by_key(|&rank| standings.number(rank));
+                assert_eq!(ranks.iter().map(|&rank| standings.number(rank)).collect::<Vec<_>>(), due);
+                for rank in ranks {
+                    let subscription = &subscriptions[usize::from(standings.number(rank))];
+                    let waits = Tick(20).since(standings.due_at(subscription));
+                    let expected = (subscription.pace().score(waits), subscription.standing);
+                    assert_eq!((rank.score, rank.place.0), expected);
+                }
             }
         });
     }
@@ -253,7 +320,7 @@ mod tests {
         subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));
         standings.rest(&mut subscriptions, Tick(0), SendTicks::default());
         let resting = standings.memory_bytes();
-        assert!(resting <= RESTING_PLACES * (size_of::<Standing>() + size_of::<Tick>()), "{resting} bytes");
+        assert!(resting <= RESTING_PLACES * PLACE_BYTES, "{resting} bytes");
         begin(&mut standings, &mut subscriptions, 20);
         let places = standings.standings.as_ptr();
         subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));

@@ -17,7 +17,7 @@ pub(super) enum Next {
 }
 
 pub(super) fn next_frame<S: ChannelState>(
-    (subscription, standing): (&Subscription, &mut Standing),
+    (subscription, standing): (&Subscription, &Standing),
     is_overdue: bool,
     planner: &mut Planner<'_, S>,
 ) -> Next {
@@ -31,7 +31,6 @@ pub(super) fn next_frame<S: ChannelState>(
     // what moves there.
     let nothing_new = !is_fresh && !state.last_change().is_newer_than(standing.since);
     if nothing_new {
-        standing.since = now;
         return Next::Nothing;
     }
     if is_overdue && !is_fresh || standing.is_held_back(subscription.stage, now, state.retention_ticks()) {

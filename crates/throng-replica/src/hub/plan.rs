@@ -12,14 +12,13 @@
 //! The same frames are asked for whatever the number of rows. The order differs, and nothing that is sent depends on it: an
 //! *ask* has a number of its part, and [`Hub::numbers`] says which request it became.
 
-use std::cmp::Reverse;
-
 use throng_wire::Tick;
 
 use super::{
     BESIDE_BYTES, Channel, ChannelState, Due, ENDED_SLEEPERS, Executor, Hub, Inline, Request, SLEEPERS_KEPT, Sleeper,
     Turns,
 };
+use crate::connection::Ranks;
 use crate::frame::{Since, Variant};
 use crate::key::ChannelKey;
 use crate::reader::{ConnectionSlot, Reader};
@@ -136,7 +135,7 @@ pub(crate) struct Part {
     /// Scratch: the subscriptions of one connection that may be due.
     pub(crate) candidates: Vec<u16>,
     /// Scratch: the same by priority.
-    pub(crate) ranks: Vec<(u64, Reverse<u16>)>,
+    pub(crate) ranks: Ranks,
     /// The due subscriptions of streams; those of one stream follow each other.
     dues: Vec<Due>,
 }

@@ -5,10 +5,10 @@
 use std::f32::consts::TAU;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use throng::meter::TickRecord;
+use throng::meter::{Subsystem, TickRecord};
 use throng::net::{Driver, DriverCounters, ReceiveError, SendError, Transmit};
 use throng::prelude::*;
 use throng::{ClientCore, Decode, GridShape, Key};
@@ -56,7 +56,14 @@ pub(crate) struct Shape {
     pub(crate) threads: usize,
     /// Of 100 datagrams, so many are lost in each direction once everybody has come in.
     pub(crate) lost_percent: u32,
+    /// What each client may be sent once everybody has come in, if it is another budget than before.
+    pub(crate) later_bytes_per_s: Option<u32>,
+    /// Objects that nobody ever touches, in an area of `IDLE_AREA_M`. Most are out of everybody's sight.
+    pub(crate) idle: u32,
 }
+
+/// The side of the square in which idle objects are.
+const IDLE_AREA_M: f32 = 8_000.0;
 
 const TICK: Duration = Duration::from_micros(33_333);
 
@@ -71,6 +78,8 @@ pub(crate) const DENSE_100: Shape = Shape {
     looks_from: LooksFrom::Position,
     threads: 1,
     lost_percent: 0,
+    later_bytes_per_s: None,
+    idle: 0,
 };
 
 /// Each sees only itself.
@@ -84,6 +93,8 @@ pub(crate) const SPARSE_100: Shape = Shape {
     looks_from: LooksFrom::Position,
     threads: 1,
     lost_percent: 0,
+    later_bytes_per_s: None,
+    idle: 0,
 };
 
 /// Near ones often, far ones seldom.
@@ -97,6 +108,8 @@ pub(crate) const CROWD_1000: Shape = Shape {
     looks_from: LooksFrom::Position,
     threads: 1,
     lost_percent: 0,
+    later_bytes_per_s: None,
+    idle: 0,
 };
 
 /// The same crowd in shared views, with the rings of the scenario `crowd`.
@@ -107,10 +120,14 @@ pub(crate) const VIEWS_1000: Shape =
 pub(crate) const VIEWS_LOSSY: Shape = Shape { lost_percent: 5, ..VIEWS_1000 };
 
 /// The same with a third of the bytes that everybody wants.
-pub(crate) const VIEWS_SHORT: Shape = Shape { client_bytes_per_s: 10_000, ..VIEWS_1000 };
+pub(crate) const VIEWS_SHORT: Shape = Shape { later_bytes_per_s: Some(10_000), ..VIEWS_1000 };
 
 /// Both at once.
 pub(crate) const VIEWS_SHORT_LOSSY: Shape = Shape { lost_percent: 5, ..VIEWS_SHORT };
+
+/// The people of `SPARSE_100` and of `VIEWS_1000` among many objects that rest.
+pub(crate) const SPARSE_100_IDLE: Shape = Shape { idle: 100_000, ..SPARSE_100 };
+pub(crate) const VIEWS_1000_IDLE: Shape = Shape { idle: 100_000, ..VIEWS_1000 };
 
 /// A thousand players at the density and with the budget of the scenario `crowd-10k`, in three rings.
 pub(crate) const VIEWS_10HZ: Shape = Shape {
@@ -123,6 +140,8 @@ pub(crate) const VIEWS_10HZ: Shape = Shape {
     looks_from: LooksFrom::Cell,
     threads: 1,
     lost_percent: 0,
+    later_bytes_per_s: None,
+    idle: 0,
 };
 
 pub(crate) struct Town {
@@ -172,6 +191,12 @@ impl Town {
     }
 
     fn fill(&mut self) {
+        // People have the same luck without them.
+        let (half, mut rng) = (IDLE_AREA_M / 2.0, Rng::with_seed(3));
+        for _ in 0..self.shape.idle {
+            let position = [(rng.f32() * 2.0 - 1.0) * half, (rng.f32() * 2.0 - 1.0) * half, 0.0];
+            self.server.spawn(Character { position, ..Character::default() }, Placement::Cell(0)).expect("room");
+        }
         for _ in 0..CONNECT_TICKS_MAX {
             self.clients_turn();
             self.receive();
@@ -180,6 +205,11 @@ impl Town {
         }
         assert_eq!(self.citizens.len(), self.shape.players as usize, "somebody did not get in");
         self.wire.lock().lost_percent = self.shape.lost_percent;
+        for &(connection, _) in &self.citizens {
+            if let Some(bytes_per_s) = self.shape.later_bytes_per_s {
+                self.server.set_budget(connection, bytes_per_s, self.now);
+            }
+        }
         for _ in 0..WARM_UP_TICKS {
             self.clients_turn();
             self.receive();
@@ -266,6 +296,39 @@ impl Town {
     /// The end of the server's tick: quantise, look, encode, write, seal, send.
     pub(crate) fn tick(&mut self) {
         self.server.tick(self.now);
+    }
+}
+
+/// The time of `receive` and `tick`, and of each stage in them.
+pub(crate) struct Times {
+    ticks_ns: Vec<u64>,
+    pub(crate) stages_ns: Vec<u64>,
+}
+
+impl Times {
+    pub(crate) fn new() -> Times {
+        Times { ticks_ns: Vec::new(), stages_ns: vec![0; Subsystem::STAGES.len()] }
+    }
+
+    /// One more tick of the town.
+    pub(crate) fn measure(&mut self, town: &mut Town) {
+        town.clients_turn();
+        let start = Instant::now();
+        town.receive();
+        let received = start.elapsed();
+        town.simulate();
+        let start = Instant::now();
+        town.tick();
+        self.ticks_ns.push((received + start.elapsed()).as_nanos() as u64);
+        for (sum, stage) in self.stages_ns.iter_mut().zip(Subsystem::STAGES) {
+            *sum += town.record().ns(stage);
+        }
+    }
+
+    pub(crate) fn median_ms(&self) -> f64 {
+        let mut ticks_ns = self.ticks_ns.clone();
+        ticks_ns.sort_unstable();
+        ticks_ns[ticks_ns.len() / 2] as f64 / 1e6
     }
 }
 
