@@ -70,8 +70,8 @@ fn server(c: &mut Criterion, name: &str, shape: Shape) -> Option<f64> {
 /// room for the noise of times.
 const HARD_TIMES: [(&str, Shape, f64); 3] = [
     ("views_lossy", VIEWS_LOSSY, 2.2),
-    ("views_short", VIEWS_SHORT, 2.5),
-    ("views_short_lossy", VIEWS_SHORT_LOSSY, 2.7),
+    ("views_short", VIEWS_SHORT, 2.8),
+    ("views_short_lossy", VIEWS_SHORT_LOSSY, 2.8),
 ];
 
 fn all(c: &mut Criterion) {
