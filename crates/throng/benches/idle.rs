@@ -1,4 +1,4 @@
-//! What a hundred thousand objects that rest cost: the same people without and with them, in turns, beyond the system calls. See
+//! The cost of a hundred thousand objects that rest: the same people without and with them, in turns, beyond the system calls. See
 //! docs/benchmarking.md.
 #![allow(missing_docs)]
 

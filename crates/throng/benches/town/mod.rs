@@ -56,7 +56,7 @@ pub(crate) struct Shape {
     pub(crate) threads: usize,
     /// Of 100 datagrams, so many are lost in each direction once everybody has come in.
     pub(crate) lost_percent: u32,
-    /// What each client may be sent once everybody has come in, if it is another budget than before.
+    /// The budget of each client once everybody has come in, if it is another one than before.
     pub(crate) later_bytes_per_s: Option<u32>,
     /// Objects that nobody ever touches, in an area of `IDLE_AREA_M`. Most are out of everybody's sight.
     pub(crate) idle: u32,
