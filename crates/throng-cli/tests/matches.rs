@@ -12,6 +12,7 @@ use serde_json::Value;
 mod fake;
 
 use crate::lab::has_samples_of;
+use crate::serving::free_address;
 use crate::summary_keys::{COMMON, keys};
 
 const THRONG: &str = env!("CARGO_BIN_EXE_throng");
@@ -99,10 +100,6 @@ fn wait_for_frames(address: &str, count: f64) {
         assert!(began.elapsed() < PATIENCE, "there are no {count} frames");
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-fn free_address() -> String {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string()
 }
 
 #[test]

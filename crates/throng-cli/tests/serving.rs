@@ -23,7 +23,7 @@ fn throng(arguments: &[&str]) -> Command {
 
 /// An address that nobody else takes: on a host of the machine's own network that no other process has, because it is made
 /// of this one's number.
-fn free_address() -> String {
+pub(crate) fn free_address() -> String {
     static PORTS: AtomicU16 = AtomicU16::new(30_000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     format!("127.{}.{middle}.{low}:{}", 128 | high, PORTS.fetch_add(1, Ordering::Relaxed))

@@ -263,6 +263,22 @@ impl<'a> Transmit<'a> {
         self.bytes.chunks(self.segment_bytes.max(1))
     }
 
+    /// All but the first datagram, if there are any: to be tried when the first was [too long](SendError::TooLarge), because the last
+    /// may be shorter.
+    ///
+    /// ```
+    /// # use throng_net::Transmit;
+    /// let to = "127.0.0.1:4000".parse().unwrap();
+    /// let transmit = Transmit { to, bytes: &[1, 1, 1, 2, 2], segment_bytes: 3 };
+    /// let behind = transmit.behind_first().unwrap();
+    /// assert_eq!((behind.bytes, behind.datagrams()), (&[2, 2][..], 1));
+    /// assert_eq!(behind.behind_first(), None);
+    /// ```
+    pub fn behind_first(&self) -> Option<Transmit<'a>> {
+        let bytes = self.bytes.get(self.segment_bytes..).filter(|bytes| !bytes.is_empty())?;
+        Some(Transmit { bytes, ..*self })
+    }
+
     /// Rejects what no driver could send.
     ///
     /// # Errors

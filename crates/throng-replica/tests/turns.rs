@@ -405,28 +405,32 @@ fn what_does_not_fit_lets_the_others_into_the_same_packet() {
 
 #[test]
 fn a_channel_with_more_weight_is_sent_more_often_and_no_other_starves() {
+    more_weight_is_sent_more_often(4, None);
+    // It gets its weight while others wait.
+    more_weight_is_sent_more_often(1, Some(4));
+}
+
+fn more_weight_is_sent_more_often(first: u8, later: Option<u8>) {
     let mut house = House::new(256);
     house.server.begin_tick();
     const LIGHT: u32 = 31;
+    let mut heavy = None;
     let lamps: Vec<ObjectId> = (0..=LIGHT)
         .map(|number| {
-            let weight = if number == LIGHT { 4 } else { 1 };
+            let weight = if number == LIGHT { first } else { 1 };
             let channel = house.server.channel(ChannelKey::Custom(number)).expect("room");
-            house.server.hub().subscribe(house.connection, channel, 1, weight).expect("room");
+            heavy = Some(house.server.hub().subscribe(house.connection, channel, 1, weight).expect("room"));
             house.spawn(&Lamp { number: 0 }, ChannelKey::Custom(number))
         })
         .collect();
+    tick_with(SHORT, &mut house, &lamps, 0, |_| {});
+    if let Some((subscription, weight)) = heavy.zip(later) {
+        let connection = house.connection;
+        house.server.hub().connection_mut(connection).expect("it stays").set_weight(subscription, weight);
+    }
     let mut sent = vec![0; lamps.len()];
     for tick in 1..400 {
-        house.server.begin_tick();
-        lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: tick }));
-        // Room for four of them.
-        let room = 40;
-        let connection = house.connection;
-        house.server.hub().set_allowance(connection, room);
-        house.plan();
-        let packet = house.write(room);
-        house.deliver(&packet);
+        tick_with(SHORT, &mut house, &lamps, tick, |_| {});
         for (sent, &lamp) in sent.iter_mut().zip(&lamps) {
             *sent += u32::from(house.seen(lamp) == Some(Lamp { number: tick }));
         }
@@ -447,16 +451,18 @@ fn busy(house: &mut House) -> Vec<ObjectId> {
         .collect()
 }
 
-/// A tick with room for four lamps. `late` is done when the plan is made already.
-fn short_tick(house: &mut House, lamps: &[ObjectId], number: u32, late: impl FnOnce(&mut House)) {
-    const ROOM: usize = 40;
+/// Room for four lamps.
+const SHORT: usize = 40;
+
+/// A tick in which all lamps change, with so much room. `late` is done when the plan is made already.
+fn tick_with(room: usize, house: &mut House, lamps: &[ObjectId], number: u32, late: impl FnOnce(&mut House)) {
     house.server.begin_tick();
     lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number }));
     let connection = house.connection;
-    house.server.hub().set_allowance(connection, ROOM);
+    house.server.hub().set_allowance(connection, room);
     house.plan();
     late(house);
-    let packet = house.write(ROOM);
+    let packet = house.write(room);
     house.deliver(&packet);
 }
 
@@ -467,7 +473,7 @@ fn a_connection_that_lacks_room_sleeps_in_empty_channels_until_something_comes()
     house.server.begin_tick();
     let lamps = busy(&mut house);
     for number in 1..=10 {
-        short_tick(&mut house, &lamps, number, |_| {});
+        tick_with(SHORT, &mut house, &lamps, number, |_| {});
     }
     let mut subscriptions: Vec<SubscriptionId> =
         (0..EMPTY).map(|number| house.subscribe(ChannelKey::Custom(number), 5).expect("room")).collect();
@@ -482,7 +488,7 @@ fn a_connection_that_lacks_room_sleeps_in_empty_channels_until_something_comes()
         if comes && tick % 2 == 0 {
             come(&mut house);
         }
-        short_tick(&mut house, &lamps, tick, |house| {
+        tick_with(SHORT, &mut house, &lamps, tick, |house| {
             if comes && tick % 2 == 1 {
                 come(house);
             }
@@ -491,7 +497,7 @@ fn a_connection_that_lacks_room_sleeps_in_empty_channels_until_something_comes()
         if (150..155).contains(&tick) {
             let (place, connection) = ((tick - 150 + EMPTY / 2) as usize, house.connection);
             house.server.hub().unsubscribe(connection, subscriptions[place]);
-            short_tick(&mut house, &lamps, tick, |_| {});
+            tick_with(SHORT, &mut house, &lamps, tick, |_| {});
             subscriptions[place] = house.subscribe(ChannelKey::Custom(place as u32), 5).expect("room");
         }
         if tick == 240 {
@@ -506,20 +512,34 @@ fn a_connection_that_lacks_room_sleeps_in_empty_channels_until_something_comes()
 }
 
 #[test]
+fn a_connection_that_begins_to_lack_room_sleeps_at_once_where_nothing_is_new() {
+    const QUIET: u32 = 40;
+    let mut house = House::new(256);
+    house.server.begin_tick();
+    // Their next turn is far away.
+    for number in 0..QUIET {
+        house.subscribe(ChannelKey::Custom(number), 10_000).expect("room");
+        house.spawn(&Lamp { number }, ChannelKey::Custom(number));
+    }
+    house.plan();
+    let packet = house.write(1_100);
+    house.deliver(&packet);
+    let lamps = busy(&mut house);
+    for number in 1..=4 {
+        tick_with(SHORT, &mut house, &lamps, number, |_| {});
+    }
+    assert_eq!(house.server.hub_ref().sleeper_count(), QUIET as usize);
+}
+
+#[test]
 fn a_tick_with_more_room_than_the_last_has_room_for_those_that_were_far_behind() {
     let mut house = House::new(256);
     house.server.begin_tick();
     let lamps = busy(&mut house);
     for number in 1..=100 {
-        short_tick(&mut house, &lamps, number, |_| {});
+        tick_with(SHORT, &mut house, &lamps, number, |_| {});
     }
-    house.server.begin_tick();
-    lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: 101 }));
-    let connection = house.connection;
-    house.server.hub().set_allowance(connection, 1_000);
-    house.plan();
-    let packet = house.write(1_000);
-    house.deliver(&packet);
+    tick_with(1_000, &mut house, &lamps, 101, |_| {});
     let seen = lamps.iter().filter(|&&lamp| house.seen(lamp) == Some(Lamp { number: 101 })).count();
     assert_eq!(seen, lamps.len());
 }

@@ -3,67 +3,42 @@
 
 mod town;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use throng::meter::Subsystem;
-use town::{CROWD_1000, DENSE_100, SPARSE_100, Shape, Town, VIEWS_1000, VIEWS_LOSSY, VIEWS_SHORT, VIEWS_SHORT_LOSSY};
-
-/// Sums over measured ticks.
-#[derive(Default)]
-struct Sums {
-    ticks: u64,
-    subsystem_ns: [u64; Subsystem::STAGES.len()],
-}
-
-/// Runs whole turns, and adds up the time of `receive` and `tick`.
-fn time_of(town: &mut Town, sums: &mut Sums, ticks: u64) -> Duration {
-    let mut total = Duration::ZERO;
-    for _ in 0..ticks {
-        town.clients_turn();
-        let start = Instant::now();
-        town.receive();
-        total += start.elapsed();
-        town.simulate();
-        let start = Instant::now();
-        town.tick();
-        total += start.elapsed();
-        sums.ticks += 1;
-        for (sum, subsystem) in sums.subsystem_ns.iter_mut().zip(Subsystem::STAGES) {
-            *sum += town.record().ns(subsystem);
-        }
-    }
-    total
-}
+use town::{
+    CROWD_1000, DENSE_100, SPARSE_100, Shape, Times, Town, VIEWS_1000, VIEWS_LOSSY, VIEWS_SHORT, VIEWS_SHORT_LOSSY,
+};
 
 /// Returns the nanoseconds per tick, if the benchmark was asked for.
 fn server(c: &mut Criterion, name: &str, shape: Shape) -> Option<f64> {
     let mut town = Town::new(shape);
-    let mut sums = Sums::default();
+    let mut times = Times::new();
     let sent_before = town.sent_bytes();
     let mut group = c.benchmark_group("tick");
     group.throughput(Throughput::Elements(town.connections()));
     let mut total = Duration::ZERO;
     group.bench_function(name, |b| {
         b.iter_custom(|ticks| {
-            let time = time_of(&mut town, &mut sums, ticks);
+            let time = (0..ticks).map(|_| times.measure(&mut town)).sum();
             total += time;
             time
         })
     });
     group.finish();
-    if sums.ticks == 0 {
+    if times.ticks() == 0 {
         return None;
     }
-    let sent_bytes = (town.sent_bytes() - sent_before) as f64 / (sums.ticks * town.connections()) as f64;
+    let sent_bytes = (town.sent_bytes() - sent_before) as f64 / (times.ticks() * town.connections()) as f64;
     println!("    {name}: {sent_bytes:>8.1} bytes per connection and tick");
-    let per_connection = |ns: u64| ns as f64 / (sums.ticks * town.connections()) as f64;
-    for (subsystem, &ns) in Subsystem::STAGES.iter().zip(&sums.subsystem_ns) {
+    let per_connection = |ns: u64| ns as f64 / (times.ticks() * town.connections()) as f64;
+    for (subsystem, &ns) in Subsystem::STAGES.iter().zip(&times.stages_ns) {
         if ns > 0 {
             println!("    {name}: {:>8.0} ns per connection  {}", per_connection(ns), subsystem.built_in_name());
         }
     }
-    Some(total.as_nanos() as f64 / sums.ticks as f64)
+    Some(total.as_nanos() as f64 / times.ticks() as f64)
 }
 
 /// The same crowd with less than it wants. The goal is twice the work at most; a guard fails above these factors, which leave

@@ -219,25 +219,23 @@ impl Worker {
         let mut total = Sent::default();
         for batch in self.held.take_due(due) {
             let Some(peer) = peers.get_mut(batch.to) else { continue };
-            let (mut bytes, segment_bytes) = (batch.bytes, batch.segment_bytes);
-            while !bytes.is_empty() {
-                let transmit = Transmit { to: peer.address, bytes, segment_bytes };
-                let sent = match driver.send(now, &transmit) {
-                    Ok(sent) => sent.min(transmit.datagrams()),
+            let all = Transmit { to: peer.address, bytes: batch.bytes, segment_bytes: batch.segment_bytes };
+            let mut next = Some(all);
+            while let Some(transmit) = next.take() {
+                match driver.send(now, &transmit) {
+                    Ok(sent) => {
+                        let sent = sent.min(transmit.datagrams());
+                        self.send_dropped += (transmit.datagrams() - sent) as u64;
+                        total.packets += sent as u64;
+                        total.bytes += transmit.bytes.len().min(sent * transmit.segment_bytes) as u64;
+                    }
                     Err(error) => {
                         self.send_errors += u64::from(!is_mended(&error, now, peer));
                         if matches!(error, SendError::TooLarge { .. }) {
-                            // Each behind it is tried by itself: the last of a batch may be shorter, and pass.
-                            bytes = &bytes[segment_bytes.min(bytes.len())..];
-                            continue;
+                            next = transmit.behind_first();
                         }
-                        break;
                     }
-                };
-                self.send_dropped += (transmit.datagrams() - sent) as u64;
-                total.packets += sent as u64;
-                total.bytes += bytes.len().min(sent * segment_bytes) as u64;
-                break;
+                }
             }
         }
         total

@@ -35,17 +35,17 @@ struct Poster {
 fn narrow(driver: MemoryDriver, interface: Interface) -> Box<dyn Driver> {
     let mut sends = 0;
     Box::new(Intercepted::new(driver, move |driver: &mut MemoryDriver, now, transmit: &Transmit<'_>| {
+        sends += 1;
+        let full_every = interface.full_every.load(Ordering::Relaxed);
+        if full_every > 0 && sends % full_every == 0 {
+            return Ok(0);
+        }
         let bytes = transmit.segment_bytes.min(transmit.bytes.len());
         if bytes > interface.limit.load(Ordering::Relaxed) {
             interface.refused_at.lock().expect("nobody panics").push(now);
             return Err(SendError::TooLarge { bytes });
         }
-        sends += 1;
-        match interface.full_every.load(Ordering::Relaxed) {
-            0 => driver.send(now, transmit),
-            every if sends % every == 0 => Ok(0),
-            _ => driver.send(now, transmit),
-        }
+        driver.send(now, transmit)
     }))
 }
 

@@ -67,7 +67,9 @@ impl Connection {
         {
             debug_assert!(rank.score <= *last_score, "in order");
             *last_score = rank.score;
-            asked_bytes += self.plan_turn(self.standings.number(rank).into(), true, planner);
+            let number = usize::from(self.standings.number(rank));
+            debug_assert!(self.standings.has_pace_of(&self.subscriptions[number]), "a setter has left its pace behind");
+            asked_bytes += self.plan_turn(number, true, planner);
         }
         asked_bytes
     }

@@ -97,6 +97,11 @@ impl Standings {
         }
     }
 
+    /// Whether the pace of the subscription's standing is that of its interval and weight.
+    pub(super) fn has_pace_of(&self, subscription: &Subscription) -> bool {
+        self.paces[usize::from(subscription.standing)] == subscription.pace()
+    }
+
     /// Those that are due at a time are due in the last of these ticks until then.
     pub(super) fn bring_forward(&mut self, ticks: SendTicks) {
         for due_at in self.due_at.iter_mut().filter(|due_at| **due_at != NEVER) {

@@ -310,8 +310,8 @@ impl Times {
         Times { ticks_ns: Vec::new(), stages_ns: vec![0; Subsystem::STAGES.len()] }
     }
 
-    /// One more tick of the town.
-    pub(crate) fn measure(&mut self, town: &mut Town) {
+    /// One more tick of the town. Returns the time of `receive` and `tick`.
+    pub(crate) fn measure(&mut self, town: &mut Town) -> Duration {
         town.clients_turn();
         let start = Instant::now();
         town.receive();
@@ -319,10 +319,16 @@ impl Times {
         town.simulate();
         let start = Instant::now();
         town.tick();
-        self.ticks_ns.push((received + start.elapsed()).as_nanos() as u64);
+        let time = received + start.elapsed();
+        self.ticks_ns.push(time.as_nanos() as u64);
         for (sum, stage) in self.stages_ns.iter_mut().zip(Subsystem::STAGES) {
             *sum += town.record().ns(stage);
         }
+        time
+    }
+
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks_ns.len() as u64
     }
 
     pub(crate) fn median_ms(&self) -> f64 {
