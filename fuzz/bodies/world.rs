@@ -50,7 +50,11 @@ impl World {
             }
             2 | 3 => self.answer(choices),
             4 => {
-                let said = if choices.below(2) == 0 { self.report(choices) } else { self.states(choices) };
+                let said = match choices.below(3) {
+                    0 => self.report(choices),
+                    1 => self.states(choices),
+                    _ => self.recall(choices),
+                };
                 self.hear(&said);
             }
             5 => {
@@ -153,6 +157,27 @@ impl World {
         choices.bend(&mut payload);
         let publisher = MemberId(u64::from(choices.byte() % 3));
         let (subscription, sequence) = (SubscriptionId(u32::MAX - 2), Sequence(1));
+        let payload = payload.into();
+        Event::Message(Message { subscription, subject, publisher, sequence, payload, reply_to: None })
+    }
+
+    /// A question about states, or an answer.
+    fn recall(&mut self, choices: &mut Choices<'_>) -> Event {
+        let what = ["ask", "answer", "answer", "tell"][choices.below(4)];
+        let (to, from) = ([0, 0, 0, 1][choices.below(4)], choices.below(4));
+        let subject = Subject::new(&format!("world.any.recall.{to}.{what}.{from}")).expect("it is a name");
+        let mut payload = u64::from(choices.byte() % 16).to_le_bytes().to_vec();
+        payload.extend([choices.byte() % 3, 0, 0, 0]);
+        if what != "ask" {
+            payload.extend([choices.byte() % 3, choices.byte() % 3, 0, 0, 0, choices.byte() % 3, 0, 0, 0]);
+            payload.extend([choices.byte() % 4, 0, choices.byte() % 16, 0, 0, 0, 0, 0, 0, 0, choices.byte(), 9, 0, 0]);
+            for _ in 0..choices.below(3) {
+                payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 77, 78]);
+            }
+        }
+        choices.bend(&mut payload);
+        let publisher = MemberId(u64::from(choices.byte() % 3));
+        let (subscription, sequence) = (SubscriptionId(u32::MAX - 3), Sequence(1));
         let payload = payload.into();
         Event::Message(Message { subscription, subject, publisher, sequence, payload, reply_to: None })
     }

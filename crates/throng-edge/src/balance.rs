@@ -38,6 +38,7 @@ use throng_bus::{
 
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
 use crate::origin::{Origin, OriginEvent};
+use crate::recall::Recall;
 use crate::roster::{BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes};
 use crate::saved::Saved;
 
@@ -125,13 +126,24 @@ pub struct BalanceCounters {
     pub states_refused: u64,
     /// States of players that found no room.
     pub states_dropped: u64,
+    /// Whether no other server has answered when this one asked for [states](Balance::take_saved) at its start: 0 or 1.
+    pub recalls_unanswered: u64,
 }
 
 impl BalanceCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
-        let BalanceCounters { reports, refused, forged, plans, overruled, restored, states_refused, states_dropped } =
-            *self;
+    pub fn named(&self) -> [(&'static str, u64); 9] {
+        let BalanceCounters {
+            reports,
+            refused,
+            forged,
+            plans,
+            overruled,
+            restored,
+            states_refused,
+            states_dropped,
+            recalls_unanswered,
+        } = *self;
         [
             ("reports", reports),
             ("refused", refused),
@@ -141,6 +153,7 @@ impl BalanceCounters {
             ("restored", restored),
             ("states_refused", states_refused),
             ("states_dropped", states_dropped),
+            ("recalls_unanswered", recalls_unanswered),
         ]
     }
 }
@@ -233,9 +246,12 @@ pub struct Balance {
     reported: Option<(Time, Reported)>,
     planned: Time,
     report: Option<Command>,
+    /// What it hears, but for borders and leases.
+    subscriptions: VecDeque<Command>,
     saved: Saved,
     /// Messages with the states of this server's players.
     states: VecDeque<Command>,
+    recall: Recall,
     counters: BalanceCounters,
 }
 
@@ -244,14 +260,17 @@ type Reported = (Fence, BordersVersion, BordersVersion, usize);
 
 impl Balance {
     /// A server that holds nothing yet, on the bus of this member, in a world with strips of equal width. On the member's bus, nothing else
-    /// may use the subscriptions `u32::MAX - 1` and `u32::MAX - 2`, the watch `u32::MAX - 1`, and the desks of [`BalanceOptions::desk`].
+    /// may use the subscriptions `u32::MAX - 1` to `u32::MAX - 3`, the watch `u32::MAX - 1`, and the desks of [`BalanceOptions::desk`].
     pub fn new(options: BalanceOptions, member: MemberId) -> Balance {
         let BalanceOptions { world, division, number, address, lease, desk, .. } = options.clone();
         let note = address_note(address);
         let saved = Saved::new(world.clone(), division.servers(), SubscriptionId(u32::MAX - 2));
+        let recall = Recall::new(world.clone(), number, division.servers(), SubscriptionId(u32::MAX - 3));
         Balance {
-            states: VecDeque::from([saved.subscribe()]),
+            subscriptions: VecDeque::from([saved.subscribe(), recall.subscribe()]),
             saved,
+            states: VecDeque::new(),
+            recall,
             seat: Lease::new(world.server_key(number), member, note, lease, desk),
             decider: decider_lease(&options, member),
             member,
@@ -294,8 +313,9 @@ impl Balance {
     pub fn counters(&self) -> BalanceCounters {
         let heard = self.roster.counters();
         let refused = self.counters.refused + heard.refused;
-        let states_dropped = self.saved.dropped;
-        BalanceCounters { reports: heard.reports, refused, forged: heard.forged, states_dropped, ..self.counters }
+        let (states_dropped, recalls_unanswered) = (self.saved.dropped, self.recall.unanswered);
+        let (reports, forged) = (heard.reports, heard.forged);
+        BalanceCounters { reports, refused, forged, states_dropped, recalls_unanswered, ..self.counters }
     }
 
     /// The fencing number of this server, while it holds the lease of its number at `now`. Ask anew before each act for its strip.
@@ -398,8 +418,15 @@ impl Balance {
         }
     }
 
-    /// The newest state of a player who has [joined](crate::OriginEvent::Joined) here, and was at a server that is gone. It is up to 30 s old,
-    /// and in most cases up to one. It is given once.
+    /// Whether this server may take players: it has held its lease, so no other process of its number does; and another server has told it
+    /// the states that it keeps, or none has answered for two seconds. Once it is ready it stays so. Until then
+    /// [`settle`](Balance::settle) keeps its origin [closed](Origin::set_open).
+    pub fn is_ready(&self) -> bool {
+        self.recall.is_done()
+    }
+
+    /// The newest state of a player who has [joined](crate::OriginEvent::Joined) here, and was at a server that is gone, or at the process
+    /// before this one. It is up to 30 s old, and in most cases up to one. It is given once.
     pub fn take_saved(&mut self, now: Time, client_id: u64) -> Option<Vec<u8>> {
         self.notice(now);
         self.saved.take(now, client_id, &self.roster)
@@ -407,6 +434,7 @@ impl Balance {
 
     /// One tick. `steps` are those of all objects that this server has, also of such that another one is about to take over. Takes what the bus
     /// says, and says what there is to say. Without a part of the world, it gives up the players who are away: others serve their clients.
+    /// The origin is closed until this server [may take players](Balance::is_ready), so call it from the first tick on.
     pub fn settle(&mut self, bus: &mut dyn Bus, origin: &mut Origin, now: Time, steps: impl Iterator<Item = u16>) {
         bus.handle_timeout(now);
         while let Some(event) = bus.poll_event(now) {
@@ -422,6 +450,7 @@ impl Balance {
         if self.has_no_part() {
             origin.give_up_kept();
         }
+        origin.set_open(self.is_ready());
     }
 
     /// Takes an event of the bus. Events of others are ignored.
@@ -438,6 +467,11 @@ impl Balance {
             Event::Disconnected => self.stop_deciding(),
             Event::Message(message) if self.saved.is_ours(message.subscription) => {
                 let is_heard = self.saved.hear(now, message, &self.roster);
+                self.counters.states_refused += u64::from(!is_heard);
+            }
+            Event::Message(message) if self.recall.is_ours(message.subscription) => {
+                let fence = self.fence(now);
+                let is_heard = self.recall.hear(now, message, (fence, &mut self.saved), &self.roster);
                 self.counters.states_refused += u64::from(!is_heard);
             }
             Event::Changed { value: None, .. } => {
@@ -514,6 +548,7 @@ impl Balance {
             self.report = Some(self.report_of(news, &own));
             self.reported = Some((now, news));
         }
+        self.recall.step(now, fence, &self.roster);
         self.come_forward();
         self.begin_to_decide(now);
         self.restore_entry();
@@ -533,11 +568,14 @@ impl Balance {
         let may_decide = self.fence(now).is_some() && self.roster.is_current();
         self.roster
             .poll_command()
+            // Before its lease is known, and others answer.
+            .or_else(|| self.subscriptions.pop_front())
             .or_else(|| self.seat.poll_command(now))
             // A server that has no number, or does not know who is there, leaves deciding to others.
             .or_else(|| if may_decide { self.decider.poll_command(now) } else { None })
             .or_else(|| self.writes.poll_command())
             .or_else(|| self.report.take())
+            .or_else(|| self.recall.poll_command())
             .or_else(|| self.states.pop_front())
     }
 
@@ -555,10 +593,13 @@ impl Balance {
             }
             // The next round counts it, if it is still waiting then.
             Command::Publish { subject, .. } if self.saved.is_round(subject) => self.states.push_front(command.clone()),
+            Command::Publish { .. } if self.recall.handle_refusal(command) => {}
             // The next report says more.
             Command::Publish { .. } => self.reported = None,
-            Command::Subscribe { subscription, .. } if self.saved.is_ours(*subscription) => {
-                self.states.push_front(command.clone());
+            Command::Subscribe { subscription, .. }
+                if self.saved.is_ours(*subscription) || self.recall.is_ours(*subscription) =>
+            {
+                self.subscriptions.push_front(command.clone());
             }
             _ => self.roster.handle_refusal(command),
         }

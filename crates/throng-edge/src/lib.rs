@@ -43,6 +43,7 @@ mod edge;
 mod mirror;
 mod network;
 mod origin;
+mod recall;
 mod roster;
 mod saved;
 mod talk;

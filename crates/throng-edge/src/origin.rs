@@ -104,6 +104,31 @@ pub enum OriginEvent {
     },
 }
 
+/// Whom an event is about.
+enum About {
+    Edge(ConnectionId),
+    Player(PlayerId),
+}
+
+impl OriginEvent {
+    fn about(&self) -> About {
+        match *self {
+            OriginEvent::EdgeJoined(edge) | OriginEvent::EdgeLeft(edge) | OriginEvent::Looks { edge, .. } => {
+                About::Edge(edge)
+            }
+            OriginEvent::Left(player)
+            | OriginEvent::Away(player)
+            | OriginEvent::Stays(player)
+            | OriginEvent::Joined { player, .. }
+            | OriginEvent::Returned { player, .. }
+            | OriginEvent::Free { player, .. }
+            | OriginEvent::Arrived { player, .. }
+            | OriginEvent::Input { player, .. }
+            | OriginEvent::Message { player, .. } => About::Player(player),
+        }
+    }
+}
+
 /// Options of an origin.
 #[derive(Clone, Debug)]
 pub struct OriginOptions {
@@ -230,6 +255,9 @@ enum Stage {
 /// Players who are here and away. More than so many are not kept.
 const KEPT_MAX: usize = 1 << 17;
 
+/// A closed origin does not look for the events of who has gone before there are so many events.
+const FORGETS_AT_MIN: usize = 256;
+
 /// Messages that wait for one edge.
 const WAITING_MAX: usize = 65_536;
 
@@ -325,6 +353,12 @@ pub struct Origin {
     /// The tick of the newest [`before_tick`](Origin::before_tick).
     tick: Tick,
     events: VecDeque<OriginEvent>,
+    /// Its game is told nothing yet.
+    is_closed: bool,
+    /// While it is closed: at so many events, those of who has gone are removed.
+    forgets_at: usize,
+    /// It has told an event.
+    has_told: bool,
     counters: OriginCounters,
 }
 
@@ -337,6 +371,9 @@ impl Origin {
             clients: FxHashMap::default(),
             tick: Tick(0),
             events: VecDeque::new(),
+            is_closed: false,
+            forgets_at: 0,
+            has_told: false,
             counters: OriginCounters::default(),
         }
     }
@@ -375,9 +412,47 @@ impl Origin {
         None
     }
 
-    /// The next event of edges and players.
+    /// The next event of edges and players. `None` while it is [closed](Origin::set_open).
     pub fn poll_event(&mut self) -> Option<OriginEvent> {
-        self.events.pop_front()
+        if self.is_closed {
+            return None;
+        }
+        let event = self.events.pop_front();
+        self.has_told |= event.is_some();
+        event
+    }
+
+    /// Closes or opens it. At first it is open, and once it has told an event it stays so. While it is closed, edges and their players
+    /// come and wait, and so do their inputs and messages. Who goes before it opens was never there.
+    /// [`Balance::settle`](crate::Balance::settle) keeps the origin of a server that has just started closed, until the server knows what
+    /// the process before it had.
+    pub fn set_open(&mut self, is_open: bool) {
+        let is_closed = !is_open && !self.has_told;
+        if self.is_closed && !is_closed {
+            self.forget_gone();
+        }
+        self.is_closed = is_closed;
+    }
+
+    /// Somebody has gone whose coming was not told.
+    fn note_gone_unseen(&mut self) {
+        if self.events.len() >= self.forgets_at {
+            self.forget_gone();
+            self.forgets_at = FORGETS_AT_MIN + 2 * self.events.len();
+        }
+    }
+
+    /// Removes the events of players and edges that are not there any more.
+    fn forget_gone(&mut self) {
+        let Origin { edges, events, .. } = self;
+        let edge_of =
+            |connection: ConnectionId| edges.get(&connection.index).filter(|seat| seat.connection == connection);
+        events.retain(|event| match event.about() {
+            About::Edge(edge) => edge_of(edge).is_some(),
+            About::Player(player) => {
+                edge_of(player.edge).is_some_and(|seat| seat.players.contains_key(&player.session))
+            }
+        });
     }
 
     /// To be called after all events were polled and their inputs applied, before the server's tick: the state of this tick
@@ -557,7 +632,11 @@ impl Origin {
         for (session, seat) in players {
             self.part(PlayerId { edge: connection, session }, seat, true);
         }
-        self.events.push_back(OriginEvent::EdgeLeft(connection));
+        if self.is_closed {
+            self.note_gone_unseen();
+        } else {
+            self.events.push_back(OriginEvent::EdgeLeft(connection));
+        }
     }
 
     /// Takes a message of an edge. False if it makes no sense.
@@ -638,6 +717,10 @@ impl Origin {
         }
         // Its edge may be dead, and nobody has noticed yet.
         let seat = self.seat(former.edge)?.players.remove(&former.session)?;
+        if self.is_closed {
+            self.note_gone_unseen();
+            return None;
+        }
         match seat.stage {
             Stage::Released => {
                 self.events.push_back(OriginEvent::Left(former));
@@ -651,7 +734,7 @@ impl Origin {
     fn part(&mut self, player: PlayerId, seat: Seat, may_return: bool) {
         let is_known = self.clients.get(&seat.client_id).is_some_and(|(known, _)| *known == player);
         let has_room = is_known && self.clients.len() <= KEPT_MAX;
-        if may_return && has_room && seat.stage != Stage::Released {
+        if may_return && has_room && seat.stage != Stage::Released && !self.is_closed {
             let until = self.tick.after(self.options.keep_ticks);
             self.clients.insert(seat.client_id, (player, Some(until)));
             self.events.push_back(OriginEvent::Away(player));
@@ -659,7 +742,11 @@ impl Origin {
             if is_known {
                 self.clients.remove(&seat.client_id);
             }
-            self.events.push_back(OriginEvent::Left(player));
+            if self.is_closed {
+                self.note_gone_unseen();
+            } else {
+                self.events.push_back(OriginEvent::Left(player));
+            }
         }
     }
 
@@ -770,5 +857,48 @@ impl Origin {
         } else {
             self.counters.dropped += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_come_and_go_while_it_is_closed_leave_nothing_behind() {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        origin.set_open(false);
+        for generation in 1..=50 {
+            let edge = ConnectionId { index: 0, generation };
+            let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+            origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+            origin.events.push_back(OriginEvent::EdgeJoined(edge));
+            for session in 0..200 {
+                let (body, player) = (vec![0; USER_DATA_LEN], PlayerId { edge, session });
+                let talk = ToOrigin { session, number: u64::from(session % 10), body, ..ToOrigin::default() };
+                assert!(origin.join(player, &talk));
+                origin.push(OriginEvent::Input { player, number: 1, bytes: Vec::new() });
+                assert!(session % 4 == 0 || origin.leave(player, false));
+                assert!(origin.events.len() < 700 && origin.poll_event().is_none());
+            }
+            if generation < 50 {
+                origin.end(edge);
+            }
+        }
+        origin.set_open(true);
+        // Session 190 was the client of 180 and has left, as 194 was that of 184, and 198 that of 188.
+        let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
+        let edge = ConnectionId { index: 0, generation: 50 };
+        let joined = told.iter().filter_map(|event| match event {
+            OriginEvent::Joined { player, .. } => Some(player.session),
+            _ => None,
+        });
+        assert_eq!((told[0].clone(), joined.collect::<Vec<_>>()), (OriginEvent::EdgeJoined(edge), vec![192, 196]));
+        assert_eq!(told.len(), 1 + 2 * 2);
+        // It has told something, so it stays open.
+        origin.set_open(false);
+        origin.end(edge);
+        assert_eq!(std::iter::from_fn(|| origin.poll_event()).count(), 2 + 1);
+        assert_eq!(origin.clients.len(), 2);
     }
 }

@@ -6,6 +6,7 @@
 //!           world.NAME.borders    the borders, written by the decider with its fencing number
 //! subjects  world.NAME.load.3     reports of server 3
 //!           world.NAME.saved.3    states of the players of server 3 (saved.rs)
+//!           world.NAME.recall.3.* questions for server 3 about states that it has kept, and answers to its own (recall.rs)
 //!           world.NAME.link.M.S   datagrams for member M from member S, if they go over the bus (network.rs)
 //! ```
 //!
@@ -85,6 +86,18 @@ impl WorldName {
     /// The server of such a subject.
     pub(crate) fn saved_number(&self, subject: &Subject) -> Option<u16> {
         number_of(self.rest(subject)?, "saved.")
+    }
+
+    /// The subject of questions of a server for another one, and of answers.
+    pub(crate) fn recall_subject(&self, to: u16, what: &str, from: u16) -> Subject {
+        self.subject(&format!("recall.{to}.{what}.{from}"))
+    }
+
+    /// The parts of such a subject: for which server, what, and from which.
+    pub(crate) fn recall_parts<'a>(&self, subject: &'a Subject) -> Option<(u16, &'a str, u16)> {
+        let (to, rest) = self.rest(subject)?.strip_prefix("recall.")?.split_once('.')?;
+        let (what, from) = rest.split_once('.')?;
+        Some((number_of(to, "")?, what, number_of(from, "")?))
     }
 
     /// The subject of the datagrams of a member for another one.
@@ -370,7 +383,7 @@ impl Roster {
         self.seats.get(usize::from(number))
     }
 
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &SeatOf> {
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &SeatOf> + Clone {
         self.seats.iter()
     }
 

@@ -16,24 +16,33 @@ const KEEP_TICKS: u32 = 2_000;
 
 /// Four worlds with strips of 32 m, and two edges with all players.
 fn four_worlds(condition: &str, seed: u64) -> Stage {
-    let division = Division::new(4, STEPS, 2).unwrap();
     let mut stage = Stage::with_origins(condition, seed, 4, EdgeOptions::default());
-    let name = WorldName::new("stage").unwrap();
-    for number in 0..4 {
-        let bus = stage.join_bus();
-        let planner = PlannerOptions { spare_load: 1, moved_load: 6, ..PlannerOptions::default() };
-        let options = BalanceOptions { planner, ..BalanceOptions::new(name.clone(), division, number) };
-        let mut balance = Balance::new(options, bus.member());
-        balance.set_planning(false);
-        let world = &mut stage.worlds[usize::from(number)];
-        (world.balance, world.is_frozen) = (Some((balance, bus)), true);
-        world.origin = Origin::new(OriginOptions { keep_ticks: KEEP_TICKS, ..OriginOptions::default() });
-    }
-    (0..2).for_each(|_| stage.add_watching_edge(BorderWatch::new(name.clone(), division)));
+    (0..4).for_each(|number| join_world(&mut stage, number));
+    (0..2).for_each(|_| stage.add_watching_edge(BorderWatch::new(name(), division())));
     stage.ticks(20);
     (0..PLAYERS).for_each(|number| stage.add_client(number % 2));
     stage.ticks(80);
     stage
+}
+
+fn name() -> WorldName {
+    WorldName::new("stage").unwrap()
+}
+
+fn division() -> Division {
+    Division::new(4, STEPS, 2).unwrap()
+}
+
+/// The process of a server joins the bus and knows nothing yet.
+fn join_world(stage: &mut Stage, number: u16) {
+    let bus = stage.join_bus();
+    let planner = PlannerOptions { spare_load: 1, moved_load: 6, ..PlannerOptions::default() };
+    let options = BalanceOptions { planner, ..BalanceOptions::new(name(), division(), number) };
+    let mut balance = Balance::new(options, bus.member());
+    balance.set_planning(false);
+    let world = &mut stage.worlds[usize::from(number)];
+    (world.balance, world.is_frozen) = (Some((balance, bus)), true);
+    world.origin = Origin::new(OriginOptions { keep_ticks: KEEP_TICKS, ..OriginOptions::default() });
 }
 
 /// Everybody walks to a place of 8 m, and to and fro there.
@@ -146,6 +155,62 @@ fn the_clients_of_a_server_that_is_gone_are_taken_over_and_nobody_is_there_twice
         assert_eq!((doubled(&stage), players(&stage).iter().sum::<usize>()), (None, PLAYERS));
         (0..PLAYERS).for_each(|number| stage.check(number).unwrap());
     }
+}
+
+/// The process of a server is killed, and another one begins at its address before the others know. The edges reach it before it has
+/// its lease and knows its players.
+#[test]
+fn a_server_that_starts_again_at_once_goes_on_with_its_players() {
+    for_seeds(12, |seed| {
+        let mut stage = four_worlds(if seed % 2 == 0 { "none" } else { "wifi" }, seed);
+        let World { server, heroes, .. } = &mut stage.worlds[1];
+        let had: BTreeSet<u64> = heroes.values().map(|&(_, id)| id).collect();
+        server.objects_mut::<Hero>().for_each(|(_, hero)| hero.mood = "tired".to_owned());
+        stage.ticks(40);
+        set_planning(&mut stage, true);
+        drop(stage.worlds.remove(1));
+        stage.ticks(seed as u32 * 5);
+        stage.revive(1);
+        join_world(&mut stage, 1);
+        for edge in 0..2 {
+            let client = stage.connection_to_origin(1, &edge_user_data());
+            assert!(stage.edges[edge].replace_origin(1, client));
+        }
+        let clients: Vec<usize> = had.iter().map(|&id| id as usize).collect();
+        let mut joined_after = None;
+        for tick in 0..200_u32 {
+            for &client in &clients {
+                // Some find no room at the edge.
+                let _ = stage.clients[client].send_input(&[1]);
+            }
+            stage.tick();
+            let (heroes, is_ready) = (stage.worlds[1].heroes.len(), balance(&stage.worlds[1]).is_ready());
+            if heroes > 0 && !is_ready {
+                return Err("somebody has joined who may be elsewhere".to_owned());
+            }
+            joined_after = joined_after.or((heroes == had.len()).then_some(tick));
+        }
+        // The lease of the old process ends after 3 s.
+        if joined_after.is_none_or(|ticks| ticks > 115) {
+            return Err(format!("they have joined after {joined_after:?} ticks"));
+        }
+        let truth = stage.truth();
+        let tired: BTreeSet<u64> = truth.iter().filter(|(hero, _)| hero.mood == "tired").map(|&(_, id)| id).collect();
+        let resumed = stage.worlds[1].resumed;
+        if (&tired, resumed) != (&had, had.len()) {
+            return Err(format!("{tired:?} of {had:?} went on, {resumed} of them there"));
+        }
+        let idle = truth.iter().filter(|(hero, id)| had.contains(id) && hero.acts < 50).count();
+        let counters = balance(&stage.worlds[1]).counters();
+        if idle > 0 || counters.recalls_unanswered + counters.states_refused > 0 {
+            return Err(format!("the inputs of {idle} are missing, {counters:?}"));
+        }
+        stage.settle();
+        if doubled(&stage).is_some() || players(&stage).iter().sum::<usize>() != PLAYERS {
+            return Err(format!("{:?}, {:?}", doubled(&stage), players(&stage)));
+        }
+        (0..PLAYERS).try_for_each(|number| stage.check(number))
+    });
 }
 
 /// One edge reaches the server first that comes back, and the other one has not said yet whose clients it serves.

@@ -10,6 +10,7 @@ mod moves;
 mod over_bus;
 mod over_bus_storms;
 mod readers;
+mod recalls;
 mod returns;
 mod stage;
 mod worlds;

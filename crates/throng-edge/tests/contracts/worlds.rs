@@ -364,7 +364,6 @@ impl Stage {
         assert!(writes.poll_result().unwrap().1.is_ok());
     }
 
-    /// The number of the server that decides.
     /// Somebody removes the entry of the borders.
     fn remove_borders(&mut self) {
         let mut bus = self.join();
@@ -375,6 +374,7 @@ impl Stage {
         bus.handle_command(now, Command::Delete { ticket, key, expect: Expect::Anything }).unwrap();
     }
 
+    /// The number of the server that decides.
     fn decider(&self) -> Option<u16> {
         let decides =
             |it: &Option<Process>| it.as_ref().is_some_and(|it| it.balance.deciding(it.bus.clock()).is_some());
