@@ -246,7 +246,7 @@ pub struct Balance {
     reported: Option<(Time, Reported)>,
     planned: Time,
     report: Option<Command>,
-    /// What it hears, but for borders and leases.
+    /// Subscriptions of all that it hears, but for borders and leases.
     subscriptions: VecDeque<Command>,
     saved: Saved,
     /// Messages with the states of this server's players.

@@ -423,7 +423,7 @@ impl Origin {
     }
 
     /// Closes or opens it. At first it is open, and once it has told an event it stays so. While it is closed, edges and their players
-    /// come and wait, and so do their inputs and messages. Who goes before it opens was never there.
+    /// come and wait, and so do their inputs and messages. Of those that go before it opens, nothing is told.
     /// [`Balance::settle`](crate::Balance::settle) keeps the origin of a server that has just started closed, until the server knows what
     /// the process before it had.
     pub fn set_open(&mut self, is_open: bool) {

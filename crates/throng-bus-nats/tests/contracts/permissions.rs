@@ -7,7 +7,7 @@ use throng_bus_nats::{NatsBus, NatsOptions, Secret};
 use throng_testkit::NatsServer;
 use throng_wire::Time;
 
-use crate::{Clock, options, pattern, subject, until};
+use crate::{Clock, options, pattern, settle, subject, until};
 
 /// The subjects that a member needs beside its own: for answers, and for the store of the cluster. docs/bus.md has the same lists.
 const STORE: [&str; 7] = [
@@ -20,15 +20,18 @@ const STORE: [&str; 7] = [
     "_INBOX.>",
 ];
 
-/// A user for each member, who may do for the links of the world `w` what docs/edges.md says.
+/// A user for each member, who may do in the world `w` what docs/edges.md says of links, and of the server with the member's number.
 fn settings() -> String {
+    let world = "throng.test.world.w";
     let user = |number: u64| {
         let member = MemberId(number);
         let publish = STORE.iter().map(|subject| format!("{subject:?}")).collect::<Vec<_>>().join(", ");
         format!(
             "{{ user: user-{number}, password: secret-{number}, permissions: {{
-                publish: [\"throng.test.world.w.link.*.{member}\", {publish}],
-                subscribe: [\"throng.test.world.w.link.{member}.*\", \"_INBOX.>\"] }} }}"
+                publish: [\"{world}.link.*.{member}\", \"{world}.load.{number}\", \"{world}.saved.{number}\",
+                    \"{world}.recall.*.*.{number}\", {publish}],
+                subscribe: [\"{world}.link.{member}.*\", \"{world}.load.*\", \"{world}.saved.*\",
+                    \"{world}.recall.{number}.*.*\", \"_INBOX.>\"] }} }}"
         )
     };
     let users = (1..=3).map(user).collect::<Vec<_>>().join("\n");
@@ -80,18 +83,31 @@ fn with_permissions_nobody_speaks_in_the_name_of_another_member_or_hears_what_is
             }
         }
     }
-    // The lie does not arrive; what the liar says on its own subject after it does.
-    liar.publish(clock.now(), &link(2, 1), "a lie".into()).unwrap();
-    liar.publish(clock.now(), &link(2, 3), "its own".into()).unwrap();
-    let subjects = until(&clock, &mut second, |event| match event {
-        Event::Message(message) if message.payload == "its own" => Some(message.subject.clone()),
-        Event::Message(message) => {
-            assert_ne!(message.payload, "a lie");
-            None
-        }
-        _ => None,
-    });
-    assert_eq!(subjects, link(2, 3));
+    for (number, of) in (2..).zip(["load.*", "saved.*", "recall.2.*.*"]) {
+        second.subscribe(clock.now(), SubscriptionId(number), &pattern(&format!("world.w.{of}"))).unwrap();
+    }
+    settle(&clock, &mut second);
+    // A lie does not arrive; what the liar says on its own subject after it does.
+    let of_server = |rest: &str| subject(&format!("world.w.{rest}"));
+    for (lie, own) in [
+        (link(2, 1), link(2, 3)),
+        (of_server("load.1"), of_server("load.3")),
+        (of_server("saved.1"), of_server("saved.3")),
+        (of_server("recall.2.answer.1"), of_server("recall.2.answer.3")),
+        (of_server("recall.2.ask.1"), of_server("recall.2.ask.3")),
+    ] {
+        liar.publish(clock.now(), &lie, "a lie".into()).unwrap();
+        liar.publish(clock.now(), &own, "its own".into()).unwrap();
+        let heard = until(&clock, &mut second, |event| match event {
+            Event::Message(message) if message.payload == "its own" => Some(message.subject.clone()),
+            Event::Message(message) => {
+                assert_ne!(message.payload, "a lie");
+                None
+            }
+            _ => None,
+        });
+        assert_eq!(heard, own);
+    }
     // It hears what is for its user, and nothing of what the second one has heard.
     second.publish(clock.now(), &link(3, 2), "for the third".into()).unwrap();
     let payload = until(&clock, &mut liar, |event| match event {
