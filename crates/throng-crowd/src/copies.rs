@@ -16,10 +16,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use tempfile::NamedTempFile;
 use throng::{ObjectId, Tick};
 
-use crate::truth::memory_folder;
+use crate::unnamed::Unnamed;
 
 const RECORD_BYTES: usize = 32;
 const OBJECT: u32 = 1;
@@ -84,8 +83,7 @@ impl Source {
 /// Writes the file.
 #[derive(Debug)]
 pub struct CopiesWriter {
-    /// Is removed when the writer is dropped.
-    file: NamedTempFile,
+    file: Unnamed,
     bytes: Vec<u8>,
     /// By origin, ticks there minus ticks here.
     shifts: Vec<Option<i64>>,
@@ -97,7 +95,7 @@ impl CopiesWriter {
     /// # Errors
     /// The file cannot be created.
     pub fn create(origins: usize) -> io::Result<CopiesWriter> {
-        let file = tempfile::Builder::new().prefix("throng-copies-").tempfile_in(memory_folder())?;
+        let file = Unnamed::create()?;
         Ok(CopiesWriter { file, bytes: Vec::new(), shifts: vec![None; origins] })
     }
 
@@ -138,7 +136,7 @@ impl CopiesWriter {
         if self.bytes.is_empty() {
             return Ok(());
         }
-        self.file.as_file_mut().write_all(&self.bytes)?;
+        self.file.file().write_all(&self.bytes)?;
         self.bytes.clear();
         Ok(())
     }
@@ -360,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_record_of_an_origin_that_cannot_be_is_an_error() {
-        let mut file = NamedTempFile::new().unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
         let mut record = [0; RECORD_BYTES];
         (record[0], record[7]) = (TICKS as u8, 255);
         file.write_all(&record).unwrap();

@@ -29,4 +29,5 @@ pub mod regions;
 pub mod scenario;
 pub mod talk;
 pub mod truth;
+mod unnamed;
 pub mod world;

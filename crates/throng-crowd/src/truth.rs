@@ -24,15 +24,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use tempfile::NamedTempFile;
 use throng::schema::ValuesMut;
 use throng::{ObjectId, Tick, Time};
 
 use crate::kinds::{Character, LabKind, Stance, velocity_of};
 use crate::scenario::Scenario;
+use crate::unnamed::Unnamed;
 
 /// Words of the kind with the most.
 pub const WORDS: usize = 12;
@@ -48,12 +48,6 @@ const PLACES_AT: u64 = TICKS * TICK_BYTES;
 const PUNCTUAL_US: u64 = 50;
 /// A plan holds for so many ticks at most. The next snapshot brings another one.
 const PLANNED_MAX: u64 = 64;
-
-/// A folder whose files are in memory, if the machine has one.
-pub(crate) fn memory_folder() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
-}
 
 /// The objects for which the file of a scenario has room.
 pub fn room(scenario: &Scenario) -> usize {
@@ -182,8 +176,7 @@ impl Plan {
 /// Writes snapshots.
 #[derive(Debug)]
 pub struct TruthWriter {
-    /// Is removed when the writer is dropped.
-    file: NamedTempFile,
+    file: Unnamed,
     version: u64,
     place_bytes: u64,
     bytes: Vec<u8>,
@@ -193,7 +186,7 @@ pub struct TruthWriter {
 impl TruthWriter {
     /// Creates the file, with room for `objects`, in memory if the machine has a place for that.
     pub fn create(objects: usize) -> io::Result<TruthWriter> {
-        let file = tempfile::Builder::new().prefix("throng-truth-").tempfile_in(memory_folder())?;
+        let file = Unnamed::create()?;
         let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
         let bytes = Vec::with_capacity(place_bytes as usize);
         Ok(TruthWriter { file, version: 0, place_bytes, bytes, plan: None })
@@ -213,7 +206,7 @@ impl TruthWriter {
         let mut entry = [0; TICK_BYTES as usize];
         entry[..8].copy_from_slice(&(tick.0 + 1).to_le_bytes());
         entry[8..].copy_from_slice(&time.0.to_le_bytes());
-        self.file.as_file().write_all_at(&entry, tick.0 % TICKS * TICK_BYTES)
+        self.file.file().write_all_at(&entry, tick.0 % TICKS * TICK_BYTES)
     }
 
     /// Writes a snapshot of these objects, as many as the file has room for. `tick` is the one that was sent last, and `plan` tells
@@ -232,7 +225,7 @@ impl TruthWriter {
         let room = (self.place_bytes as usize - HEAD_BYTES - VERSION_BYTES) / ENTRY_BYTES;
         let head = [self.version, tick.0, time.0, next.0, interval.as_nanos() as u64];
         encode(&mut self.bytes, (head, is_final), objects.take(room));
-        self.file.as_file().write_all_at(&self.bytes, self.place_at(self.version))
+        self.file.file().write_all_at(&self.bytes, self.place_at(self.version))
     }
 
     /// The snapshot that was written last, for a [`TruthMirror`].
@@ -280,7 +273,7 @@ impl TruthMirror {
         let has_room = snapshot.len() as u64 <= self.0.place_bytes;
         let version = head_of(snapshot).filter(|_| has_room).map(|head| long(&head[..8]));
         let version = version.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no snapshot"))?;
-        self.0.file.as_file().write_all_at(snapshot, self.0.place_at(version))
+        self.0.file.file().write_all_at(snapshot, self.0.place_at(version))
     }
 }
 

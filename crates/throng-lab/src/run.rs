@@ -558,12 +558,8 @@ impl<'a, R: Replication> Play<'a, R> {
     /// Adds the figures of edges and further servers. One that is gone makes the run not valid. Returns what became of datagrams at
     /// each edge that was a slow reader.
     fn end_parts(&mut self, summary: &mut RunSummary) -> Vec<Read> {
-        let copies = self.edges.points().into_iter().map(|point| point.copies);
-        let files: Vec<PathBuf> = copies.chain(self.servers.points().into_iter().map(|point| point.truth)).collect();
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
-        // A process that was killed has left its file behind.
-        files.iter().for_each(|file| drop(std::fs::remove_file(file)));
         let read = edges.iter().map(|edge| edge.read).collect();
         let edges: Vec<_> = edges.into_iter().map(|edge| edge.figures).collect();
         let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));

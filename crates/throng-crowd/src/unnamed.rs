@@ -1,0 +1,54 @@
+//! Files that other processes read, and that end with the process that writes them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// A file without a name in any folder. Processes of the same user open it by [`path`](Unnamed::path) while it is written. It is gone
+/// with its writer, also if that is killed; a reader that has opened it can read on.
+#[derive(Debug)]
+pub(crate) struct Unnamed {
+    file: File,
+    path: PathBuf,
+}
+
+impl Unnamed {
+    /// In memory, if the machine has a place for that.
+    pub(crate) fn create() -> io::Result<Unnamed> {
+        let memory = Path::new("/dev/shm");
+        let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let file = tempfile::tempfile_in(folder)?;
+        let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        Ok(Unnamed { file, path })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_what_is_written_and_no_folder_has_the_file() {
+        let written = Unnamed::create().unwrap();
+        written.file().write_all(b"here").unwrap();
+        let mut reader = File::open(written.path()).unwrap();
+        written.file().write_all(b" and there").unwrap();
+        let target = std::fs::read_link(written.path()).unwrap();
+        assert!(!target.exists(), "{target:?} has a name");
+        drop(written);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "here and there");
+    }
+}
