@@ -141,10 +141,8 @@ pub(crate) struct SharedView {
     key: Option<ViewKey>,
     members: u32,
     ticks: SendTicks,
-    /// The most frequent ones first.
+    /// In order of [`Seen::place`]: the most frequent ones first.
     channels: Vec<Seen>,
-    /// The places in `channels`, in order of channels.
-    by_channel: Vec<u16>,
     /// The offsets, or names, of all channels as they are written.
     codes: Vec<u8>,
     /// The bytes before the pieces.
@@ -177,6 +175,17 @@ struct Seen {
 }
 
 const _: () = assert!(size_of::<Seen>() == 24);
+
+impl Seen {
+    /// Its place among the channels of a view.
+    fn place(&self) -> u64 {
+        place_of(self.channel, self.interval_ticks)
+    }
+}
+
+fn place_of(channel: u32, interval_ticks: u16) -> u64 {
+    u64::from(interval_ticks) << 32 | u64::from(channel)
+}
 
 /// The pieces of one view in one tick.
 #[derive(Debug, Default)]
@@ -398,18 +407,23 @@ impl SharedView {
         self.ticks == ticks
     }
 
-    /// Where the view stood in a channel before the plan of `now`, or stands if there was none.
-    pub(crate) fn since_before(&self, channel: u32, now: Tick) -> Option<Tick> {
-        let found = self.by_channel.binary_search_by_key(&channel, |&number| self.seen(number).channel).ok()?;
-        Some(self.stood(self.by_channel[found], now))
+    /// Where the view stood in a channel before the plan of `now`, or stands if there was none. `interval_ticks` is that of its members.
+    pub(crate) fn since_before(&self, channel: u32, interval_ticks: u16, now: Tick) -> Option<Tick> {
+        let found = self.channels.binary_search_by_key(&place_of(channel, interval_ticks), Seen::place).ok()?;
+        Some(self.stood(&self.channels[found], now))
     }
 
-    fn seen(&self, number: u16) -> &Seen {
-        &self.channels[usize::from(number)]
+    /// The same for a subscription that may have another interval by now.
+    pub(crate) fn since_before_at_any_interval(&self, channel: u32, now: Tick) -> Option<Tick> {
+        let classes = self.channels.chunk_by(|a, b| a.interval_ticks == b.interval_ticks);
+        let seen = classes.filter_map(|class| {
+            let found = class.binary_search_by_key(&channel, |seen| seen.channel).ok()?;
+            Some(self.stood(&class[found], now))
+        });
+        seen.max()
     }
 
-    fn stood(&self, number: u16, now: Tick) -> Tick {
-        let seen = self.seen(number);
+    fn stood(&self, seen: &Seen, now: Tick) -> Tick {
         let since = if self.planned == Some(now) || !self.is_written { seen.since_before } else { seen.since };
         since.until(now)
     }
@@ -422,7 +436,6 @@ impl SharedView {
     fn memory_bytes(&self) -> usize {
         size_of::<SharedView>()
             + self.channels.capacity() * size_of::<Seen>()
-            + self.by_channel.capacity() * size_of::<u16>()
             + self.due.capacity() * size_of::<(u16, u32)>()
             + self.codes.capacity()
             + self.head.capacity()
@@ -431,20 +444,17 @@ impl SharedView {
 
     /// Whether it stands after another view in a channel that both have with the same interval.
     pub(crate) fn is_ahead_of(&self, other: &SharedView, now: Tick) -> bool {
-        let mut theirs = other.by_channel.iter().copied().peekable();
-        self.by_channel.iter().any(|&number| {
-            let seen = self.seen(number);
-            while theirs.next_if(|&their| other.seen(their).channel < seen.channel).is_some() {}
-            let Some(their) = theirs.next_if(|&their| other.seen(their).channel == seen.channel) else { return false };
-            seen.interval_ticks == other.seen(their).interval_ticks
-                && self.stood(number, now).is_newer_than(other.stood(their, now))
+        let mut theirs = other.channels.iter().peekable();
+        self.channels.iter().any(|seen| {
+            while theirs.next_if(|their| their.place() < seen.place()).is_some() {}
+            let their = theirs.next_if(|their| their.place() == seen.place());
+            their.is_some_and(|their| self.stood(seen, now).is_newer_than(other.stood(their, now)))
         })
     }
 
     /// Forgets everything but its memory.
     fn end(&mut self) {
         self.channels.clear();
-        self.by_channel.clear();
         self.codes.clear();
         self.due.clear();
         (self.planned, self.wanted, self.is_written) = (None, None, true);
@@ -467,9 +477,7 @@ impl SharedView {
             Seen { channel, interval_ticks, code_end: 0, since, since_before: since, due_at }
         }));
         self.channels.shrink_to(self.channels.len() + self.channels.len() / 8);
-        self.channels.sort_unstable_by_key(|seen| (seen.interval_ticks, seen.channel));
-        self.by_channel.extend(0..self.channels.len() as u16);
-        self.by_channel.sort_unstable_by_key(|&number| self.channels[usize::from(number)].channel);
+        self.channels.sort_unstable_by_key(Seen::place);
         self.name_channels(scene);
     }
 

@@ -296,7 +296,9 @@ impl Connection {
         let changed = std::mem::take(&mut self.sharing.changed);
         for &number in &changed {
             if self.subscriptions[usize::from(number)].stage == Stage::Shared {
-                self.stand_alone(usize::from(number), views.view(from), scene);
+                let channel = self.subscriptions[usize::from(number)].channel;
+                let stood = views.view(from).since_before_at_any_interval(channel, scene.now);
+                self.stand_alone(usize::from(number), (views.view(from), stood), scene);
                 self.sharing.exceptions.push(number);
             }
         }
@@ -307,14 +309,19 @@ impl Connection {
         true
     }
 
-    /// A shared subscription is by itself from now on: it stands where the view stands.
-    fn stand_alone<S: ChannelState>(&mut self, number: usize, seen: &SharedView, scene: Scene<'_, S>) {
+    /// A shared subscription is by itself from now on: it stands where the view `stood`.
+    fn stand_alone<S: ChannelState>(
+        &mut self,
+        number: usize,
+        (seen, stood): (&SharedView, Option<Tick>),
+        scene: Scene<'_, S>,
+    ) {
         let (now, subscription) = (scene.now, &mut self.subscriptions[number]);
         subscription.stage = Stage::Open;
         let standing = self.standings.begin(number as u16, subscription);
         // It stands at its first frame, or later.
         standing.since = standing.since.newest(subscription.opened.until(now));
-        if let Some(since) = seen.since_before(subscription.channel, now) {
+        if let Some(since) = stood {
             standing.since = standing.since.newest(since);
         }
         let phase = scene.turns(subscription.channel).phase;
@@ -374,7 +381,10 @@ impl Connection {
         if !is_ready(subscription) {
             return true;
         }
-        let Some(since) = seen.since_before(subscription.channel, now).filter(|_| subscription.may_share()) else {
+        if !subscription.may_share() {
+            return true;
+        }
+        let Some(since) = seen.since_before(subscription.channel, subscription.interval_ticks, now) else {
             return true;
         };
         let state = scene.state(subscription.channel);
@@ -432,8 +442,13 @@ impl Connection {
     /// Each subscription stands where the view stood, or before what the view said and was not written.
     fn stand_alone_after<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
         for number in 0..self.subscriptions.len() {
-            if self.subscriptions[number].stage == Stage::Shared {
-                self.stand_alone(number, seen, scene);
+            let subscription = &self.subscriptions[number];
+            if subscription.stage == Stage::Shared {
+                let (channel, interval_ticks) = (subscription.channel, subscription.interval_ticks);
+                let stood = seen.since_before(channel, interval_ticks, scene.now);
+                // Its interval may just have changed.
+                let stood = stood.or_else(|| seen.since_before_at_any_interval(channel, scene.now));
+                self.stand_alone(number, (seen, stood), scene);
             }
         }
         let untaken = self.sharing.planned.take().and_then(|tick| seen.pieces_of(tick).cloned());
