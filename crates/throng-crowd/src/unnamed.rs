@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// A file without a name in any folder. Processes of the same user open it by [`path`](Unnamed::path) while it is written. It is gone
-/// with its writer, also if that is killed; a reader that has opened it can read on.
+/// A file without a name in any folder. Other processes of the same user, in the same PID namespace, open it by [`path`](Unnamed::path)
+/// while its writer lives. It is gone with its writer, also if that is killed. A reader that has opened it can read on.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
     file: File,
@@ -20,6 +20,8 @@ impl Unnamed {
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let file = tempfile::tempfile_in(folder)?;
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        // A system without /proc says so here, and not where the file is read.
+        File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         Ok(Unnamed { file, path })
     }
 

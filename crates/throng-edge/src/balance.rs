@@ -122,11 +122,12 @@ pub struct BalanceCounters {
     pub overruled: u64,
     /// Borders that it has written again, because their entry was removed or was that of another world.
     pub restored: u64,
-    /// Messages with states of players that make no sense, or whose sender does not hold the lease of their server.
+    /// Messages with states of players, and questions for them, that make no sense, or whose sender does not hold the lease that it
+    /// names. One that overtakes the news of its lease is one of them, too.
     pub states_refused: u64,
     /// States of players that found no room.
     pub states_dropped: u64,
-    /// Whether no other server has answered when this one asked for [states](Balance::take_saved) at its start: 0 or 1.
+    /// How often no other server has answered when this one asked for [states](Balance::take_saved) at its start: 0 or 1.
     pub recalls_unanswered: u64,
 }
 
@@ -200,13 +201,14 @@ impl Deciding {
 /// # use throng_bus::Bus;
 /// # use throng_edge::{Balance, Origin, OriginEvent};
 /// # fn tick(balance: &mut Balance, bus: &mut dyn Bus, origin: &mut Origin, now: Time, heroes: &[(throng_edge::PlayerId, u16)]) {
+/// // First: it closes the origin of a server that has just started.
+/// balance.settle(bus, origin, now, heroes.iter().map(|&(_, step)| step));
 /// while let Some(event) = origin.poll_event() {
 ///     if balance.take(&event, now) {
 ///         continue;
 ///     }
 ///     // Everything else, as without it.
 /// }
-/// balance.settle(bus, origin, now, heroes.iter().map(|&(_, step)| step));
 /// for &(player, step) in heroes {
 ///     if let Some(server) = balance.goes_to(step) {
 ///         // An error says that it is on its way already.
@@ -418,9 +420,9 @@ impl Balance {
         }
     }
 
-    /// Whether this server may take players: it has held its lease, so no other process of its number does; and another server has told it
-    /// the states that it keeps, or none has answered for two seconds. Once it is ready it stays so. Until then
-    /// [`settle`](Balance::settle) keeps its origin [closed](Origin::set_open).
+    /// Whether this server may take players. It has held its lease, so no other process of its number does. And other servers have told
+    /// it the states that they keep, or it sees no others, or two seconds have passed without an answer. Once it is ready it stays so.
+    /// Until then [`settle`](Balance::settle) keeps its origin [closed](Origin::set_open), and it reports nothing.
     pub fn is_ready(&self) -> bool {
         self.recall.is_done()
     }
@@ -531,15 +533,18 @@ impl Balance {
         self.deciding = Deciding::No;
     }
 
-    /// The half of [`settle`](Balance::settle) that knows no bus and no origin: reports and plans, if it is time for it.
+    /// The half of [`settle`](Balance::settle) that knows no bus and no origin: reports and plans, if it is time for it. After it, open the
+    /// origin if the server [may take players](Balance::is_ready), and otherwise close it.
     pub fn step(&mut self, now: Time, steps: impl Iterator<Item = u16>) {
         self.notice(now);
         let Some(fence) = self.fence(now) else { return };
         let is_planned = now.since(self.planned) >= self.options.plan_every && self.may_plan();
         let news = (fence, self.borders().version(), self.ready(), self.edges.len());
+        self.recall.step(now, fence, &self.roster);
+        // A server whose origin is closed has no edges yet: nobody is to take it for one that edges do not reach.
         let is_new =
             self.reported.is_none_or(|(at, reported)| now.since(at) >= self.options.report_every || reported != news);
-        if is_new || is_planned {
+        if self.is_ready() && (is_new || is_planned) {
             let own = count(steps, &self.options.division);
             if is_planned {
                 self.planned = now;
@@ -548,7 +553,6 @@ impl Balance {
             self.report = Some(self.report_of(news, &own));
             self.reported = Some((now, news));
         }
-        self.recall.step(now, fence, &self.roster);
         self.come_forward();
         self.begin_to_decide(now);
         self.restore_entry();

@@ -486,11 +486,13 @@ impl Edge {
         self.players[index] = Some(player);
     }
 
-    /// Clients whose origin is gone join another one.
+    /// Clients whose origin is gone join another one. So do those that a new process in its place has given nothing: it has no part of the
+    /// world, and may never get one.
     fn leave_the_gone(&mut self) {
         let Edge { links, players, options, counters, .. } = self;
         for player in players.iter_mut().flatten() {
-            let is_here = links[player.origin].is_live || !matches!(player.stage, Stage::Home);
+            let is_live = links[player.origin].is_live;
+            let is_here = is_live && !player.own.is_empty() || !matches!(player.stage, Stage::Home);
             if is_here || !(options.is_gone)(player.origin) {
                 continue;
             }
@@ -498,11 +500,15 @@ impl Edge {
             if origin == player.origin || links.get(origin).is_none_or(|link| !link.is_live) {
                 continue;
             }
-            let elsewhere = &mut links[player.origin].elsewhere;
-            if elsewhere.len() >= ELSEWHERE_MAX {
-                elsewhere.pop_front();
+            if is_live {
+                leave(&mut links[player.origin], player, true);
+            } else {
+                let elsewhere = &mut links[player.origin].elsewhere;
+                if elsewhere.len() >= ELSEWHERE_MAX {
+                    elsewhere.pop_front();
+                }
+                elsewhere.push_back(player.client_id);
             }
-            elsewhere.push_back(player.client_id);
             player.origin = origin;
             links[origin].say(player.join());
             counters.taken_over += 1;

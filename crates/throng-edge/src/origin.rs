@@ -104,7 +104,7 @@ pub enum OriginEvent {
     },
 }
 
-/// Whom an event is about.
+/// The edge or player that an event is about.
 enum About {
     Edge(ConnectionId),
     Player(PlayerId),
@@ -201,7 +201,7 @@ pub struct OriginCounters {
     pub players_refused: u64,
     /// Cells to which an edge could not be subscribed.
     pub looks_refused: u64,
-    /// Inputs and messages that found no room among the events.
+    /// Inputs and messages that found no room among the events, and inputs for an origin that was closed.
     pub dropped: u64,
 }
 
@@ -423,7 +423,7 @@ impl Origin {
     }
 
     /// Closes or opens it. At first it is open, and once it has told an event it stays so. While it is closed, edges and their players
-    /// come and wait, and so do their inputs and messages. Of those that go before it opens, nothing is told.
+    /// come and wait, with their messages; their inputs are dropped and counted. Nothing is told of those that go before it opens.
     /// [`Balance::settle`](crate::Balance::settle) keeps the origin of a server that has just started closed, until the server knows what
     /// the process before it had.
     pub fn set_open(&mut self, is_open: bool) {
@@ -434,7 +434,7 @@ impl Origin {
         self.is_closed = is_closed;
     }
 
-    /// Somebody has gone whose coming was not told.
+    /// A player or an edge has gone, and the game was not told that it had come.
     fn note_gone_unseen(&mut self) {
         if self.events.len() >= self.forgets_at {
             self.forget_gone();
@@ -672,7 +672,13 @@ impl Origin {
                 true
             }
             Some(Up::Looks) => {
-                self.push(OriginEvent::Looks { edge, version: talk.number });
+                let version = talk.number;
+                let of_edge =
+                    |event: &&mut OriginEvent| matches!(event, OriginEvent::Looks { edge: of, .. } if *of == edge);
+                match self.events.iter_mut().filter(|_| self.is_closed).find(of_edge) {
+                    Some(waiting) => *waiting = OriginEvent::Looks { edge, version },
+                    None => self.push(OriginEvent::Looks { edge, version }),
+                }
                 true
             }
             None => false,
@@ -685,14 +691,30 @@ impl Origin {
         if !self.seat_player(player, Seat { client_id, ..Seat::default() }) {
             return self.player(player).is_none();
         }
+        let arrived = self.take_arrived(client_id);
         if let Some(former) = self.note_client(client_id, player) {
             self.events.push_back(OriginEvent::Returned { player, former });
+            return true;
+        }
+        if let Some(OriginEvent::Arrived { client_id, user_data, former, state, .. }) = arrived {
+            self.events.push_back(OriginEvent::Arrived { player, client_id, user_data, former, state });
             return true;
         }
         let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
         // As many as there can be players.
         self.events.push_back(joined);
         true
+    }
+
+    /// While it is closed: the event of the client's player that has come from another origin, and was at an edge that may be dead.
+    fn take_arrived(&mut self, client_id: u64) -> Option<OriginEvent> {
+        if !self.is_closed {
+            return None;
+        }
+        let is_of_client =
+            |event: &OriginEvent| matches!(event, OriginEvent::Arrived { client_id: of, .. } if *of == client_id);
+        let place = self.events.iter().position(is_of_client)?;
+        self.events.remove(place)
     }
 
     /// Answers an edge to which a client has just come. False if there is no room for the answer.
@@ -826,6 +848,8 @@ impl Origin {
         for input in inputs {
             let player = PlayerId { edge, session: input.session };
             match self.edge_of(player) {
+                // Those of a second or two at once would be of no use to anybody.
+                Ok(_) if self.is_closed => self.counters.dropped += 1,
                 Ok(_) => {
                     let (number, bytes) = (input.number, input.bytes.to_vec());
                     self.push(OriginEvent::Input { player, number, bytes });

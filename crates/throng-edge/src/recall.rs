@@ -1,4 +1,4 @@
-//! A server that has just got its lease asks another one for the states of players whose servers are gone: it has not heard what was told
+//! A server that has just got its lease asks others for the states of players whose servers are gone: it has not heard what was told
 //! before its start, and the clients of the process before it come back to it.
 //!
 //! ```text
@@ -6,13 +6,15 @@
 //! message   [fencing number of server 3: u64][number of the question: u32]
 //!
 //! subject   world.NAME.recall.3.answer.2   for server 3, from server 2; an answer may take several messages
-//! message   [fencing number of server 2: u64][number of the question: u32][1 if it knows, 0 if it has just started: u8]
-//!           [messages before: u32][messages that follow: u32]
-//!           [number of the lost server: u16][its fencing number: u64][time left, ms: u32][state]...
+//! message   [fencing number of server 2: u64][number of the question: u32][messages before: u32][messages that follow: u32]
+//!           [number of the lost server: u16][its fencing number: u64][its newest round: u32][round of the states: u32]
+//!           [time left, ms: u32][state]...
 //! ```
 //!
-//! Numbers are little endian, and a state is one of `saved.rs`. Without any state, the last three numbers of the head are zero. A server
-//! that has just started itself is asked too: if all others have, nobody waits for anybody. A message counts only if its sender is the member that holds the lease of the server in the subject, and names the lease's fencing number.
+//! Numbers are little endian, and a state is one of `saved.rs`. Without any state, the numbers of the lost server are zero. A message
+//! counts only if its sender is the member that holds the lease of the server in the subject, and names the lease's fencing number.
+//!
+//! The servers with the oldest leases are asked, because they have heard the most. A server that has just started answers too.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,44 +26,63 @@ use throng_bus::{Command, Fence, Message, SubscriptionId};
 use crate::roster::{Roster, WorldName};
 use crate::saved::{Lost, Saved, States, pack, unpack};
 
-/// A question that nothing answers is asked again after this time, of the next server.
+/// So many servers are asked, at the same time.
+const ASKED_MAX: usize = 3;
+/// A question is asked again after this time without news.
 const AGAIN: Duration = Duration::from_millis(300);
-/// Without an answer for so long, the server begins without one.
+/// With one whole answer, the others are not waited for any longer after this time.
+const ENOUGH: Duration = Duration::from_millis(700);
+/// Without a whole answer for so long, the server begins without one. Shorter than others wait for the first report of a server.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// An answer that stops in the middle is waited for so long.
-const SLOW: Duration = Duration::from_secs(1);
-/// A slow answer is not waited for any longer after this time.
-const LONGEST: Duration = Duration::from_secs(10);
+/// A server that sees no other one for so long is alone. Longer than it takes to renew a lease after the store was away.
+const ALONE: Duration = Duration::from_millis(500);
 /// Answers to one lease of a server: each may be long.
 const ANSWERS_MAX: u8 = 8;
+/// Bytes of the states of one answer.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Messages of answers in one step, so that other words of the server do not wait for them.
+const MESSAGES_PER_STEP: u32 = 64;
+/// Questions that wait for the bus.
+const WAITING_MAX: usize = 8;
 /// Where the place of a message in the answer stands.
-const PLACE: std::ops::Range<usize> = 13..21;
+const PLACE: std::ops::Range<usize> = 12..20;
 
 /// How far a server is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stage {
     /// It has no lease yet.
     NotYet,
-    Asked(Asked),
+    Asking {
+        /// Of its lease.
+        fence: Fence,
+        /// Since when it could ask.
+        since: Time,
+        asked: Vec<Asked>,
+    },
     Done,
 }
 
-/// A question that has no whole answer yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A server that was asked.
+#[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// When the first question was asked.
-    since: Time,
-    number: u32,
-    /// The server that was asked.
-    whom: Option<u16>,
-    /// When the next one is, if nothing more comes.
-    next: Time,
-    /// How many messages of the answer have come.
+    number: u16,
+    fence: Fence,
+    question: u32,
+    /// When it was asked, or heard, last.
+    at: Time,
+    /// Messages of the answer that have come.
     heard: u32,
-    /// A message of any answer has come.
-    is_answered: bool,
-    /// Servers that have just started, too.
-    unknowing: usize,
+    is_whole: bool,
+}
+
+/// An answer on its way out.
+#[derive(Debug)]
+struct Answer {
+    /// The lease of this server that it names.
+    fence: Fence,
+    /// Nobody waits for it after that.
+    until: Time,
+    messages: VecDeque<Command>,
 }
 
 /// See the head of the file.
@@ -71,9 +92,12 @@ pub(crate) struct Recall {
     number: u16,
     subscription: SubscriptionId,
     stage: Stage,
+    questions: VecDeque<Command>,
+    question: u32,
     /// By number of a server: the lease with which it asked last, and how often it was answered.
     answered: Vec<(Fence, u8)>,
-    to_send: VecDeque<Command>,
+    answer: Option<Answer>,
+    messages_in_step: u32,
     /// Nobody has answered in time.
     pub(crate) unanswered: u64,
 }
@@ -85,8 +109,11 @@ impl Recall {
             number,
             subscription,
             stage: Stage::NotYet,
+            questions: VecDeque::new(),
+            question: 0,
             answered: vec![(Fence(0), 0); servers.into()],
-            to_send: VecDeque::new(),
+            answer: None,
+            messages_in_step: 0,
             unanswered: 0,
         }
     }
@@ -103,63 +130,90 @@ impl Recall {
 
     /// The server has what others know, or does not wait for it any longer.
     pub(crate) fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        matches!(self.stage, Stage::Done)
     }
 
     /// The next command for the bus.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
-        self.to_send.pop_front()
+        self.questions.pop_front().or_else(|| {
+            let answer = self.answer.as_mut().filter(|_| self.messages_in_step < MESSAGES_PER_STEP)?;
+            self.messages_in_step += 1;
+            let next = answer.messages.pop_front();
+            self.answer.take_if(|answer| answer.messages.is_empty());
+            next
+        })
     }
 
-    /// Says that the bus refused a command: it is tried again. False if it is not one of these.
+    /// Says that the bus refused a command: it is tried again for a while. False if it is not one of these.
     pub(crate) fn handle_refusal(&mut self, command: &Command) -> bool {
-        let is_ours = matches!(command, Command::Publish { subject, .. } if self.name.recall_parts(subject).is_some());
-        if is_ours {
-            self.to_send.push_front(command.clone());
+        let Command::Publish { subject, .. } = command else { return false };
+        match (self.name.recall_parts(subject), &mut self.answer) {
+            (Some((_, "ask", _)), _) => self.questions.push_front(command.clone()),
+            (Some(_), Some(answer)) => answer.messages.push_front(command.clone()),
+            // The last message of an answer: the question comes again.
+            (Some(_), None) => {}
+            (None, _) => return false,
         }
-        is_ours
+        true
     }
 
     /// Asks, if it is time for it. `fence` is that of the server's own lease.
     pub(crate) fn step(&mut self, now: Time, fence: Fence, roster: &Roster) {
-        let mut asked = match self.stage {
-            Stage::NotYet => {
-                let (whom, heard, is_answered, unknowing) = (None, 0, false, 0);
-                Asked { since: now, number: 0, whom, next: now, heard, is_answered, unknowing }
-            }
-            Stage::Asked(asked) => asked,
-            Stage::Done => return,
+        self.messages_in_step = 0;
+        self.answer.take_if(|answer| now > answer.until || answer.fence != fence);
+        let begins = match self.stage {
+            Stage::NotYet => true,
+            Stage::Asking { fence: known, .. } => known != fence,
+            Stage::Done => false,
         };
-        if now.since(asked.since) > if asked.is_answered { LONGEST } else { PATIENCE } {
-            self.unanswered += 1;
+        if begins {
+            self.stage = Stage::Asking { fence, since: now, asked: Vec::new() };
+        }
+        let oldest = self.oldest(roster);
+        let Stage::Asking { since, asked, .. } = &mut self.stage else { return };
+        if !roster.is_current() {
+            *since = now;
+            return;
+        }
+        let waited = now.since(*since);
+        asked.retain(|asked| oldest.contains(&(asked.fence, asked.number)));
+        let whole = asked.iter().filter(|asked| asked.is_whole).count();
+        let is_enough = match oldest.len() {
+            0 => waited >= ALONE,
+            // One that holds its lease since a moment may be asked next.
+            all => whole == all || whole > 0 && waited >= ENOUGH,
+        };
+        if is_enough || waited > PATIENCE {
+            self.unanswered += u64::from(!is_enough);
             self.stage = Stage::Done;
             return;
         }
-        if now >= asked.next && roster.is_current() {
-            let Some(next) = self.next_after(asked.whom, roster) else {
-                // There is nobody who could know anything.
-                self.stage = Stage::Done;
-                return;
-            };
-            asked = Asked { number: asked.number + 1, whom: Some(next), next: now.after(AGAIN), heard: 0, ..asked };
-            let ask = [&fence.0.to_le_bytes()[..], &asked.number.to_le_bytes()].concat();
-            let subject = self.name.recall_subject(next, "ask", self.number);
-            self.to_send.push_back(Command::Publish { subject, payload: Bytes::from(ask) });
+        for (fence, number) in oldest {
+            if !asked.iter().any(|asked| asked.number == number) {
+                asked.push(Asked { number, fence, question: 0, at: Time(0), heard: 0, is_whole: false });
+            }
         }
-        self.stage = Stage::Asked(asked);
+        let due = |asked: &&mut Asked| !asked.is_whole && (asked.question == 0 || now.since(asked.at) >= AGAIN);
+        for asked in asked.iter_mut().filter(due) {
+            self.question += 1;
+            (asked.question, asked.at, asked.heard) = (self.question, now, 0);
+            let ask = [&fence.0.to_le_bytes()[..], &asked.question.to_le_bytes()].concat();
+            let subject = self.name.recall_subject(asked.number, "ask", self.number);
+            if self.questions.len() >= WAITING_MAX {
+                self.questions.pop_front();
+            }
+            self.questions.push_back(Command::Publish { subject, payload: Bytes::from(ask) });
+        }
     }
 
-    /// The servers but this one that hold their leases.
-    fn others<'a>(&self, roster: &'a Roster) -> impl Iterator<Item = u16> + Clone + use<'a> {
-        let own = self.number;
-        let others = (0..).zip(roster.seats()).filter(move |(number, seat)| *number != own && seat.holder.is_some());
-        others.map(|(number, _)| number)
-    }
-
-    /// The next of them after this one; the first one if there is none after it.
-    fn next_after(&self, whom: Option<u16>, roster: &Roster) -> Option<u16> {
-        let others = self.others(roster);
-        others.clone().find(|number| whom.is_some_and(|whom| *number > whom)).or_else(|| others.clone().next())
+    /// The other servers with the oldest leases: each one's fencing number, and its own.
+    fn oldest(&self, roster: &Roster) -> Vec<(Fence, u16)> {
+        let others = (0..).zip(roster.seats()).filter(|(number, _)| *number != self.number);
+        let mut holding: Vec<(Fence, u16)> =
+            others.filter_map(|(number, seat)| Some((seat.fence()?, number))).collect();
+        holding.sort_unstable();
+        holding.truncate(ASKED_MAX);
+        holding
     }
 
     /// Takes a question or an answer. False if it makes no sense, or its sender may not say it.
@@ -173,7 +227,7 @@ impl Recall {
         let Some((to, what, from)) = self.name.recall_parts(&message.subject) else { return false };
         let Some(holder) = roster.seat(from).and_then(|seat| seat.holder.as_ref()) else { return false };
         let is_of = |fence: Fence| (holder.member, holder.fence) == (message.publisher, fence);
-        if (to, from == self.number) != (self.number, false) {
+        if to != self.number || from == self.number {
             return false;
         }
         match (what, fence) {
@@ -181,7 +235,7 @@ impl Recall {
                 is_of(asker) && self.answer(now, (from, asker, question), fence, saved, roster)
             }),
             ("answer", _) => Head::read(&message.payload)
-                .is_some_and(|(head, states)| is_of(head.fence) && self.take(now, from, (head, states), saved, roster)),
+                .is_some_and(|(head, states)| is_of(head.fence) && self.take(now, from, (head, states), saved)),
             // Without a lease of its own, its answer counts for nothing.
             ("ask", None) => true,
             _ => false,
@@ -189,7 +243,7 @@ impl Recall {
     }
 
     /// Answers a question. False if the server that asks has had its answers. While an answer for somebody else is still on its way out,
-    /// the question is left to others.
+    /// the question is left to others: it comes again.
     fn answer(
         &mut self,
         now: Time,
@@ -199,57 +253,50 @@ impl Recall {
         roster: &Roster,
     ) -> bool {
         let Some(answered) = self.answered.get_mut(usize::from(number)) else { return false };
+        if self.answer.is_some() {
+            return true;
+        }
         if answered.0 != asker {
             *answered = (asker, 0);
-        }
-        if !self.to_send.is_empty() {
-            return true;
         }
         if answered.1 >= ANSWERS_MAX {
             return false;
         }
         answered.1 += 1;
-        let knows = self.is_done();
         let mut messages = Vec::new();
-        for Lost { number, fence: lost, left, states } in saved.lost(now, roster) {
-            let head = Head { fence, question, knows, place: (0, 0), lost: (number, lost), left };
+        for Lost { number, fence: lost, newest, round, left, states } in saved.lost(now, roster, ANSWER_BYTES_MAX) {
+            let head = Head { fence, question, place: (0, 0), lost: (number, lost), rounds: (newest, round), left };
             messages.extend(pack(&head.bytes(), states.into_iter()));
         }
         if messages.is_empty() {
-            let (lost, left) = ((0, Fence(0)), Duration::ZERO);
-            messages.push(Head { fence, question, knows, place: (0, 0), lost, left }.bytes());
+            let (lost, rounds, left) = ((0, Fence(0)), (0, 0), Duration::ZERO);
+            messages.push(Head { fence, question, place: (0, 0), lost, rounds, left }.bytes());
         }
         let subject = self.name.recall_subject(number, "answer", self.number);
         let count = messages.len() as u32;
-        for (place, mut message) in (0..count).zip(messages) {
+        let placed = (0..count).zip(messages).map(|(place, mut message)| {
             message[PLACE].copy_from_slice(&place_bytes((place, count - 1 - place)));
-            self.to_send.push_back(Command::Publish { subject: subject.clone(), payload: Bytes::from(message) });
-        }
+            Command::Publish { subject: subject.clone(), payload: Bytes::from(message) }
+        });
+        self.answer = Some(Answer { fence, until: now.after(PATIENCE), messages: placed.collect() });
         true
     }
 
-    /// Takes a message of an answer. One that comes too late, or after a lost one, is of use all the same.
-    fn take(
-        &mut self,
-        now: Time,
-        from: u16,
-        (head, states): (Head, States<'_>),
-        saved: &mut Saved,
-        roster: &Roster,
-    ) -> bool {
-        let Stage::Asked(mut asked) = self.stage else { return true };
-        let Head { question, knows, place: (place, following), lost: (number, fence), left, .. } = head;
-        let is_sound = states.is_empty() || saved.keep_lost(now, &Lost { number, fence, left, states }, roster);
-        if is_sound && (question, Some(from), place) == (asked.number, asked.whom, asked.heard) {
-            (asked.heard, asked.is_answered, asked.next) = (place.saturating_add(1), true, now.after(SLOW));
-            let is_whole = following == 0;
-            if is_whole && !knows {
-                (asked.unknowing, asked.next) = (asked.unknowing + 1, now);
-            }
-            let is_done = is_whole && (knows || asked.unknowing >= self.others(roster).count());
-            self.stage = if is_done { Stage::Done } else { Stage::Asked(asked) };
+    /// Takes a message of an answer. One that was not asked for, or comes too late, changes nothing.
+    fn take(&mut self, now: Time, from: u16, (head, states): (Head, States<'_>), saved: &mut Saved) -> bool {
+        let Stage::Asking { fence: own, asked, .. } = &mut self.stage else { return true };
+        let Head { question, place: (place, following), lost: (number, fence), rounds: (newest, round), left, .. } =
+            head;
+        let is_awaited = |asked: &&mut Asked| (asked.number, asked.question, asked.heard) == (from, question, place);
+        let Some(asked) = asked.iter_mut().find(is_awaited) else { return true };
+        // A later lease than this server's own has not ended yet.
+        let is_past = fence < *own;
+        let lost = Lost { number, fence, newest, round, left, states };
+        if is_past && !lost.states.is_empty() && !saved.keep_lost(now, &lost) {
+            return false;
         }
-        is_sound
+        (asked.heard, asked.at, asked.is_whole) = (place.saturating_add(1), now, following == 0);
+        true
     }
 }
 
@@ -257,10 +304,11 @@ impl Recall {
 struct Head {
     fence: Fence,
     question: u32,
-    knows: bool,
     /// Messages before and after this one.
     place: (u32, u32),
     lost: (u16, Fence),
+    /// The newest one of the lost server, and that of the states.
+    rounds: (u32, u32),
     left: Duration,
 }
 
@@ -268,10 +316,11 @@ impl Head {
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.fence.0.to_le_bytes().to_vec();
         bytes.extend(self.question.to_le_bytes());
-        bytes.push(self.knows.into());
         bytes.extend(place_bytes(self.place));
         bytes.extend(self.lost.0.to_le_bytes());
         bytes.extend(self.lost.1.0.to_le_bytes());
+        bytes.extend(self.rounds.0.to_le_bytes());
+        bytes.extend(self.rounds.1.to_le_bytes());
         bytes.extend((self.left.as_millis() as u32).to_le_bytes());
         bytes
     }
@@ -280,10 +329,10 @@ impl Head {
     fn read(payload: &[u8]) -> Option<(Head, States<'_>)> {
         let mut fields = Fields(payload);
         let (fence, question) = (fields.fence()?, fields.u32()?);
-        let [knows @ (0 | 1)] = fields.take()? else { return None };
         let place = (fields.u32()?, fields.u32()?);
-        let (lost, left) = ((fields.u16()?, fields.fence()?), Duration::from_millis(fields.u32()?.into()));
-        Some((Head { fence, question, knows: knows == 1, place, lost, left }, unpack(fields.0)?))
+        let (lost, rounds) = ((fields.u16()?, fields.fence()?), (fields.u32()?, fields.u32()?));
+        let left = Duration::from_millis(fields.u32()?.into());
+        Some((Head { fence, question, place, lost, rounds, left }, unpack(fields.0)?))
     }
 }
 
@@ -328,14 +377,14 @@ mod tests {
     use super::*;
     use crate::saved::tests::{at, lease, message, world};
 
+    /// Of server 0, which asks, and of server 2, which has kept the states of 1,000 players of server 1. The lease of that has ended.
     const OWN: Fence = Fence(20);
-    const OTHER: Fence = Fence(21);
+    const OTHER: Fence = Fence(12);
 
     fn recall(number: u16) -> Recall {
         Recall::new(WorldName::new("w").unwrap(), number, 3, SubscriptionId(9))
     }
 
-    /// Server 0 asks, and server 2 has kept the states of 1,000 players of server 1, whose lease has ended.
     struct Two {
         asks: Recall,
         answers: Recall,
@@ -353,9 +402,8 @@ mod tests {
         lease(&mut roster, 2, Some(OTHER));
         // The whole store is known.
         roster.handle_event(at(0), &Event::Listed { watch: WatchId(1) });
-        let mut answers = recall(2);
-        answers.stage = Stage::Done;
-        Two { asks: recall(0), answers, empty: from, keeps, roster }
+        let empty = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        Two { asks: recall(0), answers: recall(2), empty, keeps, roster }
     }
 
     impl Two {
@@ -364,10 +412,17 @@ mod tests {
             self.asks.poll_command()
         }
 
+        /// All messages of the answer, in as many steps as that takes; `None` if the question is refused.
         fn answer(&mut self, ms: u64, ask: &Message) -> Option<Vec<Command>> {
-            let fence = (Some(OTHER), &mut self.keeps);
-            let is_heard = self.answers.hear(at(ms), ask, fence, &self.roster);
-            is_heard.then(|| std::iter::from_fn(|| self.answers.poll_command()).collect())
+            let is_heard = self.answers.hear(at(ms), ask, (Some(OTHER), &mut self.keeps), &self.roster);
+            is_heard.then(|| {
+                let mut all = Vec::new();
+                while self.answers.answer.is_some() {
+                    self.answers.messages_in_step = 0;
+                    all.extend(std::iter::from_fn(|| self.answers.poll_command()));
+                }
+                all
+            })
         }
 
         fn hear(&mut self, ms: u64, answer: &Message) -> bool {
@@ -376,6 +431,11 @@ mod tests {
 
         fn given(&mut self, ms: u64) -> usize {
             (0..1_000).filter(|&id| self.empty.take(at(ms), id, &self.roster).is_some()).count()
+        }
+
+        fn is_done(&mut self, ms: u64) -> bool {
+            self.asked(ms);
+            self.asks.is_done()
         }
     }
 
@@ -387,65 +447,78 @@ mod tests {
         assert!(parts.len() > 2 && two.asked(30).is_none());
         // The second one is lost.
         for part in [&parts[..1], &parts[2..]].concat() {
-            assert!(two.hear(40, &message(5, &part)) && !two.asks.is_done());
+            assert!(two.hear(40, &message(5, &part)));
         }
-        assert!(two.asked(1_030).is_none(), "the rest may be slow");
-        let ask = message(5, &two.asked(1_040).unwrap());
-        for part in two.answer(1_050, &ask).unwrap() {
-            assert!(!two.asks.is_done() && two.hear(1_060, &message(5, &part)));
+        assert!(two.asked(330).is_none(), "the rest may be slow");
+        let ask = message(5, &two.asked(340).unwrap());
+        for part in two.answer(350, &ask).unwrap() {
+            assert!(!two.is_done(355) && two.hear(360, &message(5, &part)));
         }
-        assert!(two.asks.is_done() && two.asked(9_000).is_none());
+        assert!(two.is_done(360) && two.asked(9_000).is_none());
         // They are of use for as long as at the server that has kept them, and 20 ms longer for the way.
         assert_eq!((two.given(30_021), two.given(30_000), two.asks.unanswered), (0, 1_000, 0));
     }
 
     #[test]
-    fn whoever_says_nothing_is_not_waited_for_and_others_are_asked() {
-        let mut two = two();
-        lease(&mut two.roster, 1, Some(Fence(22)));
-        let mut asked = Vec::new();
-        for ms in (10..9_000).step_by(10) {
-            if let Some(Command::Publish { subject, .. }) = two.asked(ms) {
-                asked.push(subject.as_str().to_owned());
+    fn a_silent_server_is_not_waited_for_and_one_whole_answer_is_enough_after_a_while() {
+        for is_answered in [false, true] {
+            let mut two = two();
+            // It holds its lease for longer than server 2, and is dead.
+            lease(&mut two.roster, 1, Some(Fence(9)));
+            let (mut asked, mut done_at) = (Vec::new(), None);
+            for ms in (10..3_000).step_by(10) {
+                two.asks.step(at(ms), OWN, &two.roster);
+                while let Some(command) = two.asks.poll_command() {
+                    let ask = message(5, &command);
+                    asked.push(ask.subject.as_str().to_owned());
+                    if is_answered && asked.len() == 2 {
+                        let answer = two.answer(ms, &ask).unwrap();
+                        assert!(answer.iter().all(|part| two.hear(ms, &message(5, part))));
+                    }
+                }
+                done_at = done_at.or(two.asks.is_done().then_some(ms));
             }
+            assert_eq!(asked[..2], [1, 2].map(|number| format!("world.w.recall.{number}.ask.0")));
+            let expected = if is_answered { (710, 4, 0) } else { (2_020, 14, 1) };
+            assert_eq!((done_at.unwrap(), asked.len(), two.asks.unanswered), expected);
         }
-        assert_eq!(asked[..3], [1, 2, 1].map(|number| format!("world.w.recall.{number}.ask.0")));
-        assert_eq!((asked.len(), two.asks.is_done(), two.asks.unanswered), (7, true, 1));
-        let alone = &mut world().2;
-        lease(alone, 1, None);
-        lease(alone, 0, Some(OWN));
-        alone.handle_event(at(0), &Event::Listed { watch: WatchId(1) });
-        let mut first = recall(0);
-        first.step(at(10), OWN, alone);
-        assert!(first.is_done() && first.unanswered == 0, "there is nobody to wait for");
     }
 
-    /// An answer without an end would keep the server from beginning.
     #[test]
-    fn an_answer_that_goes_on_and_on_is_not_waited_for() {
+    fn patience_begins_when_the_store_is_known_and_with_each_lease() {
         let mut two = two();
-        two.asked(10).unwrap();
-        let head = |place| Head {
-            fence: OTHER,
-            question: 1,
-            knows: true,
-            place: (place, 9_999),
-            lost: (0, Fence(0)),
-            left: Duration::ZERO,
-        };
-        for place in 0..11_000 {
-            let subject = Subject::new("world.w.recall.0.answer.2").unwrap();
-            let part = Command::Publish { subject, payload: head(place).bytes().into() };
-            let ms = 10 + u64::from(place);
-            assert!(two.hear(ms, &message(5, &part)));
-            assert!(two.asked(ms).is_none());
-            assert_eq!(two.asks.is_done(), ms > 10_010, "after {ms} ms");
-        }
-        assert_eq!(two.asks.unanswered, 1);
+        two.roster.handle_event(at(10), &Event::Disconnected);
+        assert!((10..5_000).step_by(10).all(|ms| two.asked(ms).is_none() && !two.asks.is_done()));
+        two.roster.handle_event(at(5_000), &Event::Listed { watch: WatchId(1) });
+        assert!(two.asked(5_000).is_some() && !two.is_done(6_900));
+        // The lease was lost and taken again.
+        two.asks.step(at(6_990), Fence(30), &two.roster);
+        assert!(two.asks.poll_command().is_some() && !two.asks.is_done());
+        two.asks.step(at(9_000), Fence(30), &two.roster);
+        assert_eq!((two.asks.is_done(), two.asks.unanswered), (true, 1));
+
+        let mut alone = self::two();
+        lease(&mut alone.roster, 2, None);
+        assert!(alone.asked(10).is_none() && !alone.is_done(500), "others may be about to come back");
+        assert_eq!((alone.is_done(510), alone.asks.unanswered), (true, 0));
     }
 
     #[test]
-    fn what_others_say_in_the_name_of_a_server_is_refused() {
+    fn the_oldest_leases_are_asked() {
+        let mut seats = Roster::new(
+            WorldName::new("w").unwrap(),
+            crate::borders::Division::new(6, 90, 3).unwrap(),
+            SubscriptionId(1),
+            WatchId(1),
+        );
+        for (number, fence) in [(0, 50), (1, 40), (2, 10), (4, 30), (5, 20)] {
+            lease(&mut seats, number, Some(Fence(fence)));
+        }
+        assert_eq!(recall(0).oldest(&seats), [(Fence(10), 2), (Fence(20), 5), (Fence(30), 4)]);
+    }
+
+    #[test]
+    fn words_in_the_name_of_another_server_are_refused() {
         let mut two = two();
         let ask = message(5, &two.asked(10).unwrap());
         let elsewhere = |of: &Message, subject: &str| Message { subject: Subject::new(subject).unwrap(), ..of.clone() };
@@ -466,41 +539,79 @@ mod tests {
             assert!(!two.hear(30, &elsewhere(&part, &format!("world.w.{subject}"))), "{subject}");
         }
         assert!(!two.hear(30, &Message { publisher: MemberId(6), ..part.clone() }));
-        for length in (0..part.payload.len()).step_by(7) {
+        // Between two states, it is a shorter one.
+        const HEAD_BYTES: usize = 42;
+        for length in
+            (0..part.payload.len()).filter(|length| *length < HEAD_BYTES || !(length - HEAD_BYTES).is_multiple_of(54))
+        {
             let cut = Message { payload: part.payload.slice(..length), ..part.clone() };
-            let is_heard = two.hear(30, &cut);
-            // Between two states, it is a shorter one.
-            assert!(!is_heard || (length >= 35 && (length - 35) % 50 == 0), "{length} bytes");
+            assert!(!two.hear(30, &cut), "{length} bytes");
         }
-        // States of a server that lives, of none that there is, and of one that would live for too long.
-        let body = |lost: (u16, Fence), left| {
-            let head = Head { fence: OTHER, question: 1, knows: true, place: (0, 0), lost, left };
-            Message { payload: pack(&head.bytes(), [(7, [1; 4])].into_iter()).remove(0).into(), ..part.clone() }
-        };
-        let second = Duration::from_secs(1);
-        let wrong = [((2, OTHER), second), ((9, Fence(7)), second), ((1, Fence(7)), 31 * second)];
-        for (lost, left) in wrong {
-            assert!(!two.hear(30, &body(lost, left)), "{lost:?}");
-        }
-        assert!(two.hear(30, &body((1, Fence(7)), second)));
     }
 
     #[test]
-    fn one_lease_has_eight_answers_and_a_waiting_answer_is_not_doubled() {
+    fn states_that_cannot_be_are_refused_and_those_that_were_not_asked_for_change_nothing() {
         let mut two = two();
         let ask = message(5, &two.asked(10).unwrap());
-        for number in 0..ANSWERS_MAX {
-            assert!(two.answers.hear(at(20), &ask, (Some(OTHER), &mut two.keeps), &two.roster), "{number}");
-            let waiting = two.answers.to_send.len();
-            assert!(two.answers.hear(at(20), &ask, (Some(OTHER), &mut two.keeps), &two.roster));
-            assert_eq!(two.answers.to_send.len(), waiting);
-            two.answers.to_send.clear();
+        let part = message(5, &two.answer(20, &ask).unwrap()[0]);
+        let second = Duration::from_secs(1);
+        let of = |question, lost: (u16, Fence), rounds, left| {
+            let head = Head { fence: OTHER, question, place: (0, 1), lost, rounds, left };
+            let states = [(7, Duration::ZERO, [1; 4])].into_iter();
+            Message { payload: pack(&head.bytes(), states).remove(0).into(), ..part.clone() }
+        };
+        for (lost, rounds, left) in [
+            ((9, Fence(7)), (1, 1), second),
+            ((1, Fence(7)), (1, 1), 31 * second),
+            ((1, Fence(7)), (5, 1), second),
+            ((1, Fence(7)), (1, 5), second),
+        ] {
+            assert!(!two.hear(30, &of(1, lost, rounds, left)), "{lost:?} {rounds:?} {left:?}");
         }
-        assert!(two.answer(30, &ask).is_none());
+        // Another question, and a lease that is newer than that of the server itself.
+        assert!(two.hear(30, &of(2, (1, Fence(7)), (1, 1), second)) && two.given(40) == 0);
+        assert!(two.hear(30, &of(1, (1, Fence(21)), (1, 1), second)) && two.given(40) == 0);
+        assert!(!two.hear(30, &of(1, (1, Fence(7)), (1, 1), second)) || two.given(40) == 0, "it was the first part");
+    }
+
+    #[test]
+    fn one_lease_has_eight_answers_and_a_waiting_answer_is_given_up_in_time() {
+        let mut two = two();
+        let ask = message(5, &two.asked(10).unwrap());
+        let hear = |two: &mut Two, ms| two.answers.hear(at(ms), &ask, (Some(OTHER), &mut two.keeps), &two.roster);
+        for number in 0..ANSWERS_MAX {
+            assert!(hear(&mut two, 20) && hear(&mut two, 20), "{number}");
+            // A bus that takes nothing.
+            let refused = two.answers.poll_command().unwrap();
+            assert!(two.answers.handle_refusal(&refused));
+            two.answers.step(at(2_020), OTHER, &two.roster);
+            assert!(two.answers.answer.is_some());
+            two.answers.step(at(if number % 2 == 0 { 2_021 } else { 30 }), Fence(13), &two.roster);
+            assert!(two.answers.answer.is_none(), "nobody waits for it, or it names an old lease");
+        }
+        assert!(!hear(&mut two, 30));
         lease(&mut two.roster, 0, Some(Fence(30)));
         let mut next = recall(0);
         next.step(at(40), Fence(30), &two.roster);
         let ask = message(5, &next.poll_command().unwrap());
         assert!(two.answer(50, &ask).is_some(), "the next process has its own");
+    }
+
+    #[test]
+    fn a_long_answer_leaves_room_for_others_in_each_step() {
+        let mut two = two();
+        let told = two.empty.tell(at(0), (1, Fence(7)), (0..5_000).map(|id| (id, [1; 400])));
+        lease(&mut two.roster, 1, Some(Fence(7)));
+        assert!(told.iter().all(|command| two.keeps.hear(at(0), &message(5, command), &two.roster)));
+        lease(&mut two.roster, 1, None);
+        let ask = message(5, &two.asked(10).unwrap());
+        assert!(two.answers.hear(at(20), &ask, (Some(OTHER), &mut two.keeps), &two.roster));
+        let mut steps = Vec::new();
+        while two.answers.answer.is_some() {
+            two.answers.step(at(30), OTHER, &two.roster);
+            let messages = std::iter::from_fn(|| two.answers.poll_command());
+            steps.push(messages.filter(|command| !message(5, command).subject.as_str().contains("ask")).count());
+        }
+        assert!(steps.len() > 1 && steps.iter().all(|messages| *messages <= MESSAGES_PER_STEP as usize), "{steps:?}");
     }
 }

@@ -6,7 +6,7 @@
 //!           world.NAME.borders    the borders, written by the decider with its fencing number
 //! subjects  world.NAME.load.3     reports of server 3
 //!           world.NAME.saved.3    states of the players of server 3 (saved.rs)
-//!           world.NAME.recall.3.* questions for server 3 about states that it has kept, and answers to its own (recall.rs)
+//!           world.NAME.recall.3.>  questions for server 3 about states that it has kept, and answers to its own (recall.rs)
 //!           world.NAME.link.M.S   datagrams for member M from member S, if they go over the bus (network.rs)
 //! ```
 //!

@@ -3,16 +3,14 @@
 //! ```text
 //! subject   world.NAME.saved.3    states of the players of server 3, in rounds; a round may take several messages
 //! message   [fencing number of its server: u64][round: u32][state]...
-//! state     [client id: u64][length: u16][bytes of the game]
+//! state     [client id: u64][ms since its server has the player: u32][length: u16][bytes of the game]
 //! ```
 //!
 //! Numbers are little endian. A message counts only if its sender is the member that holds the lease of this server, and names the
-//! lease's fencing number. One state is kept of each client: the one that was told last, whichever server told it. It is out of date
-//! when its server has told two rounds without it.
-//!
-//! Messages of two servers can come in another order than they were told in. So a state that another server told shortly before is kept
-//! beside it: if that one was the newer one, the other server's next rounds are without the player.
+//! lease's fencing number. One state is kept of each client: that of the server that has the player since the latest time. So a late
+//! message of its former server changes nothing. A state is out of date when its server has told two rounds without it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -35,10 +33,8 @@ const STATES_BYTES_MAX: usize = 64 << 20;
 const MESSAGE_BYTES: usize = 16 << 10;
 /// Holders of one lease whose states are kept: the one of now, and those before it, as of a server that dies again and again.
 const LIVES: usize = 4;
-/// Messages of two servers that come within this time may have been told in the other order.
-const OVERTAKEN: Duration = Duration::from_millis(500);
 const HEAD_BYTES: usize = 12;
-const STATE_HEAD_BYTES: usize = 10;
+const STATE_HEAD_BYTES: usize = 14;
 
 /// A server for as long as it has held its lease.
 #[derive(Clone, Copy, Debug)]
@@ -50,36 +46,25 @@ struct Life {
     until: Time,
 }
 
-/// A state of a client's player.
+/// The state of a client's player.
 #[derive(Debug)]
 struct Kept {
     /// The number of its server.
     number: u16,
     fence: Fence,
     round: u32,
-    heard: Time,
+    /// Its server has the player since then, by the clock of this one.
+    since: Time,
     state: Vec<u8>,
 }
 
-impl Kept {
-    fn is_of_life(&self, other: &Kept) -> bool {
-        (self.number, self.fence) == (other.number, other.fence)
-    }
-}
-
-/// The states of a client's player.
-#[derive(Debug)]
-struct Player {
-    /// The one that came last.
-    last: Kept,
-    /// One of another server, which may be newer all the same.
-    other: Option<Kept>,
-}
-
-/// States of one server whose lease has ended.
+/// States of one round of a server whose lease has ended.
 pub(crate) struct Lost<'a> {
     pub(crate) number: u16,
     pub(crate) fence: Fence,
+    /// The newest round of that server.
+    pub(crate) newest: u32,
+    pub(crate) round: u32,
     /// For so long they are of use.
     pub(crate) left: Duration,
     pub(crate) states: States<'a>,
@@ -92,7 +77,9 @@ pub(crate) struct Saved {
     subscription: SubscriptionId,
     /// By number of the server, the newest first.
     lives: Vec<Vec<Life>>,
-    by_client: FxHashMap<u64, Player>,
+    by_client: FxHashMap<u64, Kept>,
+    /// The players of this server: since when, and the newest round with them.
+    own: FxHashMap<u64, (Time, u32)>,
     room: Room,
     swept: Time,
     round: u32,
@@ -108,6 +95,7 @@ impl Saved {
             subscription,
             lives: vec![Vec::new(); servers.into()],
             by_client: FxHashMap::default(),
+            own: FxHashMap::default(),
             room: Room::default(),
             swept: Time(0),
             round: 0,
@@ -156,15 +144,20 @@ impl Saved {
         self.told = Some(now);
         self.round = self.round.wrapping_add(1);
         let head = [&fence.0.to_le_bytes()[..], &self.round.to_le_bytes()].concat();
-        let (mut room, dropped) = (Room::default(), &mut self.dropped);
-        let messages = pack(
-            &head,
-            states.filter(|(_, state)| {
-                let fits = state.as_ref().len() <= usize::from(u16::MAX) && room.take(state.as_ref().len());
-                *dropped += u64::from(!fits);
-                fits
-            }),
-        );
+        let Saved { own, dropped, round, .. } = self;
+        let mut room = Room::default();
+        let states = states.filter_map(|(client_id, state)| {
+            let length = state.as_ref().len();
+            if length > usize::from(u16::MAX) || !room.take(length) {
+                *dropped += 1;
+                return None;
+            }
+            let (since, told) = own.entry(client_id).or_insert((now, *round));
+            *told = *round;
+            Some((client_id, now.since(*since), state))
+        });
+        let messages = pack(&head, states);
+        self.own.retain(|_, (_, told)| *told == self.round);
         let subject = self.name.saved_subject(number);
         let publish = |message| Command::Publish { subject: subject.clone(), payload: Bytes::from(message) };
         messages.into_iter().map(publish).collect()
@@ -182,8 +175,9 @@ impl Saved {
             return false;
         }
         self.note_life(number, Life { fence, round, until: now.after(KEPT) });
-        for (client_id, state) in states {
-            self.keep(client_id, Kept { number, fence, round, heard: now, state: state.to_vec() });
+        for (client_id, had, state) in states {
+            let since = before(now, had);
+            self.keep(now, client_id, Kept { number, fence, round, since, state: state.to_vec() });
         }
         if now.since(self.swept) >= EVERY {
             self.sweep(now);
@@ -191,119 +185,114 @@ impl Saved {
         true
     }
 
-    /// A server lives, or has lived until a moment ago. The newest lives of a server stay known.
+    /// Notes the newest round of a server's lease. The newest leases stay known.
     fn note_life(&mut self, number: u16, life: Life) {
         let lives = &mut self.lives[usize::from(number)];
         match lives.iter_mut().find(|known| known.fence == life.fence) {
             Some(known) => *known = life,
-            None => lives.push(life),
+            None => lives.insert(0, life),
         }
-        lives.sort_unstable_by_key(|life| std::cmp::Reverse(life.fence));
         lives.truncate(LIVES);
     }
 
-    /// Keeps a state in the place of those before it.
-    fn keep(&mut self, client_id: u64, kept: Kept) {
-        let Saved { by_client, room, .. } = self;
-        let former = by_client.remove(&client_id).map(|Player { last, other }| [Some(last), other]);
-        let mut beside = None;
-        for former in former.into_iter().flatten().flatten() {
-            let may_be_newer = !former.is_of_life(&kept) && kept.heard.since(former.heard) < OVERTAKEN;
-            if may_be_newer && beside.is_none() {
-                beside = Some(former);
-            } else {
-                room.give_back(former.state.len());
-            }
+    /// Keeps a state, unless another server has the player since a later time.
+    fn keep(&mut self, now: Time, client_id: u64, kept: Kept) {
+        let is_newer = self.by_client.get(&client_id).is_none_or(|known| {
+            let is_later = match (known.number == kept.number, kept.fence.cmp(&known.fence)) {
+                (false, _) => kept.since >= known.since,
+                (true, Ordering::Equal) => !is_before(kept.round, known.round),
+                (true, order) => order == Ordering::Greater,
+            };
+            is_later || !is_current(&self.lives, known, now)
+        });
+        if !is_newer {
+            return;
         }
-        let mut has_room = room.take(kept.state.len());
-        if !has_room && let Some(former) = beside.take() {
-            room.give_back(former.state.len());
-            has_room = room.take(kept.state.len());
-        }
-        if has_room {
-            by_client.insert(client_id, Player { last: kept, other: beside });
+        self.forget(client_id);
+        if self.room.take(kept.state.len()) {
+            self.by_client.insert(client_id, kept);
         } else {
             self.dropped += 1;
         }
     }
 
-    fn forget(&mut self, client_id: u64) -> Option<Player> {
-        let player = self.by_client.remove(&client_id)?;
-        [Some(&player.last), player.other.as_ref()]
-            .into_iter()
-            .flatten()
-            .for_each(|kept| self.room.give_back(kept.state.len()));
-        Some(player)
+    fn forget(&mut self, client_id: u64) -> Option<Kept> {
+        let kept = self.by_client.remove(&client_id)?;
+        self.room.give_back(kept.state.len());
+        Some(kept)
     }
 
     /// Forgets what is out of date.
     fn sweep(&mut self, now: Time) {
         self.swept = now;
         let Saved { lives, by_client, room, .. } = self;
-        let mut check = |kept: &Kept| {
+        by_client.retain(|_, kept| {
             let is_current = is_current(lives, kept, now);
             if !is_current {
                 room.give_back(kept.state.len());
             }
             is_current
-        };
-        by_client.retain(|_, Player { last, other }| {
-            other.take_if(|other| !check(other));
-            let is_current = check(last);
-            match other.take() {
-                Some(other) if !is_current => {
-                    *last = other;
-                    true
-                }
-                kept => {
-                    *other = kept;
-                    is_current
-                }
-            }
         });
     }
 
     /// The state of a client's player at a server whose lease has ended. It is given once.
     pub(crate) fn take(&mut self, now: Time, client_id: u64, roster: &Roster) -> Option<Vec<u8>> {
-        let player = self.by_client.get(&client_id)?;
-        let lost = lost_state(&self.lives, player, now, roster)?;
-        let is_last = std::ptr::eq(lost, &player.last);
-        let Player { last, other } = self.forget(client_id)?;
-        Some(if is_last { last.state } else { other?.state })
+        let kept = self.by_client.get(&client_id)?;
+        if !is_over(kept, roster) || !is_current(&self.lives, kept, now) {
+            return None;
+        }
+        self.forget(client_id).map(|kept| kept.state)
     }
 
-    /// All states that [`take`](Saved::take) would give, by server.
-    pub(crate) fn lost(&self, now: Time, roster: &Roster) -> Vec<Lost<'_>> {
-        let mut by_life: BTreeMap<(u16, Fence), States<'_>> = BTreeMap::new();
-        for (&client_id, player) in &self.by_client {
-            if let Some(lost) = lost_state(&self.lives, player, now, roster) {
-                by_life.entry((lost.number, lost.fence)).or_default().push((client_id, &lost.state));
+    /// All states that [`take`](Saved::take) would give, by server and round, but for those beyond so many bytes.
+    pub(crate) fn lost(&self, now: Time, roster: &Roster, mut bytes_max: usize) -> Vec<Lost<'_>> {
+        let mut rounds: BTreeMap<(u16, Fence, u32), States<'_>> = BTreeMap::new();
+        for (&client_id, kept) in &self.by_client {
+            if is_over(kept, roster) && is_current(&self.lives, kept, now) && kept.state.len() <= bytes_max {
+                bytes_max -= kept.state.len();
+                let states = rounds.entry((kept.number, kept.fence, kept.round)).or_default();
+                states.push((client_id, now.since(kept.since), &kept.state));
             }
         }
-        let of = |((number, fence), states)| {
+        let of = |((number, fence, round), states)| {
             let life = self.lives[usize::from(number)].iter().find(|life| life.fence == fence);
-            Lost { number, fence, left: life.map_or(Duration::ZERO, |life| life.until.since(now)), states }
+            let (newest, until) = life.map_or((round, now), |life| (life.round, life.until));
+            Lost { number, fence, newest, round, left: until.since(now), states }
         };
-        by_life.into_iter().map(of).collect()
+        rounds.into_iter().map(of).collect()
     }
 
-    /// Keeps states that another server has kept. False if they make no sense. Those that were told here are newer.
-    pub(crate) fn keep_lost(&mut self, now: Time, lost: &Lost<'_>, roster: &Roster) -> bool {
-        let &Lost { number, fence, left, ref states } = lost;
-        let is_over = roster.seat(number).is_some_and(|seat| seat.fence().is_none_or(|holds| holds > fence));
-        if !is_over || usize::from(number) >= self.lives.len() || left > KEPT {
+    /// Keeps states that another server has kept. False if there can be no such states. This server has told or heard newer ones.
+    pub(crate) fn keep_lost(&mut self, now: Time, lost: &Lost<'_>) -> bool {
+        let &Lost { number, fence, newest, round, left, ref states } = lost;
+        let Some(lives) = self.lives.get_mut(usize::from(number)) else { return false };
+        if left > KEPT || newest.wrapping_sub(round) > 1 {
             return false;
         }
-        let known = self.lives[usize::from(number)].iter().find(|life| life.fence == fence).copied();
-        let life = known.unwrap_or(Life { fence, round: 0, until: now.after(left) });
-        self.note_life(number, life);
-        for &(client_id, state) in states {
-            if !self.by_client.contains_key(&client_id) {
-                self.keep(client_id, Kept { number, fence, round: life.round, heard: now, state: state.to_vec() });
+        let until = now.after(left);
+        if let Some(life) = lives.iter_mut().find(|life| life.fence == fence) {
+            // Messages may have been lost on the way to one of the two.
+            if is_before(life.round, newest) {
+                life.round = newest;
             }
+            life.until = life.until.max(until);
+        } else {
+            lives.retain(|life| now <= life.until);
+            if lives.len() >= LIVES {
+                return true;
+            }
+            lives.push(Life { fence, round: newest, until });
+        }
+        for &(client_id, had, state) in states {
+            self.keep(now, client_id, Kept { number, fence, round, since: before(now, had), state: state.to_vec() });
         }
         true
     }
+}
+
+/// Its server had this lease, and has it no longer.
+fn is_over(kept: &Kept, roster: &Roster) -> bool {
+    roster.seat(kept.number).and_then(|seat| seat.fence()) != Some(kept.fence)
 }
 
 /// Whether its server may still have had the player when it was heard last, and that is not long ago.
@@ -312,13 +301,13 @@ fn is_current(lives: &[Vec<Life>], kept: &Kept, now: Time) -> bool {
     life.is_some_and(|life| life.round.wrapping_sub(kept.round) <= 1 && now <= life.until)
 }
 
-/// The newest state of a player whom no living server has.
-fn lost_state<'a>(lives: &[Vec<Life>], player: &'a Player, now: Time, roster: &Roster) -> Option<&'a Kept> {
-    let current = || {
-        [Some(&player.last), player.other.as_ref()].into_iter().flatten().filter(|kept| is_current(lives, kept, now))
-    };
-    let is_over = |kept: &&Kept| roster.seat(kept.number).and_then(|seat| seat.fence()) != Some(kept.fence);
-    current().all(|kept| is_over(&kept)).then(|| current().next())?
+/// Rounds are counted on after the largest number.
+fn is_before(round: u32, other: u32) -> bool {
+    (round.wrapping_sub(other) as i32) < 0
+}
+
+fn before(now: Time, duration: Duration) -> Time {
+    Time(now.0.saturating_sub(duration.as_micros() as u64))
 }
 
 /// The room for states: of those that are kept, and of those in a round.
@@ -343,19 +332,20 @@ impl Room {
     }
 }
 
-/// The client id and the bytes of the game, of each state of a message.
-pub(crate) type States<'a> = Vec<(u64, &'a [u8])>;
+/// The client id, for how long its server has the player, and the bytes of the game, of each state.
+pub(crate) type States<'a> = Vec<(u64, Duration, &'a [u8])>;
 
 /// Messages that begin with `head`, with all states. At least one.
-pub(crate) fn pack<S: AsRef<[u8]>>(head: &[u8], states: impl Iterator<Item = (u64, S)>) -> Vec<Vec<u8>> {
+pub(crate) fn pack<S: AsRef<[u8]>>(head: &[u8], states: impl Iterator<Item = (u64, Duration, S)>) -> Vec<Vec<u8>> {
     let (mut messages, mut message) = (Vec::new(), head.to_vec());
-    for (client_id, state) in states {
+    for (client_id, had, state) in states {
         let state = state.as_ref();
         debug_assert!(state.len() <= usize::from(u16::MAX), "longer ones are dropped before");
         if message.len() > head.len() && message.len() + STATE_HEAD_BYTES + state.len() > MESSAGE_BYTES {
             messages.push(std::mem::replace(&mut message, head.to_vec()));
         }
         message.extend_from_slice(&client_id.to_le_bytes());
+        message.extend_from_slice(&u32::try_from(had.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
         message.extend_from_slice(&(state.len() as u16).to_le_bytes());
         message.extend_from_slice(state);
     }
@@ -369,9 +359,10 @@ pub(crate) fn unpack(mut rest: &[u8]) -> Option<States<'_>> {
     while !rest.is_empty() {
         let (head, after) = rest.split_at_checked(STATE_HEAD_BYTES)?;
         let client_id = u64::from_le_bytes(*head.first_chunk()?);
+        let had = u32::from_le_bytes(*head[8..].first_chunk()?);
         let length = u16::from_le_bytes(*head.last_chunk()?);
         let (state, after) = after.split_at_checked(length.into())?;
-        states.push((client_id, state));
+        states.push((client_id, Duration::from_millis(had.into()), state));
         rest = after;
     }
     Some(states)
@@ -484,49 +475,76 @@ pub(crate) mod tests {
         assert_eq!(to.take(at(20), 1, &roster), Some(vec![8; 4]));
     }
 
-    /// It went from server 1 to server 2, which dies before its next round. The last message of server 1 came late.
+    /// It went from server 1 to server 2, which dies before its next round. The last message of server 1 comes late.
     #[test]
-    fn a_late_message_of_the_former_server_does_not_replace_the_newer_state() {
-        for (late_ms, gives) in [(40, Some(vec![8; 4])), (600, None)] {
-            let (mut from, mut to, mut roster) = world();
-            lease(&mut roster, 2, Some(Fence(9)));
-            let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
-            let late = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
-            let newer = second.tell(at(0), (2, Fence(9)), [(1, [8; 4])].into_iter());
-            for (ms, told) in [(10, newer), (10 + late_ms, late)] {
-                assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), &roster)));
-            }
-            lease(&mut roster, 2, None);
-            assert_eq!(to.take(at(800), 1, &roster), None, "server 1 may have it");
-            for second in [1_000, 2_000] {
-                let told = from.tell(at(second), SERVER, nobody());
-                assert!(told.iter().all(|command| to.hear(at(second), &message(5, command), &roster)));
-            }
-            // A state that came much earlier than that of server 1 is of no player who was there since.
-            assert_eq!(to.take(at(2_900), 1, &roster), gives, "{late_ms} ms late");
-            to.sweep(at(40_000));
-            assert_eq!((to.by_client.len(), to.room.states, to.room.bytes), (0, 0, 0));
-        }
-    }
-
-    #[test]
-    fn two_states_of_a_client_take_room_for_two_and_give_it_back() {
+    fn a_late_message_of_the_former_server_changes_nothing() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
         let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
-        let hear = |to: &mut Saved, ms: u64, told: Vec<Command>, roster: &Roster| {
+        let hear = |to: &mut Saved, roster: &Roster, ms: u64, told: Vec<Command>| {
             assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), roster)));
-            (to.by_client.len(), to.room.states, to.room.bytes)
         };
-        let told = from.tell(at(0), SERVER, (0..10).map(|id| (id, [1; 50])));
-        assert_eq!(hear(&mut to, 0, told, &roster), (10, 10, 500));
-        let told = second.tell(at(0), (2, Fence(9)), (0..4).map(|id| (id, [2; 30])));
-        assert_eq!(hear(&mut to, 100, told, &roster), (10, 14, 620), "nobody knows which is the newer one");
-        let told = second.tell(at(1_100), (2, Fence(9)), (0..3).map(|id| (id, [2; 30])));
-        assert_eq!(hear(&mut to, 1_100, told, &roster), (10, 11, 470), "three are told again");
+        let told = from.tell(at(0), SERVER, [(1, [6; 4])].into_iter());
+        hear(&mut to, &roster, 0, told);
+        let late = from.tell(at(1_000), SERVER, [(1, [7; 4])].into_iter());
+        let told = second.tell(at(1_100), (2, Fence(9)), [(1, [8; 4])].into_iter());
+        hear(&mut to, &roster, 1_100, told);
+        hear(&mut to, &roster, 1_300, late);
         lease(&mut roster, 2, None);
-        assert_eq!(to.take(at(1_200), 0, &roster), Some(vec![2; 30]));
-        assert_eq!((to.by_client.len(), to.room.states), (9, 10));
+        assert_eq!(to.take(at(1_400), 1, &roster), Some(vec![8; 4]));
+
+        // It comes back to server 1, which has told a round without it.
+        lease(&mut roster, 2, Some(Fence(10)));
+        let told = second.tell(at(2_200), (2, Fence(10)), [(1, [9; 4])].into_iter());
+        hear(&mut to, &roster, 2_200, told);
+        for (ms, states) in [(2_000, vec![]), (3_000, vec![(1, [10; 4])])] {
+            let told = from.tell(at(ms), SERVER, states.into_iter());
+            hear(&mut to, &roster, ms + 300, told);
+        }
+        lease(&mut roster, 2, None);
+        assert_eq!(to.take(at(3_400), 1, &roster), None, "a living server has it");
+        lease(&mut roster, 1, None);
+        assert_eq!(to.take(at(3_400), 1, &roster), Some(vec![10; 4]));
+    }
+
+    /// Server 1 died with the player's state of before, and the player left server 2 in an orderly manner.
+    #[test]
+    fn a_player_that_has_left_its_last_server_is_not_given_as_a_former_one_had_it() {
+        let (mut from, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
+        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        lease(&mut roster, 1, None);
+        for (ms, states) in [(400, vec![(1, [8; 4])]), (1_400, vec![]), (2_400, vec![])] {
+            let told = second.tell(at(ms), (2, Fence(9)), states.into_iter());
+            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), &roster)));
+        }
+        lease(&mut roster, 2, None);
+        assert_eq!(to.take(at(2_500), 1, &roster), None);
+    }
+
+    /// Somebody who holds a lease tells of many lives of another server.
+    #[test]
+    fn lives_that_another_server_tells_of_do_not_drive_out_those_that_were_heard() {
+        let (mut from, mut to, mut roster) = world();
+        let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
+        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        let lost = |fence, ms| Lost {
+            number: 1,
+            fence: Fence(fence),
+            newest: 1,
+            round: 1,
+            left: Duration::from_millis(ms),
+            states: vec![(2, Duration::ZERO, &[1; 4])],
+        };
+        assert!((0..100).all(|number| to.keep_lost(at(10), &lost(1_000 + number, 500))));
+        assert_eq!(to.lives[1].len(), LIVES);
+        lease(&mut roster, 1, None);
+        assert_eq!(to.take(at(20), 1, &roster), Some(vec![7; 4]));
+        // Those of before are over, so there is room for another one.
+        assert!(to.keep_lost(at(600), &lost(2_000, 500)) && to.take(at(700), 2, &roster).is_some());
+        assert!(!to.keep_lost(at(600), &Lost { newest: 3, ..lost(2_001, 500) }), "it is out of date");
     }
 
     #[test]

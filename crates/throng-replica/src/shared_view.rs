@@ -415,12 +415,16 @@ impl SharedView {
 
     /// The same for a subscription that may have another interval by now.
     pub(crate) fn since_before_at_any_interval(&self, channel: u32, now: Tick) -> Option<Tick> {
-        let classes = self.channels.chunk_by(|a, b| a.interval_ticks == b.interval_ticks);
-        let seen = classes.filter_map(|class| {
-            let found = class.binary_search_by_key(&channel, |seen| seen.channel).ok()?;
-            Some(self.stood(&class[found], now))
-        });
-        seen.max()
+        let mut rest = &self.channels[..];
+        while let Some(first) = rest.first() {
+            let end = rest.partition_point(|seen| seen.interval_ticks == first.interval_ticks);
+            let (class, after) = rest.split_at(end);
+            if let Ok(found) = class.binary_search_by_key(&channel, |seen| seen.channel) {
+                return Some(self.stood(&class[found], now));
+            }
+            rest = after;
+        }
+        None
     }
 
     fn stood(&self, seen: &Seen, now: Tick) -> Tick {

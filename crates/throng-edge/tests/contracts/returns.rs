@@ -207,14 +207,13 @@ fn a_drained_edge_loses_no_player_and_takes_nobody_in() {
 }
 
 #[test]
-fn while_an_origin_is_closed_players_wait_with_all_that_they_do_and_those_who_go_were_never_there() {
+fn players_wait_while_an_origin_is_closed_and_nothing_is_told_of_those_who_go() {
     let mut stage = Stage::new("wifi", 5);
     stage.worlds[0].origin = Origin::new(OriginOptions { keep_ticks: KEEP_TICKS, ..OriginOptions::default() });
     stage.worlds[0].origin.set_open(false);
     (0..2).for_each(|_| stage.add_edge());
     stage.ticks(20);
     (0..4).for_each(|number| stage.add_client(number / 2));
-    let mut sent = [0; 4];
     for tick in 0..60 {
         if tick == 30 {
             // Its clients are at the other edge before anybody has noticed.
@@ -223,18 +222,30 @@ fn while_an_origin_is_closed_players_wait_with_all_that_they_do_and_those_who_go
             let now = stage.now;
             stage.clients[3].close(now, "enough");
         }
-        for (number, client) in stage.clients.iter_mut().enumerate().filter(|_| tick > 40) {
-            sent[number] += u32::from(client.send_input(&[1]).is_ok());
+        // Some are not connected yet.
+        for client in &mut stage.clients {
+            let _ = client.send_input(&[1]);
+        }
+        if tick == 50 {
+            stage.clients[2].send(0, &Word { text: "I wait".to_owned() }).unwrap();
         }
         stage.tick();
     }
     let world = &mut stage.worlds[0];
     assert_eq!((world.heroes.len(), world.edges.len(), world.left.len()), (0, 0, 0));
+    assert!(world.origin.counters().dropped > 100, "inputs of two seconds");
     world.origin.set_open(true);
-    stage.ticks(30);
+    stage.ticks(5);
+    for client in [0, 2] {
+        stage.clients[client].send_input(&[3]).unwrap();
+    }
+    stage.ticks(25);
     // Client 1 has nothing but a dead edge, and it is not known to be dead yet.
-    assert!(sent[0] > 10 && sent[2] > 10, "{sent:?}");
-    assert_eq!(acts(&stage), [(0, sent[0]), (1, 0), (2, sent[2])]);
+    assert!(stage.heard.contains(&(2, "I wait!".to_owned())), "{:?}", stage.heard);
+    let acted = acts(&stage);
+    assert_eq!(acted.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [0, 1, 2]);
+    // Those on their way when it opened came, too.
+    assert!(acted.iter().all(|&(id, acts)| if id == 1 { acts == 0 } else { (3..12).contains(&acts) }), "{acted:?}");
     stage.ticks_until(600, |stage| stage.worlds[0].left.len() == 1);
     stage.settle();
     [0, 2].into_iter().for_each(|number| stage.check(number).unwrap());
