@@ -45,6 +45,8 @@ enum Stage {
 struct Game {
     server: Server,
     origin: Origin,
+    /// The origin tells nothing yet.
+    is_closed: bool,
     players: BTreeMap<PlayerId, (Stage, Option<ObjectId>)>,
     edges: [Option<ConnectionId>; EDGES],
     generation: u32,
@@ -55,14 +57,14 @@ struct Game {
 /// The game is told of players who come, leave and move by the steps in their order alone, and never of more than it allows.
 pub(crate) fn run(input: &[u8]) {
     let mut choices = Choices::new(input);
-    let mut game = Game::new(choices.below(4) as u32);
+    let mut game = Game::new(choices.below(4) as u32, choices.below(2) == 0);
     while !choices.is_empty() {
         game.step(&mut choices);
     }
 }
 
 impl Game {
-    fn new(keep_ticks: u32) -> Game {
+    fn new(keep_ticks: u32, is_closed: bool) -> Game {
         let network = MemoryNetwork::new(Condition::NONE, 1).expect("a good condition");
         let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).expect("a free address"));
         let grids = vec![GridOptions::new(Up::Z)];
@@ -70,11 +72,12 @@ impl Game {
         let server = Server::new(driver, SCHEMA.clone(), options).expect("good options");
         let options =
             OriginOptions { players_max: PLAYERS_MAX, events_max: EVENTS_MAX, keep_ticks, ..OriginOptions::default() };
-        let (origin, players) = (Origin::new(options), BTreeMap::new());
+        let (mut origin, players) = (Origin::new(options), BTreeMap::new());
+        origin.set_open(!is_closed);
         let division = Division::new(3, 12, 2).expect("there are steps for all");
         let world = WorldName::new("any").expect("it is a name");
         let balance = Balance::new(BalanceOptions::new(world, division, 0), MemberId(1));
-        Game { server, origin, players, edges: [None; EDGES], generation: 0, balance }
+        Game { server, origin, is_closed, players, edges: [None; EDGES], generation: 0, balance }
     }
 
     fn step(&mut self, choices: &mut Choices<'_>) {
@@ -83,7 +86,11 @@ impl Game {
             0 => self.connect(edge),
             1 => self.disconnect(edge),
             2 => self.act(choices),
-            3 => self.poll(),
+            3 => {
+                self.is_closed &= choices.below(3) > 0;
+                self.origin.set_open(!self.is_closed);
+                self.poll();
+            }
             _ => self.hear(edge, choices),
         }
     }
@@ -161,6 +168,7 @@ impl Game {
     fn poll(&mut self) {
         let mut droppable = 0;
         while let Some(event) = self.origin.poll_event() {
+            assert!(!self.is_closed, "{event:?}");
             let is_of_borders = self.balance.take(&event, NOW);
             match event {
                 OriginEvent::Looks { .. } => droppable += usize::from(is_of_borders),
@@ -195,7 +203,7 @@ impl Game {
         }
         assert!(droppable <= EVENTS_MAX);
         let here = self.players.values().filter(|(stage, _)| *stage != Stage::Away).count();
-        assert_eq!(self.origin.players().count(), here);
+        assert!(self.is_closed || self.origin.players().count() == here);
         self.origin.before_tick(&mut self.server);
         self.server.tick(NOW);
     }

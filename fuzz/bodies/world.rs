@@ -19,6 +19,8 @@ struct World {
     open: Vec<Command>,
     revision: u64,
     now: Time,
+    /// The bus takes messages.
+    takes: bool,
 }
 
 /// Each place has one server that there is, and nobody acts without a lease, whatever the bus says.
@@ -28,7 +30,7 @@ pub(crate) fn run(input: &[u8]) {
     let name = || WorldName::new("any").expect("it is a name");
     let balance = Balance::new(BalanceOptions::new(name(), division, 0), MemberId(1));
     let watch = BorderWatch::new(name(), division);
-    let mut world = World { balance, watch, open: Vec::new(), revision: 10, now: Time(1_000_000) };
+    let mut world = World { balance, watch, open: Vec::new(), revision: 10, now: Time(1_000_000), takes: true };
     world.hear(&Event::Connected);
     while !choices.is_empty() {
         world.step(&mut choices);
@@ -70,6 +72,7 @@ impl World {
             }
             _ => {
                 self.now = Time(self.now.0 + u64::from(choices.byte()) * 20_000);
+                self.takes = choices.below(4) > 0;
                 self.balance.step(self.now, [3, 4, 500].into_iter());
                 self.balance.save(self.now, [(1, vec![1; 300]), (2, vec![2; 70_000])].into_iter());
                 let _ = self.balance.take_saved(self.now, choices.below(3) as u64);
@@ -96,6 +99,7 @@ impl World {
                 Command::Get { .. } | Command::Put { .. } | Command::Delete { .. } if self.open.len() < OPEN_MAX => {
                     self.open.push(command);
                 }
+                Command::Publish { .. } if self.takes => {}
                 command => self.balance.handle_refusal(self.now, &command),
             }
             // Those that are refused come again.
@@ -152,7 +156,7 @@ impl World {
         let mut payload = u64::from(choices.byte() % 16).to_le_bytes().to_vec();
         payload.extend([choices.byte() % 3, 0, 0, 0]);
         for _ in 0..choices.below(3) {
-            payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 77, 78]);
+            payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, choices.byte(), 1, 0, 0, 2, 0, 77, 78]);
         }
         choices.bend(&mut payload);
         let publisher = MemberId(u64::from(choices.byte() % 3));
@@ -169,10 +173,12 @@ impl World {
         let mut payload = u64::from(choices.byte() % 16).to_le_bytes().to_vec();
         payload.extend([choices.byte() % 3, 0, 0, 0]);
         if what != "ask" {
-            payload.extend([choices.byte() % 3, choices.byte() % 3, 0, 0, 0, choices.byte() % 3, 0, 0, 0]);
-            payload.extend([choices.byte() % 4, 0, choices.byte() % 16, 0, 0, 0, 0, 0, 0, 0, choices.byte(), 9, 0, 0]);
+            // Its place in the answer, and of which server, round and age the states are.
+            payload.extend([choices.byte() % 3, 0, 0, 0, choices.byte() % 3, 0, 0, 0]);
+            payload.extend([choices.byte() % 4, 0, choices.byte() % 16, 0, 0, 0, 0, 0, 0, 0]);
+            payload.extend([choices.byte() % 3, 0, 0, 0, choices.byte() % 3, 0, 0, 0, choices.byte(), 9, 0, 0]);
             for _ in 0..choices.below(3) {
-                payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, 2, 0, 77, 78]);
+                payload.extend([choices.byte() % 3, 0, 0, 0, 0, 0, 0, 0, choices.byte(), 1, 0, 0, 2, 0, 77, 78]);
             }
         }
         choices.bend(&mut payload);

@@ -86,7 +86,9 @@ fn with_permissions_nobody_speaks_in_the_name_of_another_member_or_hears_what_is
     for (number, of) in (2..).zip(["load.*", "saved.*", "recall.2.*.*"]) {
         second.subscribe(clock.now(), SubscriptionId(number), &pattern(&format!("world.w.{of}"))).unwrap();
     }
+    liar.subscribe(clock.now(), SubscriptionId(5), &pattern("world.w.recall.2.*.*")).unwrap();
     settle(&clock, &mut second);
+    settle(&clock, &mut liar);
     // A lie does not arrive; what the liar says on its own subject after it does.
     let of_server = |rest: &str| subject(&format!("world.w.{rest}"));
     for (lie, own) in [

@@ -214,6 +214,29 @@ fn a_server_that_starts_again_at_once_goes_on_with_its_players() {
     });
 }
 
+/// Edges reach the new process, and the bus does not: its origin never opens.
+#[test]
+fn a_server_that_starts_again_without_a_lease_keeps_nobody_waiting() {
+    let mut stage = four_worlds("none", 7);
+    set_planning(&mut stage, true);
+    let before = players(&stage);
+    drop(stage.worlds.remove(1));
+    stage.revive(1);
+    stage.worlds[1].origin.set_open(false);
+    for edge in 0..2 {
+        let client = stage.connection_to_origin(1, &edge_user_data());
+        assert!(stage.edges[edge].replace_origin(1, client));
+    }
+    let taken_over = |stage: &Stage| stage.edges.iter().map(|edge| edge.counters().taken_over).sum::<u64>();
+    stage.ticks(40);
+    assert_eq!(taken_over(&stage), 0, "it may still get its lease");
+    stage.ticks_until(200, |stage| taken_over(stage) == before[1] as u64);
+    stage.settle();
+    let resumed: usize = stage.worlds.iter().map(|world| world.resumed).sum();
+    assert_eq!((doubled(&stage), players(&stage).iter().sum::<usize>(), resumed), (None, PLAYERS, before[1]));
+    (0..PLAYERS).for_each(|number| stage.check(number).unwrap());
+}
+
 /// One edge reaches the server first that comes back, and the other one has not said yet whose clients it serves.
 #[test]
 fn a_server_that_comes_back_gives_up_its_players_as_soon_as_it_hears_that_it_has_no_part() {
