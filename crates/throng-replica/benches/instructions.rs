@@ -53,50 +53,50 @@ fn at_apply(shape: Shape) -> Scene {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(63_700))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(1_370_000))]
-#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_settle, config = at_most(1_382_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_settle, config = at_most(29_700))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(1_510_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_settle, config = at_most(1_530_000))]
 fn settle(mut scene: Scene) -> Scene {
     black_box(&mut scene).settle();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_commit, config = at_most(90_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_commit, config = at_most(115_000))]
 fn commit(mut scene: Scene) -> Scene {
     black_box(&mut scene).commit();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(76_300))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(54_100))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_plan, config = at_most(3_280_000))]
-#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_plan, config = at_most(3_010_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_plan, config = at_most(13_500))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_plan, config = at_most(82_500))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_plan, config = at_most(3_730_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_plan, config = at_most(3_320_000))]
 fn plan(mut scene: Scene) -> Scene {
     black_box(&mut scene).plan();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(71_500))]
+#[bench::dense_100(args = (DENSE_100), setup = at_encode, config = at_most(98_800))]
 fn encode(mut scene: Scene) -> Scene {
     black_box(&mut scene).encode();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(149_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(49_000))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_write, config = at_most(3_940_000))]
-#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_write, config = at_most(3_590_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_write, config = at_most(79_600))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_write, config = at_most(76_700))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_write, config = at_most(4_170_000))]
+#[bench::crowd_10hz(args = (CROWD_10HZ), setup = at_write, config = at_most(3_800_000))]
 fn write(mut scene: Scene) -> Scene {
     black_box(&mut scene).write();
     scene
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(128_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_apply, config = at_most(160_000))]
 fn apply(mut scene: Scene) -> Scene {
     black_box(&mut scene).apply();
     scene
@@ -104,7 +104,7 @@ fn apply(mut scene: Scene) -> Scene {
 
 // One turn of all rings: 30 ticks.
 #[library_benchmark]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(310_000_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_settle, config = at_most(355_000_000))]
 fn thirty_ticks(mut scene: Scene) -> Scene {
     for _ in 0..30 {
         black_box(&mut scene).tick();
@@ -130,10 +130,10 @@ fn settled(shape: Shape) -> Scene {
 
 // The cost of planning and encoding with a short budget; ten ticks, so that every ring has its turn.
 #[library_benchmark]
-#[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(49_500_000))]
-#[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(55_500_000))]
-#[bench::close_400_ample(args = (CLOSE_400_AMPLE), setup = settled, config = at_most(54_000_000))]
-#[bench::close_400_ample_lossy(args = (CLOSE_400_AMPLE), setup = lossy, config = at_most(66_000_000))]
+#[bench::close_400(args = (CLOSE_400), setup = settled, config = at_most(53_300_000))]
+#[bench::close_400_lossy(args = (CLOSE_400), setup = lossy, config = at_most(62_000_000))]
+#[bench::close_400_ample(args = (CLOSE_400_AMPLE), setup = settled, config = at_most(40_000_000))]
+#[bench::close_400_ample_lossy(args = (CLOSE_400_AMPLE), setup = lossy, config = at_most(51_400_000))]
 fn ten_ticks(mut scene: Scene) -> Scene {
     for _ in 0..10 {
         black_box(&mut scene).tick();

@@ -29,11 +29,11 @@ fn at_tick(shape: Shape) -> Town {
 }
 
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(425_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(408_000))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(6_050_000))]
-#[bench::views_1000(args = (VIEWS_1000), setup = at_receive, config = at_most(4_450_000))]
-#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_receive, config = at_most(5_240_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_receive, config = at_most(519_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_receive, config = at_most(511_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_receive, config = at_most(7_240_000))]
+#[bench::views_1000(args = (VIEWS_1000), setup = at_receive, config = at_most(5_050_000))]
+#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_receive, config = at_most(5_810_000))]
 fn receive(mut town: Town) -> Town {
     black_box(&mut town).receive();
     town
@@ -43,13 +43,13 @@ fn receive(mut town: Town) -> Town {
 // instructions per connection. `crowd_1000` is one tick of a cycle of thirty, so its count depends on the phases of the
 // cells; `thirty_ticks` of throng-replica counts the whole cycle.
 #[library_benchmark]
-#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_400_000))]
-#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(790_000))]
-#[bench::sparse_100_idle(args = (SPARSE_100_IDLE), setup = at_tick, config = at_most(790_000))]
-#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(33_200_000))]
-#[bench::views_1000(args = (VIEWS_1000), setup = at_tick, config = at_most(19_350_000))]
-#[bench::views_1000_idle(args = (VIEWS_1000_IDLE), setup = at_tick, config = at_most(19_350_000))]
-#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_tick, config = at_most(26_850_000))]
+#[bench::dense_100(args = (DENSE_100), setup = at_tick, config = at_most(1_640_000))]
+#[bench::sparse_100(args = (SPARSE_100), setup = at_tick, config = at_most(980_000))]
+#[bench::sparse_100_idle(args = (SPARSE_100_IDLE), setup = at_tick, config = at_most(979_000))]
+#[bench::crowd_1000(args = (CROWD_1000), setup = at_tick, config = at_most(41_800_000))]
+#[bench::views_1000(args = (VIEWS_1000), setup = at_tick, config = at_most(24_300_000))]
+#[bench::views_1000_idle(args = (VIEWS_1000_IDLE), setup = at_tick, config = at_most(24_700_000))]
+#[bench::views_10hz(args = (VIEWS_10HZ), setup = at_tick, config = at_most(29_000_000))]
 fn tick(mut town: Town) -> Town {
     black_box(&mut town).tick();
     town
