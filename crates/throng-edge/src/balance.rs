@@ -375,6 +375,10 @@ impl Balance {
                 }
                 true
             }
+            OriginEvent::Joined { client_id, .. } | OriginEvent::Arrived { client_id, .. } => {
+                self.saved.begin(*client_id);
+                false
+            }
             _ => false,
         }
     }
@@ -473,7 +477,7 @@ impl Balance {
             }
             Event::Message(message) if self.recall.is_ours(message.subscription) => {
                 let fence = self.fence(now);
-                let is_heard = self.recall.hear(now, message, (fence, &mut self.saved), &self.roster);
+                let is_heard = self.recall.hear(now, message, fence, &mut self.saved, &self.roster);
                 self.counters.states_refused += u64::from(!is_heard);
             }
             Event::Changed { value: None, .. } => {
@@ -537,10 +541,10 @@ impl Balance {
     /// origin if the server [may take players](Balance::is_ready), and otherwise close it.
     pub fn step(&mut self, now: Time, steps: impl Iterator<Item = u16>) {
         self.notice(now);
-        let Some(fence) = self.fence(now) else { return };
+        let Some(fence) = self.fence(now) else { return self.recall.stop() };
         let is_planned = now.since(self.planned) >= self.options.plan_every && self.may_plan();
         let news = (fence, self.borders().version(), self.ready(), self.edges.len());
-        self.recall.step(now, fence, &self.roster);
+        self.recall.step(now, fence, &self.saved, &self.roster);
         // A server whose origin is closed has no edges yet: nobody is to take it for one that edges do not reach.
         let is_new =
             self.reported.is_none_or(|(at, reported)| now.since(at) >= self.options.report_every || reported != news);

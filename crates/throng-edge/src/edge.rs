@@ -22,6 +22,8 @@ use moves::{Continuing, Leaving, Stage, leave};
 const LOOK_TICKS: u64 = 2;
 /// A cell that nobody reads any more stays subscribed for so many ticks: its readers may come back.
 const LINGER_TICKS: u32 = 60;
+/// A client waits for so many ticks for something of its own, before it leaves an origin that has no part of the world.
+const WAIT_TICKS: u32 = 45;
 /// Messages that wait for one origin.
 const WAITING_MAX: usize = 65_536;
 /// Batches of inputs of which the origin has not said that they are in its state.
@@ -145,6 +147,8 @@ struct Player {
     /// Inputs that went to the origin: batch, number.
     sent: VecDeque<(u32, u32)>,
     stage: Stage,
+    /// It has joined an origin since then, which has given it nothing yet.
+    waits_since: Option<Tick>,
 }
 
 /// A connection to an origin.
@@ -374,8 +378,10 @@ impl Edge {
         while let Some(client_id) = link.elsewhere.pop_front() {
             link.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, ..ToOrigin::default() });
         }
-        let joining = self.players.iter().flatten().filter(|player| player.origin == number && !player.is_sought());
-        joining.for_each(|player| link.say(player.join()));
+        let now = self.server.current_tick();
+        let all = self.players.iter_mut().flatten();
+        let joining = all.filter(|player| player.origin == number && !player.is_sought());
+        joining.for_each(|player| link.say(player.join(now)));
     }
 
     /// The origin is gone: so is what it told.
@@ -473,10 +479,12 @@ impl Edge {
         self.next_session += 1;
         let stage = self.seek(session, client_id, origin);
         let (own, sent) = (Vec::new(), VecDeque::new());
-        let player = Player { connection, session, client_id, user_data, origin, own, sent, stage };
+        let mut player =
+            Player { connection, session, client_id, user_data, origin, own, sent, stage, waits_since: None };
+        let now = self.server.current_tick();
         let link = &mut self.links[origin];
         if link.is_live && !player.is_sought() {
-            link.say(player.join());
+            link.say(player.join(now));
         }
         let index = connection.index as usize;
         if self.players.len() <= index {
@@ -486,13 +494,15 @@ impl Edge {
         self.players[index] = Some(player);
     }
 
-    /// Clients whose origin is gone join another one. So do those that a new process in its place has given nothing: it has no part of the
-    /// world, and may never get one.
+    /// Clients whose origin is gone join another one. So do those that have waited there for anything of their own, since they joined: a
+    /// new process in its place has no part of the world, and may never get one.
     fn leave_the_gone(&mut self) {
-        let Edge { links, players, options, counters, .. } = self;
+        let Edge { server, links, players, options, counters, .. } = self;
+        let now = server.current_tick();
         for player in players.iter_mut().flatten() {
             let is_live = links[player.origin].is_live;
-            let is_here = is_live && !player.own.is_empty() || !matches!(player.stage, Stage::Home);
+            let is_waiting = player.waits_since.is_some_and(|since| now.since(since) > WAIT_TICKS);
+            let is_here = is_live && !is_waiting || !matches!(player.stage, Stage::Home);
             if is_here || !(options.is_gone)(player.origin) {
                 continue;
             }
@@ -502,6 +512,7 @@ impl Edge {
             }
             if is_live {
                 leave(&mut links[player.origin], player, true);
+                player.sent.clear();
             } else {
                 let elsewhere = &mut links[player.origin].elsewhere;
                 if elsewhere.len() >= ELSEWHERE_MAX {
@@ -510,7 +521,7 @@ impl Edge {
                 elsewhere.push_back(player.client_id);
             }
             player.origin = origin;
-            links[origin].say(player.join());
+            links[origin].say(player.join(now));
             counters.taken_over += 1;
         }
     }
@@ -588,6 +599,7 @@ impl Edge {
                     Ok(true) => {
                         player.own.retain(|own| *own != object);
                         player.own.push(object);
+                        player.waits_since = None;
                         false
                     }
                     Ok(false) => true,
@@ -678,7 +690,8 @@ impl Player {
         matches!(self.stage, Stage::Sought(..))
     }
 
-    fn join(&self) -> ToOrigin {
+    fn join(&mut self, now: Tick) -> ToOrigin {
+        self.waits_since = Some(now);
         let body = self.user_data.to_vec();
         ToOrigin { step: Up::Join as u8, session: self.session, number: self.client_id, body, ..ToOrigin::default() }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 use throng::{
     ChannelKey, ConnectionId, LimitReached, MessageError, ObjectId, Received, Replicate, Replication, Server,
@@ -258,6 +258,9 @@ const KEPT_MAX: usize = 1 << 17;
 /// A closed origin does not look for the events of who has gone before there are so many events.
 const FORGETS_AT_MIN: usize = 256;
 
+/// Bytes of messages that wait while an origin is closed.
+const CLOSED_BYTES_MAX: usize = 64 << 20;
+
 /// Messages that wait for one edge.
 const WAITING_MAX: usize = 65_536;
 
@@ -355,8 +358,12 @@ pub struct Origin {
     events: VecDeque<OriginEvent>,
     /// Its game is told nothing yet.
     is_closed: bool,
-    /// While it is closed: at so many events, those of who has gone are removed.
+    /// While it is closed: at so many events, those of players and edges that have gone are removed.
     forgets_at: usize,
+    /// The players of those events.
+    gone_unseen: FxHashSet<PlayerId>,
+    /// Bytes of the messages that wait while it is closed.
+    waiting_bytes: usize,
     /// It has told an event.
     has_told: bool,
     counters: OriginCounters,
@@ -373,6 +380,8 @@ impl Origin {
             events: VecDeque::new(),
             is_closed: false,
             forgets_at: 0,
+            gone_unseen: FxHashSet::default(),
+            waiting_bytes: 0,
             has_told: false,
             counters: OriginCounters::default(),
         }
@@ -430,12 +439,14 @@ impl Origin {
         let is_closed = !is_open && !self.has_told;
         if self.is_closed && !is_closed {
             self.forget_gone();
+            self.waiting_bytes = 0;
         }
         self.is_closed = is_closed;
     }
 
-    /// A player or an edge has gone, and the game was not told that it had come.
-    fn note_gone_unseen(&mut self) {
+    /// A player, or an edge, has gone, and the game was not told that it had come.
+    fn note_gone_unseen(&mut self, player: Option<PlayerId>) {
+        self.gone_unseen.extend(player);
         if self.events.len() >= self.forgets_at {
             self.forget_gone();
             self.forgets_at = FORGETS_AT_MIN + 2 * self.events.len();
@@ -444,6 +455,7 @@ impl Origin {
 
     /// Removes the events of players and edges that are not there any more.
     fn forget_gone(&mut self) {
+        self.gone_unseen.clear();
         let Origin { edges, events, .. } = self;
         let edge_of =
             |connection: ConnectionId| edges.get(&connection.index).filter(|seat| seat.connection == connection);
@@ -633,7 +645,7 @@ impl Origin {
             self.part(PlayerId { edge: connection, session }, seat, true);
         }
         if self.is_closed {
-            self.note_gone_unseen();
+            self.note_gone_unseen(None);
         } else {
             self.events.push_back(OriginEvent::EdgeLeft(connection));
         }
@@ -649,7 +661,11 @@ impl Origin {
             Some(Up::Inputs) => self.take_inputs(edge, talk.number, &talk.body),
             Some(Up::Say) => {
                 let is_known = self.edge_of(player).is_ok();
-                if is_known {
+                let waiting_bytes = self.waiting_bytes + if self.is_closed { talk.body.len() } else { 0 };
+                if is_known && waiting_bytes > CLOSED_BYTES_MAX {
+                    self.counters.dropped += 1;
+                } else if is_known {
+                    self.waiting_bytes = waiting_bytes;
                     let (lane, message) = (talk.lane, server.received(talk.body));
                     self.push(OriginEvent::Message { player, lane, message });
                 }
@@ -708,7 +724,7 @@ impl Origin {
 
     /// While it is closed: the event of the client's player that has come from another origin, and was at an edge that may be dead.
     fn take_arrived(&mut self, client_id: u64) -> Option<OriginEvent> {
-        if !self.is_closed {
+        if !self.is_closed || !self.clients.contains_key(&client_id) {
             return None;
         }
         let is_of_client =
@@ -740,7 +756,7 @@ impl Origin {
         // Its edge may be dead, and nobody has noticed yet.
         let seat = self.seat(former.edge)?.players.remove(&former.session)?;
         if self.is_closed {
-            self.note_gone_unseen();
+            self.note_gone_unseen(Some(former));
             return None;
         }
         match seat.stage {
@@ -765,7 +781,7 @@ impl Origin {
                 self.clients.remove(&seat.client_id);
             }
             if self.is_closed {
-                self.note_gone_unseen();
+                self.note_gone_unseen(Some(player));
             } else {
                 self.events.push_back(OriginEvent::Left(player));
             }
@@ -787,6 +803,10 @@ impl Origin {
 
     /// Gives a new player a seat. False if it has one, or there is no room.
     fn seat_player(&mut self, player: PlayerId, new: Seat) -> bool {
+        // It has been here under this number, and nothing of that was told.
+        if self.gone_unseen.contains(&player) {
+            self.forget_gone();
+        }
         let players_max = self.options.players_max;
         let Some(seat) = self.seat(player.edge) else { return false };
         if seat.players.contains_key(&player.session) {
@@ -924,5 +944,24 @@ mod tests {
         origin.end(edge);
         assert_eq!(std::iter::from_fn(|| origin.poll_event()).count(), 2 + 1);
         assert_eq!(origin.clients.len(), 2);
+    }
+
+    /// The edge sent it to another server, and back.
+    #[test]
+    fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        origin.set_open(false);
+        let edge = ConnectionId { index: 0, generation: 1 };
+        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+        let player = PlayerId { edge, session: 7 };
+        for number in 0..4_u64 {
+            let talk = ToOrigin { session: 7, number, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+            assert!(origin.join(player, &talk));
+            assert!(number == 3 || origin.leave(player, false));
+        }
+        origin.set_open(true);
+        let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
+        assert!(matches!(told[..], [OriginEvent::Joined { player: of, client_id: 3, .. }] if of == player), "{told:?}");
     }
 }

@@ -34,6 +34,8 @@ const AGAIN: Duration = Duration::from_millis(300);
 const ENOUGH: Duration = Duration::from_millis(700);
 /// Without a whole answer for so long, the server begins without one. Shorter than others wait for the first report of a server.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A server that has its lease, and is not told of others by the store, begins after this time.
+const LONGEST: Duration = Duration::from_secs(10);
 /// A server that sees no other one for so long is alone. Longer than it takes to renew a lease after the store was away.
 const ALONE: Duration = Duration::from_millis(500);
 /// Answers to one lease of a server: each may be long.
@@ -55,7 +57,9 @@ enum Stage {
     Asking {
         /// Of its lease.
         fence: Fence,
-        /// Since when it could ask.
+        /// When it asked for the first time with this lease.
+        begun: Time,
+        /// Since when it could ask without a pause.
         since: Time,
         asked: Vec<Asked>,
     },
@@ -73,6 +77,17 @@ struct Asked {
     /// Messages of the answer that have come.
     heard: u32,
     is_whole: bool,
+}
+
+/// A server that has asked this one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asker {
+    /// Its lease.
+    fence: Fence,
+    /// Its newest question.
+    question: u32,
+    is_waiting: bool,
+    answers: u8,
 }
 
 /// An answer on its way out.
@@ -94,8 +109,8 @@ pub(crate) struct Recall {
     stage: Stage,
     questions: VecDeque<Command>,
     question: u32,
-    /// By number of a server: the lease with which it asked last, and how often it was answered.
-    answered: Vec<(Fence, u8)>,
+    /// By number of a server.
+    askers: Vec<Asker>,
     answer: Option<Answer>,
     messages_in_step: u32,
     /// Nobody has answered in time.
@@ -111,7 +126,7 @@ impl Recall {
             stage: Stage::NotYet,
             questions: VecDeque::new(),
             question: 0,
-            answered: vec![(Fence(0), 0); servers.into()],
+            askers: vec![Asker::default(); servers.into()],
             answer: None,
             messages_in_step: 0,
             unanswered: 0,
@@ -157,21 +172,31 @@ impl Recall {
         true
     }
 
-    /// Asks, if it is time for it. `fence` is that of the server's own lease.
-    pub(crate) fn step(&mut self, now: Time, fence: Fence, roster: &Roster) {
+    /// The server has no lease: its answers would count for nothing.
+    pub(crate) fn stop(&mut self) {
+        self.answer = None;
+    }
+
+    /// Answers a question that waits, and asks, if it is time for it. `fence` is that of the server's own lease.
+    pub(crate) fn step(&mut self, now: Time, fence: Fence, saved: &Saved, roster: &Roster) {
         self.messages_in_step = 0;
         self.answer.take_if(|answer| now > answer.until || answer.fence != fence);
+        self.answer_next(now, fence, saved, roster);
+        self.ask(now, fence, roster);
+    }
+
+    fn ask(&mut self, now: Time, fence: Fence, roster: &Roster) {
         let begins = match self.stage {
             Stage::NotYet => true,
             Stage::Asking { fence: known, .. } => known != fence,
             Stage::Done => false,
         };
         if begins {
-            self.stage = Stage::Asking { fence, since: now, asked: Vec::new() };
+            self.stage = Stage::Asking { fence, begun: now, since: now, asked: Vec::new() };
         }
         let oldest = self.oldest(roster);
-        let Stage::Asking { since, asked, .. } = &mut self.stage else { return };
-        if !roster.is_current() {
+        let Stage::Asking { begun, since, asked, .. } = &mut self.stage else { return };
+        if !roster.is_current() && now.since(*begun) <= LONGEST {
             *since = now;
             return;
         }
@@ -183,7 +208,7 @@ impl Recall {
             // One that holds its lease since a moment may be asked next.
             all => whole == all || whole > 0 && waited >= ENOUGH,
         };
-        if is_enough || waited > PATIENCE {
+        if is_enough || waited > PATIENCE || now.since(*begun) > LONGEST {
             self.unanswered += u64::from(!is_enough);
             self.stage = Stage::Done;
             return;
@@ -221,7 +246,8 @@ impl Recall {
         &mut self,
         now: Time,
         message: &Message,
-        (fence, saved): (Option<Fence>, &mut Saved),
+        fence: Option<Fence>,
+        saved: &mut Saved,
         roster: &Roster,
     ) -> bool {
         let Some((to, what, from)) = self.name.recall_parts(&message.subject) else { return false };
@@ -231,9 +257,8 @@ impl Recall {
             return false;
         }
         match (what, fence) {
-            ("ask", Some(fence)) => read_ask(&message.payload).is_some_and(|(asker, question)| {
-                is_of(asker) && self.answer(now, (from, asker, question), fence, saved, roster)
-            }),
+            ("ask", Some(_)) => read_ask(&message.payload)
+                .is_some_and(|(asker, question)| is_of(asker) && self.note_question(from, asker, question)),
             ("answer", _) => Head::read(&message.payload)
                 .is_some_and(|(head, states)| is_of(head.fence) && self.take(now, from, (head, states), saved)),
             // Without a lease of its own, its answer counts for nothing.
@@ -242,27 +267,33 @@ impl Recall {
         }
     }
 
-    /// Answers a question. False if the server that asks has had its answers. While an answer for somebody else is still on its way out,
-    /// the question is left to others: it comes again.
-    fn answer(
-        &mut self,
-        now: Time,
-        (number, asker, question): (u16, Fence, u32),
-        fence: Fence,
-        saved: &Saved,
-        roster: &Roster,
-    ) -> bool {
-        let Some(answered) = self.answered.get_mut(usize::from(number)) else { return false };
+    /// A question waits for its answer. False if the server that asks has had its answers.
+    fn note_question(&mut self, number: u16, fence: Fence, question: u32) -> bool {
+        let Some(asker) = self.askers.get_mut(usize::from(number)) else { return false };
+        if asker.fence != fence {
+            *asker = Asker { fence, ..Asker::default() };
+        }
+        // The bus may say it twice, and late.
+        if question > asker.question {
+            (asker.question, asker.is_waiting) = (question, asker.answers < ANSWERS_MAX);
+            return asker.is_waiting;
+        }
+        true
+    }
+
+    /// Answers one of the servers that wait, if no other answer is on its way out: the one that has had the fewest answers.
+    fn answer_next(&mut self, now: Time, fence: Fence, saved: &Saved, roster: &Roster) {
         if self.answer.is_some() {
-            return true;
+            return;
         }
-        if answered.0 != asker {
-            *answered = (asker, 0);
+        let waiting = (0..).zip(&mut self.askers).filter(|(_, asker)| asker.is_waiting);
+        let Some((number, asker)) = waiting.min_by_key(|(_, asker)| asker.answers) else { return };
+        asker.is_waiting = false;
+        if roster.seat(number).and_then(|seat| seat.fence()) != Some(asker.fence) {
+            return;
         }
-        if answered.1 >= ANSWERS_MAX {
-            return false;
-        }
-        answered.1 += 1;
+        asker.answers += 1;
+        let question = asker.question;
         let mut messages = Vec::new();
         for Lost { number, fence: lost, newest, round, left, states } in saved.lost(now, roster, ANSWER_BYTES_MAX) {
             let head = Head { fence, question, place: (0, 0), lost: (number, lost), rounds: (newest, round), left };
@@ -279,7 +310,6 @@ impl Recall {
             Command::Publish { subject: subject.clone(), payload: Bytes::from(message) }
         });
         self.answer = Some(Answer { fence, until: now.after(PATIENCE), messages: placed.collect() });
-        true
     }
 
     /// Takes a message of an answer. One that was not asked for, or comes too late, changes nothing.
@@ -408,15 +438,16 @@ mod tests {
 
     impl Two {
         fn asked(&mut self, ms: u64) -> Option<Command> {
-            self.asks.step(at(ms), OWN, &self.roster);
+            self.asks.step(at(ms), OWN, &self.empty, &self.roster);
             self.asks.poll_command()
         }
 
         /// All messages of the answer, in as many steps as that takes; `None` if the question is refused.
         fn answer(&mut self, ms: u64, ask: &Message) -> Option<Vec<Command>> {
-            let is_heard = self.answers.hear(at(ms), ask, (Some(OTHER), &mut self.keeps), &self.roster);
+            let is_heard = self.answers.hear(at(ms), ask, Some(OTHER), &mut self.keeps, &self.roster);
             is_heard.then(|| {
                 let mut all = Vec::new();
+                self.answers.answer_next(at(ms), OTHER, &self.keeps, &self.roster);
                 while self.answers.answer.is_some() {
                     self.answers.messages_in_step = 0;
                     all.extend(std::iter::from_fn(|| self.answers.poll_command()));
@@ -426,7 +457,7 @@ mod tests {
         }
 
         fn hear(&mut self, ms: u64, answer: &Message) -> bool {
-            self.asks.hear(at(ms), answer, (Some(OWN), &mut self.empty), &self.roster)
+            self.asks.hear(at(ms), answer, Some(OWN), &mut self.empty, &self.roster)
         }
 
         fn given(&mut self, ms: u64) -> usize {
@@ -467,7 +498,7 @@ mod tests {
             lease(&mut two.roster, 1, Some(Fence(9)));
             let (mut asked, mut done_at) = (Vec::new(), None);
             for ms in (10..3_000).step_by(10) {
-                two.asks.step(at(ms), OWN, &two.roster);
+                two.asks.step(at(ms), OWN, &two.empty, &two.roster);
                 while let Some(command) = two.asks.poll_command() {
                     let ask = message(5, &command);
                     asked.push(ask.subject.as_str().to_owned());
@@ -492,9 +523,9 @@ mod tests {
         two.roster.handle_event(at(5_000), &Event::Listed { watch: WatchId(1) });
         assert!(two.asked(5_000).is_some() && !two.is_done(6_900));
         // The lease was lost and taken again.
-        two.asks.step(at(6_990), Fence(30), &two.roster);
+        two.asks.step(at(6_990), Fence(30), &two.empty, &two.roster);
         assert!(two.asks.poll_command().is_some() && !two.asks.is_done());
-        two.asks.step(at(9_000), Fence(30), &two.roster);
+        two.asks.step(at(9_000), Fence(30), &two.empty, &two.roster);
         assert_eq!((two.asks.is_done(), two.asks.unanswered), (true, 1));
 
         let mut alone = self::two();
@@ -577,24 +608,59 @@ mod tests {
     #[test]
     fn one_lease_has_eight_answers_and_a_waiting_answer_is_given_up_in_time() {
         let mut two = two();
-        let ask = message(5, &two.asked(10).unwrap());
-        let hear = |two: &mut Two, ms| two.answers.hear(at(ms), &ask, (Some(OTHER), &mut two.keeps), &two.roster);
-        for number in 0..ANSWERS_MAX {
-            assert!(hear(&mut two, 20) && hear(&mut two, 20), "{number}");
+        let subject = Subject::new("world.w.recall.2.ask.0").unwrap();
+        let ask = |number: u32, fence: Fence| {
+            let payload = [&fence.0.to_le_bytes()[..], &number.to_le_bytes()].concat().into();
+            message(5, &Command::Publish { subject: subject.clone(), payload })
+        };
+        let hear =
+            |two: &mut Two, ask: &Message| two.answers.hear(at(20), ask, Some(OTHER), &mut two.keeps, &two.roster);
+        for number in 1..=u32::from(ANSWERS_MAX) {
+            // The bus says it twice.
+            assert!(hear(&mut two, &ask(number, OWN)) && hear(&mut two, &ask(number, OWN)));
+            two.answers.step(at(20), OTHER, &two.keeps, &two.roster);
             // A bus that takes nothing.
-            let refused = two.answers.poll_command().unwrap();
-            assert!(two.answers.handle_refusal(&refused));
-            two.answers.step(at(2_020), OTHER, &two.roster);
+            let refused = std::iter::from_fn(|| two.answers.poll_command())
+                .find(|command| message(5, command).subject.as_str().contains("answer"));
+            assert!(two.answers.handle_refusal(&refused.unwrap()) && two.answers.answer.is_some(), "{number}");
+            two.answers.step(at(2_020), OTHER, &two.keeps, &two.roster);
             assert!(two.answers.answer.is_some());
-            two.answers.step(at(if number % 2 == 0 { 2_021 } else { 30 }), Fence(13), &two.roster);
+            match number % 3 {
+                0 => two.answers.step(at(2_021), OTHER, &two.keeps, &two.roster),
+                1 => two.answers.step(at(30), Fence(13), &two.keeps, &two.roster),
+                _ => two.answers.stop(),
+            }
             assert!(two.answers.answer.is_none(), "nobody waits for it, or it names an old lease");
         }
-        assert!(!hear(&mut two, 30));
+        assert!(!hear(&mut two, &ask(9, OWN)));
         lease(&mut two.roster, 0, Some(Fence(30)));
-        let mut next = recall(0);
-        next.step(at(40), Fence(30), &two.roster);
-        let ask = message(5, &next.poll_command().unwrap());
-        assert!(two.answer(50, &ask).is_some(), "the next process has its own");
+        assert!(
+            two.answer(50, &ask(1, Fence(30))).is_some_and(|answer| answer.len() > 1),
+            "the next process has its own"
+        );
+    }
+
+    #[test]
+    fn all_who_ask_at_once_are_answered_one_after_the_other() {
+        let mut two = two();
+        lease(&mut two.roster, 1, Some(Fence(22)));
+        let ask = |from: u16, fence: Fence| {
+            let subject = Subject::new(&format!("world.w.recall.2.ask.{from}")).unwrap();
+            let payload = [&fence.0.to_le_bytes()[..], &1_u32.to_le_bytes()].concat().into();
+            message(5, &Command::Publish { subject, payload })
+        };
+        for (from, fence) in [(0, OWN), (1, Fence(22))] {
+            assert!(two.answers.hear(at(20), &ask(from, fence), Some(OTHER), &mut two.keeps, &two.roster));
+        }
+        let mut answered = Vec::new();
+        for _ in 0..6 {
+            two.answers.step(at(20), OTHER, &two.keeps, &two.roster);
+            let said = std::iter::from_fn(|| two.answers.poll_command());
+            answered.extend(said.map(|command| message(5, &command).subject.as_str().to_owned()));
+        }
+        for to in [0, 1] {
+            assert!(answered.contains(&format!("world.w.recall.{to}.answer.2")), "{answered:?}");
+        }
     }
 
     #[test]
@@ -605,10 +671,10 @@ mod tests {
         assert!(told.iter().all(|command| two.keeps.hear(at(0), &message(5, command), &two.roster)));
         lease(&mut two.roster, 1, None);
         let ask = message(5, &two.asked(10).unwrap());
-        assert!(two.answers.hear(at(20), &ask, (Some(OTHER), &mut two.keeps), &two.roster));
+        assert!(two.answers.hear(at(20), &ask, Some(OTHER), &mut two.keeps, &two.roster));
         let mut steps = Vec::new();
-        while two.answers.answer.is_some() {
-            two.answers.step(at(30), OTHER, &two.roster);
+        while steps.is_empty() || two.answers.answer.is_some() {
+            two.answers.step(at(30), OTHER, &two.keeps, &two.roster);
             let messages = std::iter::from_fn(|| two.answers.poll_command());
             steps.push(messages.filter(|command| !message(5, command).subject.as_str().contains("ask")).count());
         }

@@ -44,6 +44,8 @@ struct Life {
     round: u32,
     /// Its states are of use until then, if it says nothing more.
     until: Time,
+    /// The server was heard here, and not only another one that told of it.
+    is_heard: bool,
 }
 
 /// The state of a client's player.
@@ -75,7 +77,7 @@ pub(crate) struct Lost<'a> {
 pub(crate) struct Saved {
     name: WorldName,
     subscription: SubscriptionId,
-    /// By number of the server, the newest first.
+    /// By number of the server.
     lives: Vec<Vec<Life>>,
     by_client: FxHashMap<u64, Kept>,
     /// The players of this server: since when, and the newest round with them.
@@ -163,6 +165,11 @@ impl Saved {
         messages.into_iter().map(publish).collect()
     }
 
+    /// This server has a player of the client since now, whatever it had before.
+    pub(crate) fn begin(&mut self, client_id: u64) {
+        self.own.remove(&client_id);
+    }
+
     /// Takes a message. False if it makes no sense, or its sender may not tell it.
     pub(crate) fn hear(&mut self, now: Time, message: &Message, roster: &Roster) -> bool {
         let Some(number) = self.name.saved_number(&message.subject) else { return false };
@@ -174,7 +181,7 @@ impl Saved {
         if usize::from(number) >= self.lives.len() {
             return false;
         }
-        self.note_life(number, Life { fence, round, until: now.after(KEPT) });
+        self.note_life(now, number, Life { fence, round, until: now.after(KEPT), is_heard: true });
         for (client_id, had, state) in states {
             let since = before(now, had);
             self.keep(now, client_id, Kept { number, fence, round, since, state: state.to_vec() });
@@ -186,17 +193,23 @@ impl Saved {
     }
 
     /// Notes the newest round of a server's lease. The newest leases stay known.
-    fn note_life(&mut self, number: u16, life: Life) {
+    fn note_life(&mut self, now: Time, number: u16, life: Life) {
         let lives = &mut self.lives[usize::from(number)];
-        match lives.iter_mut().find(|known| known.fence == life.fence) {
-            Some(known) => *known = life,
-            None => lives.insert(0, life),
+        if let Some(known) = lives.iter_mut().find(|known| known.fence == life.fence) {
+            *known = life;
+            return;
         }
-        lives.truncate(LIVES);
+        lives.retain(|life| now <= life.until);
+        if lives.len() >= LIVES {
+            let oldest = lives.iter().enumerate().min_by_key(|(_, life)| (life.is_heard, life.fence));
+            let place = oldest.map_or(0, |(place, _)| place);
+            lives.remove(place);
+        }
+        lives.push(life);
     }
 
     /// Keeps a state, unless another server has the player since a later time.
-    fn keep(&mut self, now: Time, client_id: u64, kept: Kept) {
+    fn keep(&mut self, now: Time, client_id: u64, mut kept: Kept) {
         let is_newer = self.by_client.get(&client_id).is_none_or(|known| {
             let is_later = match (known.number == kept.number, kept.fence.cmp(&known.fence)) {
                 (false, _) => kept.since >= known.since,
@@ -208,7 +221,12 @@ impl Saved {
         if !is_newer {
             return;
         }
-        self.forget(client_id);
+        if let Some(known) = self.forget(client_id)
+            && (known.number, known.fence) == (kept.number, kept.fence)
+        {
+            // Messages take different times.
+            kept.since = known.since.min(kept.since);
+        }
         if self.room.take(kept.state.len()) {
             self.by_client.insert(client_id, kept);
         } else {
@@ -281,7 +299,7 @@ impl Saved {
             if lives.len() >= LIVES {
                 return true;
             }
-            lives.push(Life { fence, round: newest, until });
+            lives.push(Life { fence, round: newest, until, is_heard: false });
         }
         for &(client_id, had, state) in states {
             self.keep(now, client_id, Kept { number, fence, round, since: before(now, had), state: state.to_vec() });
@@ -505,6 +523,30 @@ pub(crate) mod tests {
         assert_eq!(to.take(at(3_400), 1, &roster), None, "a living server has it");
         lease(&mut roster, 1, None);
         assert_eq!(to.take(at(3_400), 1, &roster), Some(vec![10; 4]));
+    }
+
+    /// It went to server 2 and back between two rounds of server 1.
+    #[test]
+    fn a_player_who_is_back_within_a_second_is_the_living_servers() {
+        let (mut from, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let hear = |to: &mut Saved, roster: &Roster, ms: u64, told: Vec<Command>| {
+            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), roster)));
+        };
+        for (ms, state) in [(0, 1), (1_000, 3)] {
+            let told = from.tell(at(ms), SERVER, [(1, [state; 4])].into_iter());
+            hear(&mut to, &roster, ms, told);
+            let told = second.tell(at(ms + 500), (2, Fence(9)), [(1, [2; 4])].into_iter().take(usize::from(ms == 0)));
+            hear(&mut to, &roster, ms + 500, told);
+            from.begin(1);
+        }
+        let told = from.tell(at(2_000), SERVER, [(1, [4; 4])].into_iter());
+        hear(&mut to, &roster, 2_000, told);
+        lease(&mut roster, 2, None);
+        assert_eq!(to.take(at(2_100), 1, &roster), None);
+        lease(&mut roster, 1, None);
+        assert_eq!(to.take(at(2_100), 1, &roster), Some(vec![4; 4]));
     }
 
     /// Server 1 died with the player's state of before, and the player left server 2 in an orderly manner.

@@ -137,6 +137,7 @@ impl Edge {
         }
         player.origin = to;
         player.own.clear();
+        player.waits_since = None;
         let former = Former { origin: from as u16, object };
         let body = Arrival { user_data: &player.user_data, former, state }.bytes();
         let (session, number) = (player.session, player.client_id);
@@ -190,7 +191,7 @@ impl Edge {
             (player.stage, player.origin) = (Stage::Home, held.to);
             let link = &mut links[held.to];
             if link.is_live {
-                link.say(player.join());
+                link.say(player.join(now));
                 held.pass_on(player, link);
             } else {
                 held.drop_all(counters);
