@@ -22,7 +22,7 @@ use moves::{Continuing, Leaving, Stage, leave};
 const LOOK_TICKS: u64 = 2;
 /// A cell that nobody reads any more stays subscribed for so many ticks: its readers may come back.
 const LINGER_TICKS: u32 = 60;
-/// A client waits for so many ticks for something of its own, before it leaves an origin that has no part of the world.
+/// A client waits for so many ticks for its first object, before it leaves an origin that has no part of the world.
 const WAIT_TICKS: u32 = 45;
 /// Messages that wait for one origin.
 const WAITING_MAX: usize = 65_536;
@@ -147,7 +147,7 @@ struct Player {
     /// Inputs that went to the origin: batch, number.
     sent: VecDeque<(u32, u32)>,
     stage: Stage,
-    /// It has joined an origin since then, which has given it nothing yet.
+    /// When it joined its origin, if that has given it nothing since then.
     waits_since: Option<Tick>,
 }
 
@@ -494,8 +494,8 @@ impl Edge {
         self.players[index] = Some(player);
     }
 
-    /// Clients whose origin is gone join another one. So do those that have waited there for anything of their own, since they joined: a
-    /// new process in its place has no part of the world, and may never get one.
+    /// Clients whose origin is gone join another one. A new process in its place has no part of the world, and may never get one. So
+    /// clients that have joined it leave, too, if it has given them nothing for a while.
     fn leave_the_gone(&mut self) {
         let Edge { server, links, players, options, counters, .. } = self;
         let now = server.current_tick();

@@ -255,7 +255,7 @@ enum Stage {
 /// Players who are here and away. More than so many are not kept.
 const KEPT_MAX: usize = 1 << 17;
 
-/// A closed origin does not look for the events of who has gone before there are so many events.
+/// With fewer events than these, a closed origin does not look for those of players who have gone.
 const FORGETS_AT_MIN: usize = 256;
 
 /// Bytes of messages that wait while an origin is closed.
@@ -803,7 +803,7 @@ impl Origin {
 
     /// Gives a new player a seat. False if it has one, or there is no room.
     fn seat_player(&mut self, player: PlayerId, new: Seat) -> bool {
-        // It has been here under this number, and nothing of that was told.
+        // A player of this number was here before, and the game was not told of it.
         if self.gone_unseen.contains(&player) {
             self.forget_gone();
         }
@@ -868,7 +868,7 @@ impl Origin {
         for input in inputs {
             let player = PlayerId { edge, session: input.session };
             match self.edge_of(player) {
-                // Those of a second or two at once would be of no use to anybody.
+                // The game could not use the inputs of some seconds at once.
                 Ok(_) if self.is_closed => self.counters.dropped += 1,
                 Ok(_) => {
                     let (number, bytes) = (input.number, input.bytes.to_vec());

@@ -26,7 +26,7 @@ use throng_bus::{Command, Fence, Message, SubscriptionId};
 use crate::roster::{Roster, WorldName};
 use crate::saved::{Lost, Saved, States, pack, unpack};
 
-/// So many servers are asked, at the same time.
+/// So many servers are asked at the same time.
 const ASKED_MAX: usize = 3;
 /// A question is asked again after this time without news.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -205,7 +205,6 @@ impl Recall {
         let whole = asked.iter().filter(|asked| asked.is_whole).count();
         let is_enough = match oldest.len() {
             0 => waited >= ALONE,
-            // One that holds its lease since a moment may be asked next.
             all => whole == all || whole > 0 && waited >= ENOUGH,
         };
         if is_enough || waited > PATIENCE || now.since(*begun) > LONGEST {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Numbers are little endian. A message counts only if its sender is the member that holds the lease of this server, and names the
-//! lease's fencing number. One state is kept of each client: that of the server that has the player since the latest time. So a late
-//! message of its former server changes nothing. A state is out of date when its server has told two rounds without it.
+//! lease's fencing number. One state is kept of each client: that of the server to which the player came last. So a late message of
+//! its former server changes nothing. A state is out of date when its server has told two rounds without it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const STATES_MAX: usize = 65_536;
 const STATES_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one message, if it has more than one state.
 const MESSAGE_BYTES: usize = 16 << 10;
-/// Holders of one lease whose states are kept: the one of now, and those before it, as of a server that dies again and again.
+/// The states of so many holders of one lease are kept: a server may die again and again.
 const LIVES: usize = 4;
 const HEAD_BYTES: usize = 12;
 const STATE_HEAD_BYTES: usize = 14;
@@ -165,7 +165,7 @@ impl Saved {
         messages.into_iter().map(publish).collect()
     }
 
-    /// This server has a player of the client since now, whatever it had before.
+    /// A player of the client has just come to this server. It may have been here before.
     pub(crate) fn begin(&mut self, client_id: u64) {
         self.own.remove(&client_id);
     }
@@ -280,7 +280,7 @@ impl Saved {
         rounds.into_iter().map(of).collect()
     }
 
-    /// Keeps states that another server has kept. False if there can be no such states. This server has told or heard newer ones.
+    /// Keeps states that another server has kept, unless newer ones are known here. False if there can be no such states.
     pub(crate) fn keep_lost(&mut self, now: Time, lost: &Lost<'_>) -> bool {
         let &Lost { number, fence, newest, round, left, ref states } = lost;
         let Some(lives) = self.lives.get_mut(usize::from(number)) else { return false };
