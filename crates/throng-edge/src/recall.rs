@@ -534,6 +534,25 @@ mod tests {
     }
 
     #[test]
+    fn without_news_of_the_store_a_server_begins_after_ten_seconds() {
+        let mut two = two();
+        two.roster.handle_event(at(10), &Event::Disconnected);
+        assert!(!two.is_done(10) && !two.is_done(10_010));
+        assert_eq!((two.is_done(10_011), two.asks.unanswered), (true, 1));
+    }
+
+    /// Another process has the lease of a server that was asked: it is asked anew.
+    #[test]
+    fn an_answer_of_a_former_lease_is_none() {
+        let mut two = two();
+        let ask = message(5, &two.asked(10).unwrap());
+        let parts = two.answer(20, &ask).unwrap();
+        assert!(parts.iter().all(|part| two.hear(20, &message(5, part))));
+        lease(&mut two.roster, 2, Some(Fence(15)));
+        assert!(two.asked(30).is_some() && !two.asks.is_done());
+    }
+
+    #[test]
     fn the_oldest_leases_are_asked() {
         let mut seats = Roster::new(
             WorldName::new("w").unwrap(),

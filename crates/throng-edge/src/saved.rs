@@ -549,6 +549,49 @@ pub(crate) mod tests {
         assert_eq!(to.take(at(2_100), 1, &roster), Some(vec![4; 4]));
     }
 
+    #[test]
+    fn the_earliest_news_of_a_stay_counts_and_a_state_out_of_date_gives_way() {
+        let (_, mut to, mut roster) = world();
+        lease(&mut roster, 2, Some(Fence(9)));
+        let told = |number: u16, fence: u64, round: u32, had_ms: u64| {
+            let head = [&fence.to_le_bytes()[..], &round.to_le_bytes()].concat();
+            let states = [(1, Duration::from_millis(had_ms), [number as u8; 4])];
+            let subject = Subject::new(&format!("world.w.saved.{number}")).unwrap();
+            let payload = pack(&head, states.into_iter()).remove(0).into();
+            message(5, &Command::Publish { subject, payload })
+        };
+        // The second round of server 1 is slow: by it, the player would have come there after it came to server 2.
+        assert!(to.hear(at(0), &told(1, 7, 1, 0), &roster));
+        assert!(to.hear(at(1_700), &told(1, 7, 2, 1_000), &roster));
+        assert!(to.hear(at(1_800), &told(2, 9, 1, 1_200), &roster));
+        assert_eq!(to.by_client[&1].number, 2);
+        // Server 1 says that it has had the player for longer: that counts only when server 2 has told two rounds without it.
+        assert!(to.hear(at(2_000), &told(1, 7, 3, 2_000), &roster));
+        assert_eq!(to.by_client[&1].number, 2);
+        to.lives[2].iter_mut().for_each(|life| life.round = 3);
+        assert!(to.hear(at(3_000), &told(1, 7, 4, 3_000), &roster));
+        assert_eq!(to.by_client[&1].number, 1);
+    }
+
+    #[test]
+    fn the_newest_round_of_a_lost_server_is_that_which_anybody_has_heard_and_heard_lives_stay() {
+        let (mut from, mut to, mut roster) = world();
+        let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
+        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        let left = Duration::from_secs(20);
+        let lost =
+            |fence, round| Lost { number: 1, fence: Fence(fence), newest: round, round, left, states: Vec::new() };
+        // Lives that others tell of give way first, whatever their numbers are.
+        assert!((0..3).all(|number| to.keep_lost(at(10), &lost(100 + number, 1))));
+        lease(&mut roster, 1, Some(Fence(50)));
+        let anew = from.tell(at(2_000), (1, Fence(50)), nobody());
+        assert!(anew.iter().all(|command| to.hear(at(2_000), &message(5, command), &roster)));
+        assert!(to.lives[1].iter().any(|life| life.fence == SERVER.1));
+        // This server has heard the first round only: the player is not in the last two.
+        assert!(to.keep_lost(at(2_000), &lost(7, 3)));
+        assert_eq!(to.take(at(2_010), 1, &roster), None);
+    }
+
     /// Server 1 died with the player's state of before, and the player left server 2 in an orderly manner.
     #[test]
     fn a_player_that_has_left_its_last_server_is_not_given_as_a_former_one_had_it() {
