@@ -545,9 +545,9 @@ impl Balance {
         let is_planned = now.since(self.planned) >= self.options.plan_every && self.may_plan();
         let news = (fence, self.borders().version(), self.ready(), self.edges.len());
         self.recall.step(now, fence, &self.saved, &self.roster);
-        // A server whose origin is closed has no edges yet: nobody is to take it for one that edges do not reach.
         let is_new =
             self.reported.is_none_or(|(at, reported)| now.since(at) >= self.options.report_every || reported != news);
+        // A server whose origin is closed has no edges yet: nobody is to take it for one that edges do not reach.
         if self.is_ready() && (is_new || is_planned) {
             let own = count(steps, &self.options.division);
             if is_planned {

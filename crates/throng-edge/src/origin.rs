@@ -356,7 +356,7 @@ pub struct Origin {
     /// The tick of the newest [`before_tick`](Origin::before_tick).
     tick: Tick,
     events: VecDeque<OriginEvent>,
-    /// Its game is told nothing yet.
+    /// It tells the game nothing yet.
     is_closed: bool,
     /// While it is closed: at so many events, those of players and edges that have gone are removed.
     forgets_at: usize,
@@ -431,22 +431,26 @@ impl Origin {
         event
     }
 
-    /// Closes or opens it. At first it is open, and once it has told an event it stays so. While it is closed, edges and their players
-    /// come and wait, with their messages; their inputs are dropped and counted. Nothing is told of those that go before it opens.
-    /// [`Balance::settle`](crate::Balance::settle) keeps the origin of a server that has just started closed, until the server knows what
+    /// Closes or opens it. At first it is open, and once it has told an event it stays so. Edges and players that come while it is closed
+    /// wait until it opens, and so do their messages. It drops their inputs and counts them. It tells nothing of edges and players that
+    /// go before it opens. [`Balance::settle`](crate::Balance::settle) keeps the origin of a server that has just started closed, until the server knows what
     /// the process before it had.
     pub fn set_open(&mut self, is_open: bool) {
         let is_closed = !is_open && !self.has_told;
         if self.is_closed && !is_closed {
             self.forget_gone();
-            self.waiting_bytes = 0;
         }
         self.is_closed = is_closed;
     }
 
-    /// A player, or an edge, has gone, and the game was not told that it had come.
-    fn note_gone_unseen(&mut self, player: Option<PlayerId>) {
-        self.gone_unseen.extend(player);
+    /// A player or an edge has gone. While the origin is closed, the game does not know that it had come.
+    fn tell_gone(&mut self, event: OriginEvent) {
+        if !self.is_closed {
+            return self.events.push_back(event);
+        }
+        if let About::Player(player) = event.about() {
+            self.gone_unseen.insert(player);
+        }
         if self.events.len() >= self.forgets_at {
             self.forget_gone();
             self.forgets_at = FORGETS_AT_MIN + 2 * self.events.len();
@@ -644,11 +648,7 @@ impl Origin {
         for (session, seat) in players {
             self.part(PlayerId { edge: connection, session }, seat, true);
         }
-        if self.is_closed {
-            self.note_gone_unseen(None);
-        } else {
-            self.events.push_back(OriginEvent::EdgeLeft(connection));
-        }
+        self.tell_gone(OriginEvent::EdgeLeft(connection));
     }
 
     /// Takes a message of an edge. False if it makes no sense.
@@ -661,11 +661,7 @@ impl Origin {
             Some(Up::Inputs) => self.take_inputs(edge, talk.number, &talk.body),
             Some(Up::Say) => {
                 let is_known = self.edge_of(player).is_ok();
-                let waiting_bytes = self.waiting_bytes + if self.is_closed { talk.body.len() } else { 0 };
-                if is_known && waiting_bytes > CLOSED_BYTES_MAX {
-                    self.counters.dropped += 1;
-                } else if is_known {
-                    self.waiting_bytes = waiting_bytes;
+                if is_known && self.has_room_for(talk.body.len()) {
                     let (lane, message) = (talk.lane, server.received(talk.body));
                     self.push(OriginEvent::Message { player, lane, message });
                 }
@@ -699,6 +695,18 @@ impl Origin {
             }
             None => false,
         }
+    }
+
+    /// False if a message finds no room at a closed origin. Then it is counted.
+    fn has_room_for(&mut self, bytes: usize) -> bool {
+        let waiting_bytes = if self.is_closed { self.waiting_bytes + bytes } else { 0 };
+        let has_room = waiting_bytes <= CLOSED_BYTES_MAX;
+        if has_room {
+            self.waiting_bytes = waiting_bytes;
+        } else {
+            self.counters.dropped += 1;
+        }
+        has_room
     }
 
     fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
@@ -755,17 +763,11 @@ impl Origin {
         }
         // Its edge may be dead, and nobody has noticed yet.
         let seat = self.seat(former.edge)?.players.remove(&former.session)?;
-        if self.is_closed {
-            self.note_gone_unseen(Some(former));
+        if self.is_closed || seat.stage == Stage::Released {
+            self.tell_gone(OriginEvent::Left(former));
             return None;
         }
-        match seat.stage {
-            Stage::Released => {
-                self.events.push_back(OriginEvent::Left(former));
-                None
-            }
-            Stage::Here | Stage::Asked { .. } | Stage::Free { .. } => Some(former),
-        }
+        Some(former)
     }
 
     /// A player has lost its seat. It is kept if it `may_return`.
@@ -780,11 +782,7 @@ impl Origin {
             if is_known {
                 self.clients.remove(&seat.client_id);
             }
-            if self.is_closed {
-                self.note_gone_unseen(Some(player));
-            } else {
-                self.events.push_back(OriginEvent::Left(player));
-            }
+            self.tell_gone(OriginEvent::Left(player));
         }
     }
 
@@ -944,6 +942,18 @@ mod tests {
         origin.end(edge);
         assert_eq!(std::iter::from_fn(|| origin.poll_event()).count(), 2 + 1);
         assert_eq!(origin.clients.len(), 2);
+    }
+
+    #[test]
+    fn messages_for_a_closed_origin_have_room_up_to_64_mib() {
+        let mut origin = Origin::new(OriginOptions::default());
+        origin.set_open(false);
+        let most = CLOSED_BYTES_MAX / BODY_MAX;
+        assert!((0..most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 0);
+        assert!(!origin.has_room_for(BODY_MAX) && origin.has_room_for(CLOSED_BYTES_MAX % BODY_MAX));
+        assert_eq!(origin.counters.dropped, 1);
+        origin.set_open(true);
+        assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 1);
     }
 
     /// The edge sent it to another server, and back.

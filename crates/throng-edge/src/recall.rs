@@ -186,13 +186,12 @@ impl Recall {
     }
 
     fn ask(&mut self, now: Time, fence: Fence, roster: &Roster) {
-        let begins = match self.stage {
-            Stage::NotYet => true,
-            Stage::Asking { fence: known, .. } => known != fence,
-            Stage::Done => false,
-        };
-        if begins {
-            self.stage = Stage::Asking { fence, begun: now, since: now, asked: Vec::new() };
+        match self.stage {
+            Stage::Done => return,
+            Stage::Asking { fence: known, .. } if known == fence => {}
+            Stage::NotYet | Stage::Asking { .. } => {
+                self.stage = Stage::Asking { fence, begun: now, since: now, asked: Vec::new() };
+            }
         }
         let oldest = self.oldest(roster);
         let Stage::Asking { begun, since, asked, .. } = &mut self.stage else { return };
@@ -250,8 +249,7 @@ impl Recall {
         roster: &Roster,
     ) -> bool {
         let Some((to, what, from)) = self.name.recall_parts(&message.subject) else { return false };
-        let Some(holder) = roster.seat(from).and_then(|seat| seat.holder.as_ref()) else { return false };
-        let is_of = |fence: Fence| (holder.member, holder.fence) == (message.publisher, fence);
+        let is_of = |fence: Fence| roster.is_from(from, message, fence);
         if to != self.number || from == self.number {
             return false;
         }
@@ -288,7 +286,7 @@ impl Recall {
         let waiting = (0..).zip(&mut self.askers).filter(|(_, asker)| asker.is_waiting);
         let Some((number, asker)) = waiting.min_by_key(|(_, asker)| asker.answers) else { return };
         asker.is_waiting = false;
-        if roster.seat(number).and_then(|seat| seat.fence()) != Some(asker.fence) {
+        if roster.fence(number) != Some(asker.fence) {
             return;
         }
         asker.answers += 1;
@@ -404,7 +402,7 @@ mod tests {
     use throng_bus::{Event, MemberId, Subject, WatchId};
 
     use super::*;
-    use crate::saved::tests::{at, lease, message, world};
+    use crate::saved::tests::{at, hear, lease, message, silent, world};
 
     /// Of server 0, which asks, and of server 2, which has kept the states of 1,000 players of server 1. The lease of that has ended.
     const OWN: Fence = Fence(20);
@@ -425,13 +423,13 @@ mod tests {
     fn two() -> Two {
         let (mut from, mut keeps, mut roster) = world();
         let told = from.tell(at(0), (1, Fence(7)), (0..1_000).map(|id| (id, [id as u8; 40])));
-        assert!(told.iter().all(|command| keeps.hear(at(0), &message(5, command), &roster)));
+        hear(&mut keeps, &roster, 0, told);
         lease(&mut roster, 1, None);
         lease(&mut roster, 0, Some(OWN));
         lease(&mut roster, 2, Some(OTHER));
         // The whole store is known.
         roster.handle_event(at(0), &Event::Listed { watch: WatchId(1) });
-        let empty = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let empty = silent();
         Two { asks: recall(0), answers: recall(2), empty, keeps, roster }
     }
 
@@ -686,7 +684,7 @@ mod tests {
         let mut two = two();
         let told = two.empty.tell(at(0), (1, Fence(7)), (0..5_000).map(|id| (id, [1; 400])));
         lease(&mut two.roster, 1, Some(Fence(7)));
-        assert!(told.iter().all(|command| two.keeps.hear(at(0), &message(5, command), &two.roster)));
+        hear(&mut two.keeps, &two.roster, 0, told);
         lease(&mut two.roster, 1, None);
         let ask = message(5, &two.asked(10).unwrap());
         assert!(two.answers.hear(at(20), &ask, Some(OTHER), &mut two.keeps, &two.roster));

@@ -282,6 +282,10 @@ impl SeatOf {
         self.holder.as_ref().map(|holder| holder.fence)
     }
 
+    fn is_held_by(&self, member: MemberId, fence: Fence) -> bool {
+        self.holder.as_ref().is_some_and(|holder| (holder.member, holder.fence) == (member, fence))
+    }
+
     /// Its holder has reported that all its edges look at it by this version, or a newer one.
     pub(crate) fn is_ready(&self, version: BordersVersion) -> bool {
         self.report.as_ref().is_some_and(|report| report.ready >= version)
@@ -381,6 +385,16 @@ impl Roster {
 
     pub(crate) fn seat(&self, number: u16) -> Option<&SeatOf> {
         self.seats.get(usize::from(number))
+    }
+
+    /// The fencing number of a server's lease, while somebody holds it.
+    pub(crate) fn fence(&self, number: u16) -> Option<Fence> {
+        self.seat(number)?.fence()
+    }
+
+    /// Whether the sender of a message holds the lease of a server, with the fencing number that the message names.
+    pub(crate) fn is_from(&self, number: u16, message: &Message, fence: Fence) -> bool {
+        self.seat(number).is_some_and(|seat| seat.is_held_by(message.publisher, fence))
     }
 
     pub(crate) fn seats(&self) -> impl Iterator<Item = &SeatOf> + Clone {
@@ -491,8 +505,7 @@ impl Roster {
         let number = number_of(self.name.rest(&message.subject)?, "load.")?;
         let report = LoadReport::read(&message.payload, &self.division)?;
         let seat = self.seats.get_mut(usize::from(number))?;
-        let is_of = |holder: &Holder| (holder.member, holder.fence) == (message.publisher, report.fence);
-        if !seat.holder.as_ref().is_some_and(is_of) {
+        if !seat.is_held_by(message.publisher, report.fence) {
             self.counters.forged += 1;
             return None;
         }

@@ -174,11 +174,7 @@ impl Saved {
     pub(crate) fn hear(&mut self, now: Time, message: &Message, roster: &Roster) -> bool {
         let Some(number) = self.name.saved_number(&message.subject) else { return false };
         let Some((fence, round, states)) = read(&message.payload) else { return false };
-        let holder = roster.seat(number).and_then(|seat| seat.holder.as_ref());
-        if holder.is_none_or(|holder| (holder.member, holder.fence) != (message.publisher, fence)) {
-            return false;
-        }
-        if usize::from(number) >= self.lives.len() {
+        if !roster.is_from(number, message, fence) || usize::from(number) >= self.lives.len() {
             return false;
         }
         self.note_life(now, number, Life { fence, round, until: now.after(KEPT), is_heard: true });
@@ -273,7 +269,7 @@ impl Saved {
             }
         }
         let of = |((number, fence, round), states)| {
-            let life = self.lives[usize::from(number)].iter().find(|life| life.fence == fence);
+            let life = life_of(&self.lives, number, fence);
             let (newest, until) = life.map_or((round, now), |life| (life.round, life.until));
             Lost { number, fence, newest, round, left: until.since(now), states }
         };
@@ -308,14 +304,18 @@ impl Saved {
     }
 }
 
+fn life_of(lives: &[Vec<Life>], number: u16, fence: Fence) -> Option<&Life> {
+    lives[usize::from(number)].iter().find(|life| life.fence == fence)
+}
+
 /// Its server had this lease, and has it no longer.
 fn is_over(kept: &Kept, roster: &Roster) -> bool {
-    roster.seat(kept.number).and_then(|seat| seat.fence()) != Some(kept.fence)
+    roster.fence(kept.number) != Some(kept.fence)
 }
 
 /// Whether its server may still have had the player when it was heard last, and that is not long ago.
 fn is_current(lives: &[Vec<Life>], kept: &Kept, now: Time) -> bool {
-    let life = lives[usize::from(kept.number)].iter().find(|life| life.fence == kept.fence);
+    let life = life_of(lives, kept.number, kept.fence);
     life.is_some_and(|life| life.round.wrapping_sub(kept.round) <= 1 && now <= life.until)
 }
 
@@ -415,11 +415,10 @@ pub(crate) mod tests {
 
     /// Two ends, and a roster in which server 1 has the lease.
     pub(crate) fn world() -> (Saved, Saved, Roster) {
-        let name = || WorldName::new("w").unwrap();
-        let saved = || Saved::new(name(), 3, SubscriptionId(9));
-        let mut roster = Roster::new(name(), Division::new(3, 90, 3).unwrap(), SubscriptionId(1), WatchId(1));
+        let mut roster =
+            Roster::new(WorldName::new("w").unwrap(), Division::new(3, 90, 3).unwrap(), SubscriptionId(1), WatchId(1));
         lease(&mut roster, SERVER.0, Some(SERVER.1));
-        (saved(), saved(), roster)
+        (silent(), silent(), roster)
     }
 
     pub(crate) fn message(publisher: u64, command: &Command) -> Message {
@@ -433,6 +432,16 @@ pub(crate) mod tests {
             payload: payload.clone(),
             reply_to: None,
         }
+    }
+
+    /// An end that has told and heard nothing.
+    pub(crate) fn silent() -> Saved {
+        Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9))
+    }
+
+    /// All messages that member 5 has told come, and are taken.
+    pub(crate) fn hear(to: &mut Saved, roster: &Roster, ms: u64, told: Vec<Command>) {
+        assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), roster)));
     }
 
     fn nobody() -> impl Iterator<Item = (u64, Vec<u8>)> {
@@ -450,7 +459,7 @@ pub(crate) mod tests {
         let told = from.tell(at(10), SERVER, states.clone());
         let is_short = |command: &Command| message(5, command).payload.len() <= MESSAGE_BYTES;
         assert!(told.len() > 2 && told.iter().all(is_short) && from.tell(at(900), SERVER, states.clone()).is_empty());
-        assert!(told.iter().all(|command| to.hear(at(20), &message(5, command), &roster)));
+        hear(&mut to, &roster, 20, told);
         assert_eq!(to.take(at(30), 3, &roster), None, "it lives");
         lease(&mut roster, 1, None);
         for (id, state) in states {
@@ -470,9 +479,8 @@ pub(crate) mod tests {
         }
         // The same server begins anew, and says so with a round of nobody: its former life is over, and not forgotten.
         lease(&mut roster, 1, Some(Fence(8)));
-        let anew =
-            Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9)).tell(at(3_500), (1, Fence(8)), nobody());
-        assert!(anew.iter().all(|command| to.hear(at(3_500), &message(5, command), &roster)));
+        let anew = silent().tell(at(3_500), (1, Fence(8)), nobody());
+        hear(&mut to, &roster, 3_500, anew);
         let mut state = |id| to.take(at(4_000), id, &roster);
         assert_eq!([1, 2, 3].map(&mut state), [None, Some(vec![2]), Some(vec![3])]);
     }
@@ -482,10 +490,10 @@ pub(crate) mod tests {
     fn a_player_whom_a_living_server_has_is_not_given_as_a_dead_one_had_it() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let mut second = silent();
         for (saved, server, state) in [(&mut from, SERVER, 7), (&mut second, (2, Fence(9)), 8)] {
             let told = saved.tell(at(10), server, [(1, [state; 4])].into_iter());
-            assert!(told.iter().all(|command| to.hear(at(10), &message(5, command), &roster)));
+            hear(&mut to, &roster, 10, told);
         }
         lease(&mut roster, 1, None);
         assert_eq!(to.take(at(20), 1, &roster), None);
@@ -498,10 +506,7 @@ pub(crate) mod tests {
     fn a_late_message_of_the_former_server_changes_nothing() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
-        let hear = |to: &mut Saved, roster: &Roster, ms: u64, told: Vec<Command>| {
-            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), roster)));
-        };
+        let mut second = silent();
         let told = from.tell(at(0), SERVER, [(1, [6; 4])].into_iter());
         hear(&mut to, &roster, 0, told);
         let late = from.tell(at(1_000), SERVER, [(1, [7; 4])].into_iter());
@@ -530,10 +535,7 @@ pub(crate) mod tests {
     fn a_player_who_is_back_within_a_second_is_the_living_servers() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
-        let hear = |to: &mut Saved, roster: &Roster, ms: u64, told: Vec<Command>| {
-            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), roster)));
-        };
+        let mut second = silent();
         for (ms, state) in [(0, 1), (1_000, 3)] {
             let told = from.tell(at(ms), SERVER, [(1, [state; 4])].into_iter());
             hear(&mut to, &roster, ms, told);
@@ -577,7 +579,7 @@ pub(crate) mod tests {
     fn the_newest_round_of_a_lost_server_is_that_which_anybody_has_heard_and_heard_lives_stay() {
         let (mut from, mut to, mut roster) = world();
         let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
-        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        hear(&mut to, &roster, 0, told);
         let left = Duration::from_secs(20);
         let lost =
             |fence, round| Lost { number: 1, fence: Fence(fence), newest: round, round, left, states: Vec::new() };
@@ -585,7 +587,7 @@ pub(crate) mod tests {
         assert!((0..3).all(|number| to.keep_lost(at(10), &lost(100 + number, 1))));
         lease(&mut roster, 1, Some(Fence(50)));
         let anew = from.tell(at(2_000), (1, Fence(50)), nobody());
-        assert!(anew.iter().all(|command| to.hear(at(2_000), &message(5, command), &roster)));
+        hear(&mut to, &roster, 2_000, anew);
         assert!(to.lives[1].iter().any(|life| life.fence == SERVER.1));
         // This server has heard the first round only: the player is not in the last two.
         assert!(to.keep_lost(at(2_000), &lost(7, 3)));
@@ -597,13 +599,13 @@ pub(crate) mod tests {
     fn a_player_that_has_left_its_last_server_is_not_given_as_a_former_one_had_it() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let mut second = silent();
         let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
-        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        hear(&mut to, &roster, 0, told);
         lease(&mut roster, 1, None);
         for (ms, states) in [(400, vec![(1, [8; 4])]), (1_400, vec![]), (2_400, vec![])] {
             let told = second.tell(at(ms), (2, Fence(9)), states.into_iter());
-            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), &roster)));
+            hear(&mut to, &roster, ms, told);
         }
         lease(&mut roster, 2, None);
         assert_eq!(to.take(at(2_500), 1, &roster), None);
@@ -614,7 +616,7 @@ pub(crate) mod tests {
     fn lives_that_another_server_tells_of_do_not_drive_out_those_that_were_heard() {
         let (mut from, mut to, mut roster) = world();
         let told = from.tell(at(0), SERVER, [(1, [7; 4])].into_iter());
-        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        hear(&mut to, &roster, 0, told);
         let lost = |fence, ms| Lost {
             number: 1,
             fence: Fence(fence),
@@ -637,12 +639,12 @@ pub(crate) mod tests {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
         let told = from.tell(at(0), SERVER, (0..100).map(|id| (id, [1; 50])));
-        assert!(told.iter().all(|command| to.hear(at(0), &message(5, command), &roster)));
+        hear(&mut to, &roster, 0, told);
         assert_eq!((to.by_client.len(), to.room.states, to.room.bytes), (100, 100, 5_000));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let mut second = silent();
         for (ms, left) in [(29_000, 100), (31_000, 0)] {
             let told = second.tell(at(ms), (2, Fence(9)), nobody());
-            assert!(told.iter().all(|command| to.hear(at(ms), &message(5, command), &roster)));
+            hear(&mut to, &roster, ms, told);
             assert_eq!((to.by_client.len(), to.room.states, to.room.bytes), (left, left, left * 50));
         }
     }
@@ -672,7 +674,7 @@ pub(crate) mod tests {
     fn what_is_too_much_is_dropped_and_counted() {
         let (mut from, mut to, mut roster) = world();
         lease(&mut roster, 2, Some(Fence(9)));
-        let mut second = Saved::new(WorldName::new("w").unwrap(), 3, SubscriptionId(9));
+        let mut second = silent();
         let hear = |to: &mut Saved, told: Vec<Command>| {
             let heard = told.iter().all(|command| to.hear(at(0), &message(5, command), &roster));
             assert!(heard);

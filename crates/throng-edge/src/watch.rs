@@ -59,7 +59,7 @@ impl BorderWatch {
 
     /// The fencing number of a server's lease. With another one, it is another process, or one that was cut off from the bus.
     pub fn fence(&self, server: u16) -> Option<Fence> {
-        self.roster.seat(server)?.fence()
+        self.roster.fence(server)
     }
 
     /// One tick: takes what the bus says, and tells the servers by which borders the edge looks from now on.

@@ -407,14 +407,17 @@ impl SharedView {
         self.ticks == ticks
     }
 
-    /// Where the view stood in a channel before the plan of `now`, or stands if there was none. `interval_ticks` is that of its members.
-    pub(crate) fn since_before(&self, channel: u32, interval_ticks: u16, now: Tick) -> Option<Tick> {
-        let found = self.channels.binary_search_by_key(&place_of(channel, interval_ticks), Seen::place).ok()?;
-        Some(self.stood(&self.channels[found], now))
+    /// Where the view stood in the channel of a subscription before the plan of `now`, or stands if there was none.
+    pub(crate) fn since_before(&self, subscription: &Subscription, now: Tick) -> Option<Tick> {
+        let place = place_of(subscription.channel, subscription.interval_ticks);
+        match self.channels.binary_search_by_key(&place, Seen::place) {
+            Ok(found) => Some(self.stood(&self.channels[found], now)),
+            // Its interval may just have changed.
+            Err(_) => self.since_before_at_any_interval(subscription.channel, now),
+        }
     }
 
-    /// The same for a subscription that may have another interval by now.
-    pub(crate) fn since_before_at_any_interval(&self, channel: u32, now: Tick) -> Option<Tick> {
+    fn since_before_at_any_interval(&self, channel: u32, now: Tick) -> Option<Tick> {
         let mut rest = &self.channels[..];
         while let Some(first) = rest.first() {
             let end = rest.partition_point(|seen| seen.interval_ticks == first.interval_ticks);

@@ -4,11 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use throng::Time;
+use throng::{ConnectionId, Time};
 use throng_bus::sim::{SimBus, SimNet, Weather};
-use throng_bus::{Bus, Limits, MemberId};
-use throng_edge::{Balance, BalanceCounters, BalanceOptions, Division, WorldName};
+use throng_bus::{Bus, Command, Event, Limits, LocalHub, MemberId, Pattern, SubscriptionId};
+use throng_edge::{
+    Balance, BalanceCounters, BalanceOptions, Division, Origin, OriginEvent, OriginOptions, PlayerId, WorldName,
+};
 use throng_seeds::for_seeds;
+
+use crate::worlds::calm;
 
 const SERVERS: u16 = 4;
 const STEP: Duration = Duration::from_millis(25);
@@ -22,6 +26,7 @@ const FILLING: usize = 60;
 struct Process {
     bus: SimBus,
     balance: Balance,
+    origin: Origin,
     /// The version of each of its players, and whether it has any.
     version: u32,
     has_players: bool,
@@ -47,10 +52,9 @@ impl Stage {
     fn start(&mut self, number: u16) {
         self.members += 1;
         let bus = self.net.join(MemberId(self.members), Limits::default());
-        let division = Division::new(SERVERS, 64, 2).unwrap();
-        let options = BalanceOptions::new(WorldName::new("again").unwrap(), division, number);
-        let balance = Balance::new(options, bus.member());
-        let process = Process { bus, balance, version: 0, has_players: false };
+        let balance = balance(number, &bus);
+        let origin = Origin::new(OriginOptions::default());
+        let process = Process { bus, balance, origin, version: 0, has_players: false };
         self.servers[usize::from(number)] = Some(process);
     }
 
@@ -67,10 +71,6 @@ impl Stage {
         for (number, process) in (0..).zip(&mut self.servers) {
             let Some(process) = process else { continue };
             let now = process.bus.clock();
-            process.bus.handle_timeout(now);
-            while let Some(event) = process.bus.poll_event(now) {
-                process.balance.handle_event(now, &event);
-            }
             process.version += 1;
             let (version, count) = (process.version, if process.has_players { PLAYERS } else { 0 });
             let mut has_told = false;
@@ -80,13 +80,8 @@ impl Stage {
             if has_told {
                 self.told.entry(number).or_default().push(version);
             }
-            process.balance.step(now, std::iter::empty());
-            while let Some(command) = process.balance.poll_command(now) {
-                if process.bus.handle_command(now, command.clone()).is_err() {
-                    process.balance.handle_refusal(now, &command);
-                    break;
-                }
-            }
+            let Process { bus, balance, origin, .. } = process;
+            balance.settle(bus, origin, now, std::iter::empty());
         }
     }
 
@@ -123,6 +118,11 @@ impl Stage {
     }
 }
 
+fn balance(number: u16, bus: &impl Bus) -> Balance {
+    let division = Division::new(SERVERS, 64, 2).unwrap();
+    Balance::new(BalanceOptions::new(WorldName::new("again").unwrap(), division, number), bus.member())
+}
+
 fn players(number: u16) -> impl Iterator<Item = u64> {
     (0..PLAYERS).map(move |player| u64::from(number) * 10_000 + player)
 }
@@ -131,10 +131,6 @@ fn state(version: u32) -> Vec<u8> {
     let mut state = version.to_le_bytes().to_vec();
     state.resize(4 + FILLING, version as u8);
     state
-}
-
-fn calm() -> Weather {
-    Weather { delay: Duration::from_millis(1)..Duration::from_millis(20), ..Weather::default() }
 }
 
 fn has_players(stage: &mut Stage) {
@@ -237,4 +233,33 @@ fn in_any_storm_a_server_begins_and_is_given_no_state_that_is_wrong() {
     });
     eprintln!("{all} servers knew all of their players, {some} some");
     assert!(throng_seeds::is_partial() || (all > 90 && some > 150), "the storms say little: {all}, {some}");
+}
+
+/// A player who was away for less than a second has come anew: others take its stay for the later one.
+#[test]
+fn a_server_tells_since_when_it_has_a_player_of_its_last_stay() {
+    let hub = LocalHub::new();
+    let [mut bus, mut listener] = [1, 2].map(|member| hub.join(MemberId(member), Limits::default()));
+    let pattern = Pattern::new("world.again.saved.*").unwrap();
+    listener.handle_command(Time(0), Command::Subscribe { subscription: SubscriptionId(1), pattern }).unwrap();
+    let (mut balance, mut origin) = (balance(0, &bus), Origin::new(OriginOptions::default()));
+    let (mut now, mut told) = (Time(0), Vec::new());
+    while told.len() < 6 {
+        now = now.after(STEP);
+        assert!(now < Time::from_secs(20), "{told:?}");
+        balance.save(now, [(7, [1u8; 3])].into_iter());
+        balance.settle(&mut bus, &mut origin, now, std::iter::empty());
+        listener.handle_timeout(now);
+        while let Some(event) = listener.poll_event(now) {
+            let Event::Message(message) = event else { continue };
+            // After the heads of the message and of the client.
+            told.push(u32::from_le_bytes(*message.payload[20..].first_chunk().unwrap()));
+            if told.len() == 3 {
+                let player = PlayerId { edge: ConnectionId { index: 0, generation: 1 }, session: 1 };
+                let joined = OriginEvent::Joined { player, client_id: 7, user_data: Box::new([0; 256]) };
+                assert!(!balance.take(&joined, now), "it is the game's event");
+            }
+        }
+    }
+    assert_eq!(told, [0, 1_000, 2_000, 0, 1_000, 2_000]);
 }

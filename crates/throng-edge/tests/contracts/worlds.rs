@@ -446,7 +446,7 @@ impl Process {
     }
 }
 
-fn calm() -> Weather {
+pub(crate) fn calm() -> Weather {
     Weather { delay: Duration::from_millis(1)..Duration::from_millis(20), ..Weather::default() }
 }
 

@@ -296,9 +296,7 @@ impl Connection {
         let changed = std::mem::take(&mut self.sharing.changed);
         for &number in &changed {
             if self.subscriptions[usize::from(number)].stage == Stage::Shared {
-                let channel = self.subscriptions[usize::from(number)].channel;
-                let stood = views.view(from).since_before_at_any_interval(channel, scene.now);
-                self.stand_alone(usize::from(number), (views.view(from), stood), scene);
+                self.stand_alone(usize::from(number), views.view(from), scene);
                 self.sharing.exceptions.push(number);
             }
         }
@@ -309,19 +307,14 @@ impl Connection {
         true
     }
 
-    /// A shared subscription is by itself from now on: it stands where the view `stood`.
-    fn stand_alone<S: ChannelState>(
-        &mut self,
-        number: usize,
-        (seen, stood): (&SharedView, Option<Tick>),
-        scene: Scene<'_, S>,
-    ) {
+    /// A shared subscription is by itself from now on: it stands where the view stands.
+    fn stand_alone<S: ChannelState>(&mut self, number: usize, seen: &SharedView, scene: Scene<'_, S>) {
         let (now, subscription) = (scene.now, &mut self.subscriptions[number]);
         subscription.stage = Stage::Open;
         let standing = self.standings.begin(number as u16, subscription);
         // It stands at its first frame, or later.
         standing.since = standing.since.newest(subscription.opened.until(now));
-        if let Some(since) = stood {
+        if let Some(since) = seen.since_before(subscription, now) {
             standing.since = standing.since.newest(since);
         }
         let phase = scene.turns(subscription.channel).phase;
@@ -384,9 +377,7 @@ impl Connection {
         if !subscription.may_share() {
             return true;
         }
-        let Some(since) = seen.since_before(subscription.channel, subscription.interval_ticks, now) else {
-            return true;
-        };
+        let Some(since) = seen.since_before(subscription, now) else { return true };
         let state = scene.state(subscription.channel);
         let standing = self.standings.of_mut(subscription);
         let is_behind = since.is_newer_than(standing.since) && state.last_change().is_newer_than(standing.since);
@@ -442,13 +433,8 @@ impl Connection {
     /// Each subscription stands where the view stood, or before what the view said and was not written.
     fn stand_alone_after<S: ChannelState>(&mut self, seen: &SharedView, scene: Scene<'_, S>) {
         for number in 0..self.subscriptions.len() {
-            let subscription = &self.subscriptions[number];
-            if subscription.stage == Stage::Shared {
-                let (channel, interval_ticks) = (subscription.channel, subscription.interval_ticks);
-                let stood = seen.since_before(channel, interval_ticks, scene.now);
-                // Its interval may just have changed.
-                let stood = stood.or_else(|| seen.since_before_at_any_interval(channel, scene.now));
-                self.stand_alone(number, (seen, stood), scene);
+            if self.subscriptions[number].stage == Stage::Shared {
+                self.stand_alone(number, seen, scene);
             }
         }
         let untaken = self.sharing.planned.take().and_then(|tick| seen.pieces_of(tick).cloned());
