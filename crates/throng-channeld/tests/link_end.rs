@@ -32,6 +32,8 @@ struct Gateway {
     delivered: BTreeSet<u64>,
     /// Messages that came from the client.
     heard: usize,
+    /// The client has said that it takes movement.
+    is_wanted: bool,
 }
 
 impl Gateway {
@@ -70,7 +72,8 @@ impl Gateway {
         // Questions about a new address are not for this opener.
         let Ok(opened) = self.opener.open(datagram) else { return };
         if opened.kind == PacketKind::Payload {
-            self.session.handle_packet(now, opened.sequence, opened.body).expect("it is honest");
+            let packet = self.session.handle_packet(now, opened.sequence, opened.body).expect("it is honest");
+            self.is_wanted |= packet.is_some_and(|packet| section::Section::read(packet.rest).is_wanted);
         }
         while let Some((sequence, delivery)) = self.session.poll_delivery() {
             if delivery == Delivery::Delivered {
@@ -120,6 +123,7 @@ fn connected(now: Time) -> (LinkEnd, Gateway) {
                 movement: Vec::new(),
                 delivered: BTreeSet::new(),
                 heard: 0,
+                is_wanted: false,
             };
             let mut first = Vec::new();
             put_message(&mut first, Header::new(MOVING, CHANNEL_DATA_UPDATE), b"first state");
@@ -287,4 +291,37 @@ fn an_end_that_takes_in_many_datagrams_at_once_answers_before_the_gateway_takes_
     }
     println!("{} datagrams, {lost} given up before", gateway.session.statistics().counters.packets_sent);
     assert_eq!(gateway.session.statistics().counters.packets_lost, lost, "on a path that loses nothing");
+}
+
+#[test]
+fn the_wish_for_movement_comes_through_whatever_is_lost_and_however_full_packets_are() {
+    for lost in 0..6 {
+        for message_bytes in [None, Some(10), Some(900), Some(20_000)] {
+            let (mut end, mut gateway) = connected(Time(0));
+            if let Some(bytes) = message_bytes {
+                let mut entries = Vec::new();
+                put_message(&mut entries, Header::new(0, USER_SPACE_START), &vec![7; bytes]);
+                end.send_entries(&entries).expect("there is room");
+            }
+            let (mut sent, mut datagram, mut packets) = (0, Vec::new(), 0);
+            // Until nothing has happened for so long that keep-alives have been acknowledged.
+            for step in 1..1_000 {
+                let now = Time::from_millis(step * 20);
+                while end.poll_transmit(now, &mut datagram) {
+                    sent += 1;
+                    if sent > lost {
+                        gateway.handle(now, &mut datagram);
+                    }
+                }
+                packets = gateway.transmit(now, false).into_iter().fold(packets, |packets, mut datagram| {
+                    end.handle(now, &mut datagram).expect("it is honest");
+                    packets + 1
+                });
+            }
+            let told = format!("{lost} lost, message of {message_bytes:?} bytes: {sent} and {packets} packets");
+            assert!(gateway.is_wanted, "{told}");
+            assert_eq!(gateway.heard, usize::from(message_bytes.is_some()), "{told}");
+            assert!(sent < 150, "the wish alone is no reason to send so much: {told}");
+        }
+    }
 }

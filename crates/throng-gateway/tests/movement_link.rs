@@ -1,7 +1,8 @@
-//! Movement over real sockets, with a network between that delays and loses: it comes fresher than on the reliable lane,
+//! Movement over real sockets, with a network between that delays and loses: it comes in order, ends with the last state,
 //! and what is reliable comes complete and in order beside it.
 //!
-//! `cargo test -p throng-gateway --test real_sockets over_bad_networks -- --nocapture` prints the ages.
+//! `cargo test -p throng-gateway --test contracts over_bad_networks -- --nocapture` prints the ages. They are not compared:
+//! a busy machine slows one connection down and not the other. `serve/link/fresher.rs` compares them in virtual time.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -222,6 +223,10 @@ impl Player {
         self.client.send_movement(Header::new(0, NUMBERED), &self.said.to_le_bytes()).expect("it is short");
     }
 
+    fn look(&mut self, now_ms: u32) {
+        self.ages_ms.extend(self.stamps.map(|stamp| now_ms.saturating_sub(stamp)));
+    }
+
     fn percentile(&self, percent: usize) -> u32 {
         let mut ages = self.ages_ms.clone();
         ages.sort_unstable();
@@ -229,58 +234,36 @@ impl Player {
     }
 }
 
-/// Two clients that look at the same entities in the same moments.
-struct Pair {
-    players: [Player; 2],
-    /// Looks at an entity, and how often one of the players was at least two updates ahead of the other.
-    looks: u32,
-    ahead: [u32; 2],
-}
-
-impl Pair {
-    fn look(&mut self, now_ms: u32) {
-        let far_ms = 2 * TICK.as_millis() as u32 - 1;
-        let [first, second] = &mut self.players;
-        for (&a, &b) in first.stamps.iter().zip(&second.stamps) {
-            self.looks += 1;
-            self.ahead[0] += u32::from(a > b + far_ms);
-            self.ahead[1] += u32::from(b > a + far_ms);
-        }
-        for player in &mut self.players {
-            player.ages_ms.extend(player.stamps.iter().map(|&stamp| now_ms.saturating_sub(stamp)));
-        }
-    }
-
-    /// Plays until there is a last stamp, and until that has come.
-    fn play(mut self, began: Instant, last: &AtomicU64) -> Pair {
-        let mut next = Instant::now();
-        // The first second is for the states at the beginning.
-        let first_look = next + Duration::from_secs(1);
-        let mut deadline = None;
-        loop {
-            next += Duration::from_millis(10);
-            thread::sleep(next.saturating_duration_since(Instant::now()));
-            self.players.iter_mut().for_each(Player::listen);
-            let last = last.load(Ordering::Relaxed) as u32;
-            if last == 0 {
-                if next > first_look {
-                    self.look(began.elapsed().as_millis() as u32);
-                }
-                self.players.iter_mut().for_each(Player::speak);
-                continue;
+/// Both play until there is a last stamp, and until that has come.
+fn play(mut players: [Player; 2], began: Instant, last: &AtomicU64) -> [Player; 2] {
+    let mut next = Instant::now();
+    // The first second is for the states at the beginning.
+    let first_look = next + Duration::from_secs(1);
+    let mut deadline = None;
+    loop {
+        next += Duration::from_millis(10);
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        players.iter_mut().for_each(Player::listen);
+        let last = last.load(Ordering::Relaxed) as u32;
+        if last == 0 {
+            if next > first_look {
+                let now_ms = began.elapsed().as_millis() as u32;
+                players.iter_mut().for_each(|player| player.look(now_ms));
             }
-            let stamps = || self.players.iter().flat_map(|player| player.stamps);
-            if stamps().all(|stamp| stamp == last) {
-                return self;
-            }
-            let ended = format!("it ends with {:?} instead of {last}", stamps().collect::<Vec<_>>());
-            assert!(Instant::now() < *deadline.get_or_insert_with(soon), "{ended}");
+            players.iter_mut().for_each(Player::speak);
+            continue;
         }
+        let stamps = || players.iter().flat_map(|player| player.stamps);
+        if stamps().all(|stamp| stamp == last) {
+            return players;
+        }
+        let ended = format!("it ends with {:?} instead of {last}", stamps().collect::<Vec<_>>());
+        assert!(Instant::now() < *deadline.get_or_insert_with(soon), "{ended}");
     }
 }
 
 /// A part of a test of `side_by_side`.
-pub(crate) fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_and_in_order() {
+pub(crate) fn movement_comes_in_order_where_some_is_lost_and_the_rest_is_complete() {
     let (near, addresses): (Vec<_>, Vec<_>) = (0..2).map(|_| Relay::bind()).unzip();
     let link = LinkOptions { public_addresses: addresses.clone(), ..LinkOptions::new(LINK_KEY) };
     let gateway = bare(Transport::Link(link), &[], Arc::new(AcceptAll), |_| {});
@@ -291,17 +274,16 @@ pub(crate) fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_an
     let ids = [0, 1].map(|index: usize| players[index].client.connection_id());
     ids.iter().for_each(|&id| world.subscribe(id));
     let last = Arc::new(AtomicU64::new(0));
-    let pair = Pair { players, looks: 0, ahead: [0; 2] };
     let playing = thread::spawn({
         let last = Arc::clone(&last);
-        move || pair.play(began, &last)
+        move || play(players, began, &last)
     });
     let end = Instant::now() + RUN;
     while Instant::now() < end {
         world.tick();
     }
     last.store(world.write().into(), Ordering::Relaxed);
-    let Pair { players, looks, ahead } = playing.join().expect("they have seen nothing strange");
+    let players = playing.join().expect("they have seen nothing strange");
 
     for (id, player) in ids.into_iter().zip(&players) {
         let of_client: Vec<u32> = world.heard.iter().filter(|heard| heard.0 == id).map(|heard| heard.1).collect();
@@ -320,19 +302,9 @@ pub(crate) fn movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_an
             player.updates,
         );
     }
-    let [movement_p99_ms, reliable_p99_ms] = [0, 1].map(|index: usize| players[index].percentile(99));
     let [movement, reliable] = players.map(|player| player.client.end().counters().taken);
-    assert!(movement > 500, "{movement} movement messages");
+    assert!(movement > 100, "{movement} movement messages");
     assert_eq!(reliable, 0, "it has not asked for movement");
-    // While a lost datagram is sent again, everything behind it waits on the reliable lane. Both look in the same
-    // moments, so a busy machine delays both. If it is so busy that most looks find nothing new, the oldest of what is seen still
-    // tells the two apart.
-    println!("of {looks} looks, movement was ahead in {}, the reliable lane in {}", ahead[0], ahead[1]);
-    let is_fresher = ahead[0] > 3 * ahead[1] || ahead[0] > ahead[1] && movement_p99_ms * 5 < reliable_p99_ms * 4;
-    assert!(
-        ahead[0] > looks / 50 && is_fresher,
-        "{ahead:?} of {looks}, p99 {movement_p99_ms} and {reliable_p99_ms} ms"
-    );
     let report = gateway.report().expect("it runs");
     assert!(report.counters.datagrams_lost > 0 && report.counters.datagrams_delivered > 0);
     gateway.shut_down();

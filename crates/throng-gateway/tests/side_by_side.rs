@@ -12,7 +12,7 @@ fn over_bad_networks_and_to_slow_readers_everything_comes() {
         &slow_readers::the_link_gives_a_slow_reader_the_newest_state,
         &slow_readers::kcp_gives_a_slow_reader_the_newest_state,
         &false_addresses::what_comes_under_the_address_of_a_conversation_does_not_end_it,
-        &movement_link::movement_is_fresher_where_some_is_lost_and_the_rest_is_complete_and_in_order,
+        &movement_link::movement_comes_in_order_where_some_is_lost_and_the_rest_is_complete,
         &link::a_client_that_takes_nothing_keeps_its_session_no_longer_than_its_last_bytes_may_take,
     ]);
 }

@@ -76,6 +76,30 @@ pub struct MovementCounters {
     pub refused: u64,
 }
 
+/// The wish for movement, as far as the gateway knows it.
+#[derive(Debug)]
+struct Wish {
+    /// It is to be said until a packet that says it has arrived.
+    is_open: bool,
+    /// The packets under way that say it. The session bounds them.
+    said_in: Vec<u64>,
+}
+
+impl Wish {
+    /// Whether a packet has to be sent for it.
+    fn is_due(&self) -> bool {
+        self.is_open && self.said_in.is_empty()
+    }
+
+    fn on_verdict(&mut self, sequence: u64, delivery: Delivery) {
+        let before = self.said_in.len();
+        self.said_in.retain(|&said| said != sequence);
+        if self.said_in.len() < before && delivery == Delivery::Delivered {
+            *self = Wish { is_open: false, said_in: Vec::new() };
+        }
+    }
+}
+
 /// The client's end of a connection. [`LinkEnd::handle`] takes datagrams in, [`LinkEnd::poll_message`] gives messages
 /// out, [`LinkEnd::poll_transmit`] datagrams, each until `None` or `false`. `now` never falls.
 pub struct LinkEnd {
@@ -91,9 +115,7 @@ pub struct LinkEnd {
     movement: VecDeque<Vec<u8>>,
     /// Buffers for further movement.
     spare: Vec<Vec<u8>>,
-    takes_movement: bool,
-    /// The gateway has had a packet of ours, and so the wish.
-    is_wish_known: bool,
+    wish: Wish,
     /// Which room the oldest movement needs, when there is some.
     rest: Rest,
     counters: MovementCounters,
@@ -118,8 +140,7 @@ impl LinkEnd {
             received_bytes: 0,
             movement: VecDeque::new(),
             spare: Vec::new(),
-            takes_movement,
-            is_wish_known: false,
+            wish: Wish { is_open: takes_movement, said_in: Vec::new() },
             rest: Rest::Waiting,
             counters: MovementCounters::default(),
             has_ended: false,
@@ -286,9 +307,8 @@ impl LinkEnd {
 
     fn take_verdicts(&mut self, now: Time) {
         self.session.handle_timeout(now);
-        while let Some((_, delivery)) = self.session.poll_delivery() {
-            // As long as it is not known, all packets say it.
-            self.is_wish_known |= delivery == Delivery::Delivered;
+        while let Some((sequence, delivery)) = self.session.poll_delivery() {
+            self.wish.on_verdict(sequence, delivery);
         }
         while self.session.poll_input().is_some() {}
     }
@@ -306,14 +326,23 @@ impl LinkEnd {
         if !self.has_ended && !self.session.is_closing() && self.probe.poll_transmit(now, &mut self.sealer, datagram) {
             return true;
         }
-        let rest = if self.movement.is_empty() { Rest::Empty } else { self.rest };
+        let rest = match self.movement.is_empty() {
+            false => self.rest,
+            true if self.wish.is_due() => Rest::Waiting,
+            true => Rest::Empty,
+        };
         let Some(plan) = self.session.poll_packet(now, self.sealer.envelope(0), rest) else { return false };
         let takes_rest = plan.takes_rest();
         let mut packet = plan.begin(Tick(0), datagram);
         if takes_rest {
+            let sequence = packet.sequence();
             let (out, end) = packet.rest();
-            let has_wish = self.takes_movement && !self.is_wish_known;
-            let is_written = write_section(&mut self.movement, &mut self.spare, has_wish, end, out);
+            let (start, wishes) = (out.len(), self.wish.is_open);
+            let is_written = write_section(&mut self.movement, &mut self.spare, wishes, end, out);
+            // A packet that is full of messages does not say it.
+            if wishes && out.len() > start {
+                self.wish.said_in.push(sequence);
+            }
             // Entries that did not fit beside the messages get a separate packet.
             self.rest = if is_written || self.movement.is_empty() { Rest::Waiting } else { Rest::Large };
         }
@@ -327,18 +356,18 @@ impl LinkEnd {
 fn write_section(
     movement: &mut VecDeque<Vec<u8>>,
     spare: &mut Vec<Vec<u8>>,
-    has_wish: bool,
+    wishes: bool,
     end: usize,
     datagram: &mut Vec<u8>,
 ) -> bool {
     let has_room = movement.front().is_some_and(|entry| datagram.len() + HEAD_BYTES + entry.len() <= end);
     if !has_room {
-        if has_wish && datagram.len() < end {
+        if wishes && datagram.len() < end {
             put_wanted(datagram);
         }
         return false;
     }
-    begin_movement(datagram, 0, has_wish);
+    begin_movement(datagram, 0, wishes);
     while movement.front().is_some_and(|entry| datagram.len() + entry.len() <= end) {
         let Some(mut entry) = movement.pop_front() else { break };
         datagram.extend_from_slice(&entry);

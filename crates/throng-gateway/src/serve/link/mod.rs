@@ -14,6 +14,8 @@
 
 mod agenda;
 mod crew;
+#[cfg(test)]
+mod fresher;
 mod knock;
 mod movement;
 mod peer;
@@ -481,7 +483,7 @@ mod tests {
         let address = client.local_addr().expect("bound");
         let mut ends = Vec::new();
         for id in (1..=PEERS).map(PeerId) {
-            let Served { peer, client, from_peer, to_peer } = peer(address);
+            let Served { peer, client, from_peer, to_peer, .. } = peer(address);
             let session = Session::new(Arc::new(session_options()), Time(0)).expect("good options");
             post.peers.insert(id, peer);
             let client = client.expect("it has just connected");

@@ -455,6 +455,14 @@ pub(super) mod tests {
         pub(in crate::serve::link) client: Option<Connected>,
         pub(in crate::serve::link) from_peer: Receiver<Received>,
         pub(in crate::serve::link) to_peer: Sender<Packet>,
+        pub(in crate::serve::link) datagrams: Arc<DatagramQueue>,
+    }
+
+    impl Peer {
+        /// Datagrams that its session has sent.
+        pub(in crate::serve::link) fn packets_sent(&self) -> u64 {
+            self.session.statistics().counters.packets_sent
+        }
     }
 
     /// A peer at `client` on a path that takes everything.
@@ -474,8 +482,9 @@ pub(super) mod tests {
         let received = Holding::new(&memory, Part::Inbound, 0);
         let ends = (inbound, outbound);
         let (accepted, connected) = accepted(client);
-        let peer = Peer::new(accepted, (client, Time(0)), (session, received), ends, Movement::new(datagrams));
-        Served { peer, client: Some(connected), from_peer, to_peer }
+        let movement = Movement::new(Arc::clone(&datagrams));
+        let peer = Peer::new(accepted, (client, Time(0)), (session, received), ends, movement);
+        Served { peer, client: Some(connected), from_peer, to_peer, datagrams }
     }
 
     /// Datagrams that have come.
