@@ -379,6 +379,7 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::clients_of_edges_have_the_state_of_all_servers,
         &crate::players::servers_and_edges_that_meet_at_nats_alone_outlive_its_absence,
         &crate::players::an_edge_and_a_server_that_are_killed_are_named,
+        &crate::players::a_server_that_is_killed_and_starts_again_has_players_again,
         &crate::players::a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again,
         &crate::players::a_staircase_has_the_figures_of_each_level,
         &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,

@@ -253,6 +253,34 @@ pub(crate) fn everybody_is_served_again_after_the_faults_of_a_run() {
     assert!(!reasons.contains("edge ") && !reasons.contains("packets were lost"), "{reasons}");
 }
 
+/// Its players are there again with the states of a second before, at the new process or at the other server.
+pub(crate) fn a_server_that_is_killed_and_starts_again_has_players_again() {
+    // The lease of the former process ends after 3 s.
+    let is_late = |summary: &Value| {
+        compares_at_most(500)(summary)
+            || summary["bots"]["disconnects"] != 0
+            || summary["faults"][0]["served_again_ms"].as_f64() > Some(5_000.0)
+    };
+    let summary = played(is_late, || {
+        let runs = tempfile::tempdir().unwrap();
+        let mut command = crowd_at_edges(runs.path(), "9", "2");
+        summary_of(command.args(["--fault", "restart:server-2:1s:1s"]), None, runs.path())
+    });
+    let (bots, fault) = (&summary["bots"], &summary["faults"][0]);
+    assert_eq!((&bots["disconnects"], &fault["unserved"]), (&0.into(), &0.into()), "{summary}");
+    assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
+    assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(500), "{bots}");
+    let ms = |key: &str| fault[key].as_f64().unwrap_or(0.0);
+    assert!(fault["bots"].as_u64() >= Some(1) && ms("longest_gap_ms") > 1_900.0, "{fault}");
+    assert!(ms("served_again_ms") <= 5_000.0, "{fault}");
+    let servers = summary["servers"].as_array().unwrap();
+    assert!(servers[1]["players"].as_f64() > Some(1.0), "the new process has players: {summary}");
+    let resumed: u64 = servers.iter().filter_map(|server| server["resumed"].as_u64()).sum();
+    assert!(resumed >= 10, "they go on, and do not begin anew: {summary}");
+    let reasons = summary["invalid_reasons"].to_string();
+    assert!(!reasons.contains("server 2"), "{reasons}");
+}
+
 pub(crate) fn a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again() {
     let mut runs = tempfile::tempdir().unwrap();
     let faults = ["slow-disk:server:0.5s:6s", "slow-consumer:edge-1:1s:3s"].map(|fault| ["--fault", fault]);

@@ -49,6 +49,10 @@ const PUNCTUAL_US: u64 = 50;
 /// A plan holds for so many ticks at most. The next snapshot brings another one.
 const PLANNED_MAX: u64 = 64;
 
+/// Each process that takes the place of a server counts its ticks from so many further on, which are 25 days at 30 Hz. So a tick
+/// tells which process it is of.
+pub const LIFE_TICKS: u64 = 1 << 26;
+
 /// The objects for which the file of a scenario has room.
 pub fn room(scenario: &Scenario) -> usize {
     let own = scenario.players as usize * (1 + scenario.chests_per_player as usize);
@@ -190,6 +194,18 @@ impl TruthWriter {
         let place_bytes = (HEAD_BYTES + objects * ENTRY_BYTES + VERSION_BYTES) as u64;
         let bytes = Vec::with_capacity(place_bytes as usize);
         Ok(TruthWriter { file, version: 0, place_bytes, bytes, plan: None })
+    }
+
+    /// Goes on with the file of a process that has ended in the middle of anything. Readers that have it open read on.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn go_on(path: &Path, objects: usize) -> io::Result<TruthWriter> {
+        let mut reader = TruthReader::open(path, objects)?;
+        // Of a snapshot that was cut off, the head may be there.
+        let version = reader.heads().map(|(head, _)| long(&head[..8])).max().unwrap_or(0);
+        let (file, place_bytes) = (Unnamed::join(path)?, reader.place_bytes);
+        Ok(TruthWriter { file, version, place_bytes, bytes: std::mem::take(&mut reader.bytes), plan: None })
     }
 
     /// The file.
@@ -413,9 +429,7 @@ impl TruthReader {
 
     /// The newest snapshot, if it is newer than the last that was returned.
     pub fn poll(&mut self) -> Option<&Snapshot> {
-        let heads = [0, 1].map(|place| PLACES_AT + place * self.place_bytes).map(|at| (self.head(at), at));
-        let whole = heads.into_iter().filter_map(|(head, at)| Some((head?, at)));
-        let (head, at) = whole.max_by_key(|(head, _)| long(&head[..8]))?;
+        let (head, at) = self.heads().max_by_key(|(head, _)| long(&head[..8]))?;
         let version = long(&head[..8]);
         if version <= self.newest.version {
             return None;
@@ -440,6 +454,12 @@ impl TruthReader {
         let plan = (next > 0).then_some(Plan { tick, time: Time(next), interval });
         self.plans = [plan, self.plans[0]];
         Some(&self.newest)
+    }
+
+    /// The heads of both places, as far as they are there, and where.
+    fn heads(&self) -> impl Iterator<Item = ([u8; HEAD_BYTES], u64)> + '_ {
+        let places = [0, 1].map(|place| PLACES_AT + place * self.place_bytes);
+        places.into_iter().filter_map(|at| Some((self.head(at)?, at)))
     }
 
     fn head(&self, at: u64) -> Option<[u8; HEAD_BYTES]> {
@@ -587,6 +607,34 @@ mod tests {
         assert!(reader.poll().is_none());
         write(&mut writer, (13, 1_300), None);
         assert!(reader.poll().is_some_and(|snapshot| snapshot.tick == Tick(13)));
+    }
+
+    #[test]
+    fn the_file_of_a_process_that_was_killed_is_gone_on_with_wherever_it_was_cut() {
+        let mut writer = TruthWriter::create(2).unwrap();
+        let mut reader = TruthReader::open(writer.path(), 2).unwrap();
+        for (tick, life) in (10..).zip(0..4) {
+            write(&mut writer, (tick, tick * 100), None);
+            assert_eq!(reader.poll().map(|snapshot| snapshot.tick), Some(Tick(tick)));
+            // It was killed after so many bytes of the next one.
+            let mut whole = Vec::new();
+            encode(&mut whole, ([writer.version + 1, tick + 1, 7, 0, 0], false), (1..=2).map(object));
+            let cut = [0, 8, HEAD_BYTES + 20, whole.len() - VERSION_BYTES][life];
+            writer.file.file().write_all_at(&whole[..cut], writer.place_at(writer.version + 1)).unwrap();
+            assert!(reader.poll().is_none());
+            let first = LIFE_TICKS * (life as u64 + 1);
+            let mut again = TruthWriter::go_on(writer.path(), 2).unwrap();
+            for tick in first..first + 3 {
+                again.note_tick(Tick(tick), Time(tick + 1)).unwrap();
+                write(&mut again, (tick, tick), None);
+                assert_eq!(reader.poll().map(|snapshot| snapshot.tick), Some(Tick(tick)), "cut after {cut} bytes");
+            }
+            assert_eq!(ticks(&mut reader, u64::MAX).last(), Some(&(first + 2, first + 3)));
+            // The next round goes on with a file that knows nothing of these ticks.
+            writer = TruthWriter::create(2).unwrap();
+            reader = TruthReader::open(writer.path(), 2).unwrap();
+        }
+        assert!(TruthWriter::go_on(Path::new("/nowhere"), 2).is_err());
     }
 
     /// The reader is faster at the beginning of a place than the writer, and slower at its end, sooner or later.

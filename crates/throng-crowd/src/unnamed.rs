@@ -25,6 +25,12 @@ impl Unnamed {
         Ok(Unnamed { file, path })
     }
 
+    /// One that another process, which lives, has created.
+    pub(crate) fn join(path: &Path) -> io::Result<Unnamed> {
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(Unnamed { file, path: path.to_owned() })
+    }
+
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

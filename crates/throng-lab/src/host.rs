@@ -199,20 +199,21 @@ impl Host {
         public: Option<SocketAddr>,
         key: Key,
     ) -> Result<Host, StartError> {
-        Host::with_model(scenario, 0, Door { socket: Socket::udp(address), public, key }, Channels::new)
+        Host::with_model(scenario, (0, Tick(0)), Door { socket: Socket::udp(address), public, key }, Channels::new)
     }
 }
 
 impl<R: Replication> Host<R> {
     /// A server for the scenario, with the replication model that `model` makes for its schema and options. `number` says which of the scenario's servers it is,
-    /// from 0.
+    /// from 0, and `first_tick` where its ticks begin.
     pub fn with_model(
         scenario: &Scenario,
-        number: u16,
+        (number, first_tick): (u16, Tick),
         Door { socket, public, key }: Door,
         model: impl FnOnce(&Arc<Schema>, &ServerOptions) -> Result<R, StartError>,
     ) -> Result<Host<R>, StartError> {
-        let options = server_options(scenario, &key, public);
+        let mut options = server_options(scenario, &key, public);
+        options.replicator.first_tick = first_tick;
         let interval = options.tick_interval;
         let seats = options.max_clients as usize;
         let model = model(&kinds::schema(), &options)?;

@@ -19,7 +19,9 @@ mod word;
 mod worker;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +30,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use core_affinity::CoreId;
-use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Time};
+use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Tick, Time};
 use throng_crowd::scenario::{FaultKind, Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::piped::Unsaid;
@@ -55,7 +57,7 @@ use evenness::Evenness;
 use faults::Faults;
 use ledger::Ledger;
 pub use live::LiveMetrics;
-use parts::Parts;
+use parts::{Again, Parts};
 use samples::{Kept, Samples, Written};
 pub use serve::{ServeOptions, serve};
 use show::Show;
@@ -148,6 +150,8 @@ const FLOOR: Duration = Duration::from_millis(1_500);
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
+/// Members of the bus are numbered in such a distance from those of processes that had their places before.
+const MEMBERS_OF_LIFE: u64 = 1 << 10;
 /// Why bots left, as far as it is reported.
 const REASONS: usize = 3;
 
@@ -260,7 +264,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let own = order.as_ref().map(|order| BusOrder { is_cut: false, ..order.clone() });
         let access = own.map(|own| Access::new(&own, &Cut::default())).transpose()?;
         let socket = Socket::open(access.as_ref(), SocketAddr::new(reached, 0))?;
-        let mut host = Host::with_model(scenario, 0, Door { socket, public: None, key: key.clone() }, model)
+        let mut host = Host::with_model(scenario, (0, Tick(0)), Door { socket, public: None, key: key.clone() }, model)
             .context("cannot start the server")?;
         let meeting = Meeting::begin(order.zip(access), &mut host)?;
         let truth =
@@ -665,16 +669,43 @@ fn start_servers(
     cores: &CoresOf,
 ) -> Result<Parts<ServerPoint, ServerFigures>> {
     let Some(bus) = &meeting.order else { return Ok(Parts::default()) };
+    let scenario = &options.scenario;
     let order = |number: u32| ServerOrder {
         bus: bus.of(number.into()),
         number: number as u16,
         key: *key.as_bytes(),
-        scenario: options.scenario.clone(),
+        scenario: scenario.clone(),
         core: cores.of_part(number - 1),
+        life: 0,
+        truth: None,
     };
-    let orders = (1..options.scenario.servers)
-        .map(|number| (format!("server {}", number + 1), meeting.member(number), order(number)));
-    Parts::start(&options.server_command, meeting.middle.as_ref(), orders)
+    let orders =
+        (1..scenario.servers).map(|number| (format!("server {}", number + 1), meeting.member(number), order(number)));
+    let mut servers = Parts::start(&options.server_command, meeting.middle.as_ref(), orders)?;
+    if scenario.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Restart(_))) {
+        let orders: Vec<ServerOrder> = (1..scenario.servers).map(order).collect();
+        servers.set_again(again(options.server_command.clone(), meeting.middle.clone(), orders, &servers.points())?);
+    }
+    Ok(servers)
+}
+
+/// Starts servers in the places of those that were killed. The files of their states are kept open here: bots read on in them.
+fn again(
+    command: Vec<OsString>,
+    middle: Option<Middle>,
+    orders: Vec<ServerOrder>,
+    points: &[ServerPoint],
+) -> Result<Again> {
+    let open = |point: &ServerPoint| File::open(&point.truth).with_context(|| point.truth.display().to_string());
+    let files = points.iter().map(open).collect::<Result<Vec<File>>>()?;
+    Ok(Box::new(move |index, life| {
+        let (Some(order), Some(file)) = (orders.get(index), files.get(index)) else { bail!("there is no such server") };
+        let truth = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        // Every process is a member of its own: the bus knows the former one as somebody else.
+        let bus = order.bus.of(MEMBERS_OF_LIFE * u64::from(life));
+        let order = ServerOrder { life, truth: Some(truth), bus, ..order.clone() };
+        parts::spawn(&command, middle.as_ref(), order.bus.member, &order)
+    }))
 }
 
 /// The edges before the servers at these addresses.

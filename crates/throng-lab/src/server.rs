@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use throng::{Channels, Key, Replication, Time};
+use throng::{Channels, Key, Replication, Tick, Time};
 use throng_crowd::scenario::Scenario;
 use throng_crowd::truth::{self, TruthWriter};
 use throng_machine::clock;
@@ -35,6 +35,10 @@ pub(crate) struct ServerOrder {
     /// The core that it is pinned to.
     pub(crate) core: Option<usize>,
     pub(crate) bus: BusOrder,
+    /// The processes that had its place before it.
+    pub(crate) life: u32,
+    /// The file with the state, if a process before it has begun it.
+    pub(crate) truth: Option<PathBuf>,
 }
 
 /// Where a server is reached, and the file with its state.
@@ -61,13 +65,15 @@ pub fn play_server() -> anyhow::Result<()> {
 }
 
 fn play() -> anyhow::Result<()> {
-    let ServerOrder { number, key, scenario, core, bus: order } = read_order()?;
+    let ServerOrder { number, key, scenario, core, bus: order, life, truth: begun } = read_order()?;
     pin(core.as_slice());
-    let mut truth = TruthWriter::create(truth::room(&scenario))?;
+    let room = truth::room(&scenario);
+    let mut truth = begun.map_or_else(|| TruthWriter::create(room), |begun| TruthWriter::go_on(&begun, room))?;
     let bus = Access::new(&order, &Cut::default())?;
     let socket = Socket::open(Some(&bus), ([127, 0, 0, 1], 0).into())?;
-    let mut host =
-        Host::with_model(&scenario, number, Door { socket, public: None, key: Key::new(key) }, Channels::new)?;
+    let place = (number, Tick(truth::LIFE_TICKS * u64::from(life)));
+    let door = Door { socket, public: None, key: Key::new(key) };
+    let mut host = Host::with_model(&scenario, place, door, Channels::new)?;
     let (commands, lines) = listen();
     host.join_world(&order.world, bus.open(Box::new(say_to_bus), lines)?)?;
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };

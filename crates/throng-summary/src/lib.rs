@@ -185,7 +185,8 @@ pub struct FaultFigures {
     pub lost: Option<u64>,
 }
 
-/// One of several servers that share the area. All is 0 or `null` of one that did not report.
+/// One of several servers that share the area. All is 0 or `null` of one that did not report. Of one that was restarted, all but
+/// `players_by_second` is of its last process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerFigures {
     /// Players, mean.

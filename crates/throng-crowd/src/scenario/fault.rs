@@ -1,5 +1,5 @@
-//! Faults that a run has on purpose: an edge that is killed or drained, a process that stands still or is cut off, a disk or a
-//! reader that is slow.
+//! Faults that a run has on purpose: an edge that is killed or drained, a server that is killed and starts again, a process that
+//! stands still or is cut off, a disk or a reader that is slow.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -26,6 +26,8 @@ pub struct Fault {
 pub enum FaultKind {
     /// It is killed, as by `kill -9`, and does not come back.
     Kill,
+    /// It is killed in the same way, and a new process takes its place after so long. It knows nothing of the former one.
+    Restart(Duration),
     /// It sends its clients away, and ends in an orderly manner.
     Drain,
     /// It does not run for so long: to the others it is as if the network to it was cut.
@@ -56,7 +58,7 @@ pub enum Part {
 
 /// How faults are written.
 pub const FAULT_FORMS: &str = "kill:edge-1:4s, kill:server-2:4s, drain:edge-1:4s, pause:edge-1:4s:2s, pause:server-2:4s:1.5s, \
-    cut:edge-1:4s:30s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s";
+    restart:server-2:4s:1s, cut:edge-1:4s:30s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s";
 /// Faults of a run at most.
 const FAULTS_MAX: usize = 32;
 /// Faults begin, and pauses last, so long at most.
@@ -67,7 +69,8 @@ impl Fault {
     pub fn ends(&self) -> Duration {
         match self.kind {
             FaultKind::Kill | FaultKind::Drain => self.at,
-            FaultKind::Pause(length)
+            FaultKind::Restart(length)
+            | FaultKind::Pause(length)
             | FaultKind::Cut(length)
             | FaultKind::SlowDisk(length)
             | FaultKind::SlowConsumer(length) => self.at + length,
@@ -102,6 +105,9 @@ pub(super) fn obstacle(scenario: &Scenario) -> Option<String> {
         let why = match (fault.part, fault.kind) {
             (part, FaultKind::SlowDisk(_)) if part != Part::Server(1) => {
                 "only the process of the run itself writes files: name `server`"
+            }
+            (Part::Edge(_), FaultKind::Restart(_)) => {
+                "clients know the edges of a run from its beginning: name a server"
             }
             (Part::Server(_), FaultKind::SlowConsumer(_)) => "edges read what servers send: name an edge",
             (Part::Server(1), kind) if !matches!(kind, FaultKind::SlowDisk(_)) => {
@@ -139,6 +145,7 @@ impl FromStr for Fault {
         let words: Vec<&str> = text.split(':').collect();
         let (part, at, kind) = match words[..] {
             ["kill", part, at] => (part, at, FaultKind::Kill),
+            ["restart", part, at, length] => (part, at, FaultKind::Restart(time(length)?)),
             ["drain", part, at] => (part, at, FaultKind::Drain),
             ["pause", part, at, length] => (part, at, FaultKind::Pause(time(length)?)),
             ["cut", part, at, length] => (part, at, FaultKind::Cut(time(length)?)),
@@ -181,6 +188,7 @@ impl Display for Fault {
         let Fault { part, at, kind } = self;
         let (word, length) = match kind {
             FaultKind::Kill => ("kill", None),
+            FaultKind::Restart(length) => ("restart", Some(length)),
             FaultKind::Drain => ("drain", None),
             FaultKind::Pause(length) => ("pause", Some(length)),
             FaultKind::Cut(length) => ("cut", Some(length)),
@@ -226,6 +234,7 @@ mod tests {
         for text in [
             "kill:edge-1:4s",
             "kill:server-2:4s",
+            "restart:server-3:4s:0.5s",
             "drain:edge-3:4s",
             "pause:edge-12:0.5s:2s",
             "pause:server-2:4s:1.5s",
@@ -254,6 +263,7 @@ mod tests {
             "pause:edge-1:4s",
             "pause:edge-1:4s:0s",
             "kill:edge-1:4s:2s",
+            "restart:server-2:4s",
             "cut:edge-1:4s",
             "stop:edge-1:4s",
             "slow-disk:server:4s",
@@ -277,6 +287,11 @@ mod tests {
         assert_eq!(
             of(&["kill:edge-1:4s", "pause:edge-2:5s:2s", "pause:server-3:1s:8.9s", "cut:server-2:4s:2s"]),
             Ok(4)
+        );
+        assert_eq!(
+            of(&["restart:server-2:1s:1s", "restart:server-2:4s:1s", "kill:server-2:6s"]),
+            Ok(3),
+            "it is there again"
         );
         assert_eq!(of(&["slow-disk:server:1s:3s", "slow-consumer:edge-1:1s:3s", "slow-consumer:edge-2:2s:3s"]), Ok(3));
         assert_eq!(
@@ -304,6 +319,12 @@ mod tests {
             (&["slow-consumer:edge-3:1s:1s"], "no such process"),
             (&["slow-disk:server:1s:1s", "slow-disk:server:4s:1s"], "slow once"),
             (&["slow-consumer:edge-1:1s:3s", "pause:edge-1:3s:1s"], "not over by then"),
+            (&["restart:edge-1:1s:1s"], "name a server"),
+            (&["restart:server-1:1s:1s"], "the process of the run itself"),
+            (&["restart:server-4:1s:1s"], "no such process"),
+            (&["restart:server-2:4s:6s"], "measured part"),
+            (&["restart:server-2:4s:2s", "pause:server-2:5s:2s"], "not over by then"),
+            (&["kill:server-2:1s", "restart:server-2:2s:1s"], "gone before"),
             (&["pause:edge-1:1s:1s"; 33], "more than 32"),
         ] {
             let error = of(faults).expect_err(words);

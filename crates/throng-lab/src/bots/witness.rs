@@ -16,7 +16,7 @@ use throng_edge::{COAST_TICKS, DRIFT_TICKS};
 use throng_machine::clock;
 
 use self::differences::{Because, Differences, When, add_original, add_seen, add_truth, name, number, of_client};
-use self::past::Past;
+use self::past::{Past, life_of};
 use self::translation::{Through, Translation, hops};
 use super::worst::Sights;
 use super::{BotsError, EdgePoint};
@@ -287,7 +287,8 @@ impl Witness {
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
             let original = self.original(&object, through);
-            held.extend(original.map(|original| (original.origin, original.id)));
+            let there = original.filter(|original| self.truth_of(*original, through).is_some());
+            held.extend(there.map(|original| (original.origin, original.id)));
             self.at_rest.objects += 1;
             if let Some(because) = self.unlike(&object, (original, through)) {
                 self.at_rest.mismatches += 1;
@@ -304,7 +305,7 @@ impl Witness {
         if past.is_gone {
             return Some(Because::Gone);
         }
-        let Some(truth) = past.find(now.id) else { return Some(Because::NotThere) };
+        let Some(truth) = self.truth_of(now, through) else { return Some(Because::NotThere) };
         let tick = self.translation.client_tick(through, now.origin, past.snapshot.tick).unwrap_or_default();
         (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
     }
@@ -312,6 +313,15 @@ impl Witness {
     /// Which of the truth's objects an object is now.
     fn original(&self, object: &ObjectView<'_>, through: Through) -> Option<Original> {
         self.translation.source(through, object.id, object.newest_tick).map(|(now, _)| now)
+    }
+
+    /// An object in the newest snapshot of its server. One of a process that was killed is not there, also if the new process has given
+    /// its number to another one.
+    fn truth_of(&self, Original { origin, id, since }: Original, through: Through) -> Option<&TrueObject> {
+        let past = self.pasts.get(origin)?;
+        // An edge notes an object in its tick, and its count of the server's ticks may be corrected later.
+        let noted = self.translation.true_tick(through, origin, since).map(|tick| tick.after(DRIFT_TICKS as u32));
+        past.find(id).filter(|_| noted.map_or(0, life_of) == past.life())
     }
 
     /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
@@ -474,7 +484,7 @@ impl Witness {
                 self.describe((When::InPlay, Because::Unknown), eyes, (&object, None));
                 continue;
             };
-            if through.is_some() {
+            if through.is_some() && self.truth_of(source.0, through).is_some() {
                 held.insert((source.0.origin, source.0.id));
             }
             self.look_at(now, &object, source, (eyes, connection, here));
@@ -502,10 +512,10 @@ impl Witness {
         (eyes, connection, here): (&Eyes<'_, D>, u32, [f64; 3]),
     ) {
         let through = eyes.edge;
-        let Original { origin, id, .. } = original;
+        let origin = original.origin;
         let Some(past) = self.pasts.get(origin) else { return };
         let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
-        let truth = past.find(id).copied();
+        let truth = self.truth_of(original, through).copied();
         let same = truth.is_some_and(|truth| is_same(object, &truth, (tick, hops(through))));
         // Snapshots have no objects that never change; those are compared at rest.
         let may_change = object.kind.0 != Prop::NUMBER;

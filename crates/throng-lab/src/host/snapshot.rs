@@ -93,7 +93,7 @@ mod tests {
         let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
         let socket = Socket { way: Way::Bus(Box::new(network.endpoint(address).unwrap())), cut: Cut::default() };
         let door = Door { socket, public: None, key: key.clone() };
-        let mut host = Host::with_model(&scenario, 0, door, Channels::new).unwrap();
+        let mut host = Host::with_model(&scenario, (0, throng::Tick(0)), door, Channels::new).unwrap();
         if let Some(bytes) = from {
             let snapshot = Snapshot::read(bytes.to_vec(), host.server().schema()).unwrap();
             assert_eq!(host.go_on_from(&snapshot).unwrap(), PLAYERS as usize);

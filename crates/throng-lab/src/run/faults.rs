@@ -63,7 +63,7 @@ impl Faults {
 
 fn begin(fault: &Fault, processes: Processes<'_>) {
     match fault.kind {
-        FaultKind::Kill => send(fault.part, Signal::Kill, processes),
+        FaultKind::Kill | FaultKind::Restart(_) => send(fault.part, Signal::Kill, processes),
         FaultKind::Pause(_) => send(fault.part, Signal::Stop, processes),
         FaultKind::Cut(_) => tell(fault.part, Command::Cut, processes),
         FaultKind::SlowConsumer(_) => tell(fault.part, Command::ReadSlowly, processes),
@@ -74,6 +74,7 @@ fn begin(fault: &Fault, processes: Processes<'_>) {
 
 fn end(fault: &Fault, processes: Processes<'_>) {
     match fault.kind {
+        FaultKind::Restart(_) => restart(fault.part, processes),
         FaultKind::Pause(_) => send(fault.part, Signal::Continue, processes),
         FaultKind::Cut(_) => tell(fault.part, Command::Mend, processes),
         FaultKind::SlowConsumer(_) => tell(fault.part, Command::ReadAll, processes),
@@ -93,6 +94,13 @@ fn tell(part: Part, command: Command, (edges, servers, _): Processes<'_>) {
     match part {
         Part::Edge(number) => edges.tell_one(place(number, 1), command),
         Part::Server(number) => servers.tell_one(place(number, FIRST_SERVER), command),
+    }
+}
+
+/// Players move, and the run is measured, when a server starts again.
+fn restart(part: Part, (_, servers, _): Processes<'_>) {
+    if let Part::Server(number) = part {
+        servers.restart(place(number, FIRST_SERVER), &[Command::Begin, Command::Measure]);
     }
 }
 

@@ -19,7 +19,13 @@ const REPORT_PATIENCE: Duration = Duration::from_secs(5);
 const OFTEN: Duration = Duration::from_millis(5);
 
 /// Processes of one kind. `P` is where one is reached, `F` are its figures.
-pub(super) struct Parts<P, F>(Vec<Part<P, F>>);
+pub(super) struct Parts<P, F> {
+    parts: Vec<Part<P, F>>,
+    again: Option<Again>,
+}
+
+/// Starts a process that takes the place of another one: which, and how many had that place before.
+pub(super) type Again = Box<dyn Fn(usize, u32) -> Result<Piped>>;
 
 struct Part<P, F> {
     name: String,
@@ -30,11 +36,13 @@ struct Part<P, F> {
     fault: Option<String>,
     /// It is gone on purpose.
     is_killed: bool,
+    /// The processes that had its place before it.
+    life: u32,
 }
 
 impl<P, F> Default for Parts<P, F> {
     fn default() -> Parts<P, F> {
-        Parts(Vec::new())
+        Parts { parts: Vec::new(), again: None }
     }
 }
 
@@ -47,31 +55,45 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         orders: impl Iterator<Item = (String, u64, O)>,
     ) -> Result<Parts<P, F>> {
         let start = |(name, member, order): (String, u64, O)| {
-            let ear = middle.cloned().map_or_else(|| -> Ear { Box::new(|_| false) }, |middle| ear(middle, member));
-            let process = Piped::start_heard(command, &order, ear).with_context(|| format!("cannot start {name}"))?;
-            if let Some(middle) = middle {
-                let mouth = process.mouth();
-                // A word that is no line is lost like one that finds no room.
-                middle.join(member, Box::new(move |down| bus_line(&down).map_err(|_| Unsaid::Full).and_then(&mouth)));
-            }
+            let process = spawn(command, middle, member, &order).with_context(|| format!("cannot start {name}"))?;
             Ok(Starting { name, process, reached: PhantomData })
         };
         let starting = orders.map(start).collect::<Result<Vec<Starting<P, F>>>>()?;
-        starting.into_iter().map(Starting::wait).collect::<Result<_>>().map(Parts)
+        let parts = starting.into_iter().map(Starting::wait).collect::<Result<_>>()?;
+        Ok(Parts { parts, again: None })
+    }
+
+    /// From now on [`restart`](Parts::restart) can start one anew.
+    pub(super) fn set_again(&mut self, again: Again) {
+        self.again = Some(again);
+    }
+
+    /// Starts a process in the place of one that was killed. It is told `first` as soon as it is there; nobody waits for that.
+    pub(super) fn restart(&mut self, index: usize, first: &[Command]) {
+        let (Some(part), Some(again)) = (self.parts.get_mut(index), &self.again) else { return };
+        part.life += 1;
+        (part.is_killed, part.figures, part.fault) = (false, None, None);
+        match again(index, part.life) {
+            Ok(process) => {
+                part.process = process;
+                first.iter().for_each(|command| part.process.tell(&command.line()));
+            }
+            Err(error) => part.fault = Some(format!("{} did not start again: {error:#}", part.name)),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.parts.is_empty()
     }
 
     /// Where they are reached.
     pub(super) fn points(&self) -> Vec<P> {
-        self.0.iter().map(|part| part.point.clone()).collect()
+        self.parts.iter().map(|part| part.point.clone()).collect()
     }
 
     /// The players of all of them.
     pub(super) fn players(&self) -> PlayerCount {
-        self.0.iter().fold(PlayerCount::default(), |sum, part| PlayerCount {
+        self.parts.iter().fold(PlayerCount::default(), |sum, part| PlayerCount {
             connected: sum.connected + part.players.connected,
             ended: sum.ended + part.players.ended,
         })
@@ -79,23 +101,23 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
 
     /// The players of each; `None` of one that was killed.
     pub(super) fn players_of_each(&self) -> impl Iterator<Item = Option<u32>> + Clone + '_ {
-        self.0.iter().map(|part| (!part.is_killed).then_some(part.players.connected))
+        self.parts.iter().map(|part| (!part.is_killed).then_some(part.players.connected))
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        self.0.iter_mut().for_each(|part| part.process.tell(&command.line()));
+        self.parts.iter_mut().for_each(|part| part.process.tell(&command.line()));
     }
 
     /// Tells one of them something, by its place.
     pub(super) fn tell_one(&mut self, index: usize, command: Command) {
-        if let Some(part) = self.0.get_mut(index) {
+        if let Some(part) = self.parts.get_mut(index) {
             part.process.tell(&command.line());
         }
     }
 
     /// Sends a signal to one of them, by its place.
     pub(super) fn signal(&mut self, index: usize, signal: Signal) {
-        let Some(part) = self.0.get_mut(index) else { return };
+        let Some(part) = self.parts.get_mut(index) else { return };
         part.is_killed |= signal == Signal::Kill;
         if part.is_killed {
             part.players = PlayerCount::default();
@@ -105,7 +127,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
 
     /// Hears what they say. One that has ended is named by [`finish`](Parts::finish).
     pub(super) fn listen(&mut self) {
-        for part in &mut self.0 {
+        for part in &mut self.parts {
             while part.fault.is_none() && part.figures.is_none() && part.hear() {}
         }
     }
@@ -114,12 +136,12 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     pub(super) fn finish(mut self) -> (Vec<F>, Vec<String>) {
         self.tell(Command::Stop);
         let until = Instant::now() + REPORT_PATIENCE;
-        while self.0.iter().any(|part| part.figures.is_none() && part.fault.is_none()) && Instant::now() < until {
+        while self.parts.iter().any(|part| part.figures.is_none() && part.fault.is_none()) && Instant::now() < until {
             self.listen();
             std::thread::sleep(OFTEN);
         }
         let mut faults = Vec::new();
-        let figures = self.0.into_iter().map(|part| {
+        let figures = self.parts.into_iter().map(|part| {
             part.figures.unwrap_or_else(|| {
                 if !part.is_killed {
                     faults.push(part.fault.unwrap_or_else(|| format!("{} did not report in time", part.name)));
@@ -129,6 +151,23 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         });
         (figures.collect(), faults)
     }
+}
+
+/// Starts a process with its order. It is joined to the bus by its lines, if the run has one of its own.
+pub(super) fn spawn(
+    command: &[OsString],
+    middle: Option<&Middle>,
+    member: u64,
+    order: &impl Serialize,
+) -> Result<Piped> {
+    let ear = middle.cloned().map_or_else(|| -> Ear { Box::new(|_| false) }, |middle| ear(middle, member));
+    let process = Piped::start_heard(command, order, ear)?;
+    if let Some(middle) = middle {
+        let mouth = process.mouth();
+        // A word that is no line is lost like one that finds no room.
+        middle.join(member, Box::new(move |down| bus_line(&down).map_err(|_| Unsaid::Full).and_then(&mouth)));
+    }
+    Ok(process)
 }
 
 /// Takes the lines for the bus, as soon as they come.
@@ -166,6 +205,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
                             figures: None,
                             fault: None,
                             is_killed: false,
+                            life: 0,
                         });
                     }
                     Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
@@ -194,6 +234,8 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
             // The last words of one that was killed come too late.
             Ok(PartLine::Players(_)) if self.is_killed => {}
             Ok(PartLine::Players(players)) => self.players = players,
+            // The first process of a place was waited for.
+            Ok(PartLine::Ready(point)) if self.life > 0 => self.point = point,
             Ok(PartLine::Done(figures)) => self.figures = Some(figures),
             Ok(PartLine::Failed(error)) => self.fault = Some(format!("{} failed: {error}", self.name)),
             _ => self.fault = Some(format!("{} wrote an unknown line", self.name)),

@@ -14,7 +14,7 @@ use super::trail::Trails;
 /// Ticks whose time is remembered.
 const TICK_TIMES: usize = truth::TICKS as usize;
 
-/// A server that is killed by a fault of the run is gone when it has written no snapshot for so long.
+/// A server that is killed by a fault of the run is gone while it has written no snapshot for so long.
 const GONE_AFTER: Duration = Duration::from_secs(1);
 
 /// The state of one server until now.
@@ -28,12 +28,14 @@ pub(super) struct Past {
     places: Vec<u32>,
     /// The snapshots before it.
     former: Trails,
+    /// So many of them are kept.
+    former_max: usize,
     /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     tick_interval_us: f64,
     /// A fault of the run kills it.
     is_mortal: bool,
-    /// It has been killed: nobody is there any more.
+    /// It has been killed: nobody is there now.
     pub(super) is_gone: bool,
 }
 
@@ -44,7 +46,8 @@ impl Past {
         former_max: usize,
         (number, scenario): (usize, &Scenario),
     ) -> io::Result<Past> {
-        let kills = scenario.faults.iter().filter(|fault| fault.kind == FaultKind::Kill);
+        let is_kill = |kind| matches!(kind, FaultKind::Kill | FaultKind::Restart(_));
+        let kills = scenario.faults.iter().filter(|fault| is_kill(fault.kind));
         let mut killed = kills.map(|fault| fault.part);
         Ok(Past {
             truth: truth.map(|path| TruthReader::open(path, truth::room(scenario))).transpose()?,
@@ -52,6 +55,7 @@ impl Past {
             snapshot: Snapshot::default(),
             places: Vec::new(),
             former: Trails::new(former_max),
+            former_max,
             tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
             is_mortal: killed.any(|part| matches!(part, Part::Server(killed) if killed as usize == number + 1)),
@@ -97,8 +101,13 @@ impl Past {
         if snapshot.tick.0 != self.snapshot.tick.0 + 1 {
             self.gapless_from = snapshot.tick;
         }
+        let life = self.life();
         self.former.take(&self.snapshot);
         self.snapshot.clone_from(snapshot);
+        if self.life() != life {
+            // A new process gives the numbers of objects anew.
+            self.former = Trails::new(self.former_max);
+        }
         self.index();
     }
 
@@ -123,6 +132,11 @@ impl Past {
     pub(super) fn newest_of(&self, id: ObjectId) -> Option<(&TrueObject, Tick)> {
         let newest = self.find(id).map(|truth| (truth, self.snapshot.tick));
         newest.or_else(|| self.former.states(id, f64::NEG_INFINITY).next().map(|(truth, tick, _)| (truth, tick)))
+    }
+
+    /// The process that writes now: the number of those that had its place before.
+    pub(super) fn life(&self) -> u64 {
+        life_of(self.snapshot.tick)
     }
 
     /// The object of an owner.
@@ -166,4 +180,9 @@ impl Past {
         let step = (now.micros_since(time) as f64 / self.tick_interval_us).min(1.0);
         (steps + step) * self.tick_interval_us / 1e6
     }
+}
+
+/// The process that counts a tick: the number of those that had its place before.
+pub(super) fn life_of(tick: Tick) -> u64 {
+    tick.0 / truth::LIFE_TICKS
 }

@@ -15,7 +15,7 @@ use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds::{self, Character};
 use throng_crowd::pulse::{Pulse, SentInputs};
 use throng_crowd::scenario::Overrides;
-use throng_crowd::truth::{GameObject, TruthWriter};
+use throng_crowd::truth::{GameObject, LIFE_TICKS, TruthWriter};
 
 use super::*;
 use crate::host::PROTOCOL_ID;
@@ -678,4 +678,30 @@ fn a_state_of_two_servers_ago_is_compared_with_the_state_of_that_server() {
         at.push((now.id.index, told.map(|told| told.id)));
     }
     assert_eq!(at, [(901, Some(there(id))), (902, Some(there(id)))]);
+}
+
+/// The new process counts its objects from the beginning, so it gives the numbers of the former one to others.
+#[test]
+fn an_object_of_a_killed_process_is_not_the_one_with_its_number_in_the_process_after_it() {
+    let mut world = at_an_edge();
+    let (id, here) = (world.characters[0].0, world.server.current_tick());
+    let witness = &mut world.seats[0].witness;
+    assert!(witness.truth_of(original(id), Some(0)).is_some());
+    let mut again = witness.pasts[0].snapshot.clone();
+    again.tick = Tick(LIFE_TICKS + 9);
+    witness.pasts[0].tell(&again);
+    assert!(witness.pasts[0].find(there(id)).is_some() && witness.truth_of(original(id), Some(0)).is_none());
+    assert_eq!(witness.pasts[0].oldest_us(), None, "states of the former process are those of other objects");
+    // The edge has connected to the new process. The object that it had then is still of the former one.
+    let edge = world.edge.as_mut().expect("it is there");
+    edge.note_ticks(0, here, again.tick);
+    edge.flush().expect("the file can be written");
+    witness.refresh(Time(0));
+    assert!(witness.truth_of(original(id), Some(0)).is_none());
+    // It goes on as an object of the new process. The edge corrects its count of the ticks later.
+    edge.note(id, Original { since: here, ..original(id) });
+    edge.note_ticks(0, here.after(7), again.tick.after(5));
+    edge.flush().expect("the file can be written");
+    witness.refresh(Time(0));
+    assert!(witness.truth_of(Original { since: here, ..original(id) }, Some(0)).is_some());
 }
