@@ -295,8 +295,9 @@ fn an_end_that_takes_in_many_datagrams_at_once_answers_before_the_gateway_takes_
 
 #[test]
 fn the_wish_for_movement_comes_through_whatever_is_lost_and_however_full_packets_are() {
+    let cases = [None, Some(10), Some(900), Some(20_000)].map(|bytes| [(bytes, false), (bytes, true)]);
     for lost in 0..6 {
-        for message_bytes in [None, Some(10), Some(900), Some(20_000)] {
+        for (message_bytes, moves) in cases.into_iter().flatten() {
             let (mut end, mut gateway) = connected(Time(0));
             if let Some(bytes) = message_bytes {
                 let mut entries = Vec::new();
@@ -307,6 +308,9 @@ fn the_wish_for_movement_comes_through_whatever_is_lost_and_however_full_packets
             // Until nothing has happened for so long that keep-alives have been acknowledged.
             for step in 1..1_000 {
                 let now = Time::from_millis(step * 20);
+                if moves && step < 10 {
+                    end.send_movement(Header::new(0, USER_SPACE_START), b"here").expect("it is short");
+                }
                 while end.poll_transmit(now, &mut datagram) {
                     sent += 1;
                     if sent > lost {
@@ -318,7 +322,8 @@ fn the_wish_for_movement_comes_through_whatever_is_lost_and_however_full_packets
                     packets + 1
                 });
             }
-            let told = format!("{lost} lost, message of {message_bytes:?} bytes: {sent} and {packets} packets");
+            let told =
+                format!("{lost} lost, message of {message_bytes:?} bytes, moves {moves}: {sent} and {packets} packets");
             assert!(gateway.is_wanted, "{told}");
             assert_eq!(gateway.heard, usize::from(message_bytes.is_some()), "{told}");
             assert!(sent < 150, "the wish alone is no reason to send so much: {told}");

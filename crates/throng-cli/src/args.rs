@@ -247,8 +247,9 @@ pub(crate) struct CrowdArguments {
     /// With --bus: let servers and edges send each other everything over it, without UDP between them (docs/edges.md)
     #[arg(long, requires = "bus", hide_short_help = true)]
     pub(crate) bus_links: bool,
-    /// Kill, restart, drain, pause, cut off or slow down a process while the run is measured, as kill:edge-1:4s, restart:server-2:4s:1s,
-    /// cut:server-2:4s:2s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s; may be repeated (docs/edges.md)
+    /// Kill, restart, drain, pause, cut off or slow down a process while the run is measured, as kill:edge-1:4s,
+    /// restart:server-2:4s:1s, cut:server-2:4s:2s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s; may be repeated
+    /// (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
     /// Reserve the first core for the server; the bots use the next ones

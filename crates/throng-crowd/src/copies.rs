@@ -1,11 +1,11 @@
 //! The objects of an edge and those of its origins: a file in memory, written by the edge, read by the bots that compare.
 //!
 //! ```text
-//! records of 32 bytes, little endian, each appended once
-//! [1: u32][origin: u32][index here: u32][generation here: u32][index there: u32][generation there: u32][tick here: u64]
+//! records of 40 bytes, little endian, each appended once
+//! [1: u32][origin: u32][index here: u32][generation here: u32][index there: u32][generation there: u32][tick here: u64][tick there: u64]
 //!                                                                               an object here copies that one from now on
-//! [2: u32][origin: u32][tick here: u64][tick there: u64][0: u64]                ticks, whenever they shift
-//! [3: u32][origin: u32][tick here: u64][ticks: u64][0: u64]                     the edge was so many ticks beyond the news
+//! [2: u32][origin: u32][tick here: u64][tick there: u64][0: u64][0: u64]        ticks, whenever they shift
+//! [3: u32][origin: u32][tick here: u64][ticks: u64][0: u64][0: u64]             the edge was so many ticks beyond the news
 //! ```
 //!
 //! *Here* is the edge, *there* is the origin. An object that goes from one origin to another stays the same one here.
@@ -20,7 +20,7 @@ use throng::{ObjectId, Tick};
 
 use crate::unnamed::Unnamed;
 
-const RECORD_BYTES: usize = 32;
+const RECORD_BYTES: usize = 40;
 const OBJECT: u32 = 1;
 const TICKS: u32 = 2;
 const BEYOND: u32 = 3;
@@ -45,6 +45,8 @@ pub struct Original {
     pub id: ObjectId,
     /// The first tick here in which it is.
     pub since: Tick,
+    /// The tick there for which that one stood then.
+    pub there: Tick,
 }
 
 /// All that is known of where an object at an edge comes from.
@@ -106,10 +108,10 @@ impl CopiesWriter {
 
     /// The object `here` is a copy of that one from now on.
     pub fn note(&mut self, here: ObjectId, there: Original) {
-        let Original { origin, id, since } = there;
+        let Original { origin, id, since, there } = there;
         let numbers = [OBJECT, origin as u32, here.index, here.generation, id.index, id.generation];
         numbers.iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
-        self.bytes.extend_from_slice(&since.0.to_le_bytes());
+        [since.0, there.0].iter().for_each(|tick| self.bytes.extend_from_slice(&tick.to_le_bytes()));
     }
 
     /// The tick `here` stands for the one `there`, at one of the origins.
@@ -118,14 +120,14 @@ impl CopiesWriter {
         let Some(known) = self.shifts.get_mut(origin) else { return };
         if known.replace(shift) != Some(shift) {
             [TICKS, origin as u32].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
-            [here.0, there.0, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+            [here.0, there.0, 0, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
         }
     }
 
     /// In the tick `here` the edge shows the objects of an origin so many ticks later than the newest tick that has come from there.
     pub fn note_beyond(&mut self, origin: usize, here: Tick, ticks: u64) {
         [BEYOND, origin as u32].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
-        [here.0, ticks, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+        [here.0, ticks, 0, 0].iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
     }
 
     /// Writes the notes since the last call.
@@ -206,7 +208,7 @@ impl CopiesReader {
             }
             OBJECT if self.there.len() < OBJECTS_MAX => {
                 let id = |at: usize| ObjectId { index: word(at), generation: word(at + 1) };
-                let now = Original { origin, id: id(4), since: Tick(long(6)) };
+                let now = Original { origin, id: id(4), since: Tick(long(6)), there: Tick(long(8)) };
                 match self.there.entry(id(2)) {
                     Entry::Occupied(known) => known.into_mut().go_on_as(now),
                     Entry::Vacant(free) => drop(free.insert(Source::of(now))),
@@ -280,7 +282,7 @@ mod tests {
     }
 
     fn original(origin: usize, id: ObjectId, since: u64) -> Original {
-        Original { origin, id, since: Tick(since) }
+        Original { origin, id, since: Tick(since), there: Tick(since ^ 7) }
     }
 
     fn now(source: Option<&Source>) -> Option<Original> {
@@ -340,7 +342,7 @@ mod tests {
         let mut file = File::options().append(true).open(writer.path()).unwrap();
         file.write_all(&[9; 20]).unwrap();
         reader.poll().unwrap();
-        file.write_all(&[9; 12]).unwrap();
+        file.write_all(&[9; RECORD_BYTES - 20]).unwrap();
         assert!(reader.poll().is_err());
     }
 

@@ -201,11 +201,11 @@ impl TruthWriter {
     /// # Errors
     /// The file cannot be opened or read.
     pub fn go_on(path: &Path, objects: usize) -> io::Result<TruthWriter> {
-        let mut reader = TruthReader::open(path, objects)?;
-        // Of a snapshot that was cut off, the head may be there.
+        let reader = TruthReader::open(path, objects)?;
+        // The head may be there without the rest of its snapshot.
         let version = reader.heads().map(|(head, _)| long(&head[..8])).max().unwrap_or(0);
         let (file, place_bytes) = (Unnamed::join(path)?, reader.place_bytes);
-        Ok(TruthWriter { file, version, place_bytes, bytes: std::mem::take(&mut reader.bytes), plan: None })
+        Ok(TruthWriter { file, version, place_bytes, bytes: Vec::with_capacity(place_bytes as usize), plan: None })
     }
 
     /// The file.
@@ -611,28 +611,27 @@ mod tests {
 
     #[test]
     fn the_file_of_a_process_that_was_killed_is_gone_on_with_wherever_it_was_cut() {
-        let mut writer = TruthWriter::create(2).unwrap();
-        let mut reader = TruthReader::open(writer.path(), 2).unwrap();
-        for (tick, life) in (10..).zip(0..4) {
-            write(&mut writer, (tick, tick * 100), None);
-            assert_eq!(reader.poll().map(|snapshot| snapshot.tick), Some(Tick(tick)));
+        let snapshot_bytes = HEAD_BYTES + 2 * ENTRY_BYTES + VERSION_BYTES;
+        for (cut, versions) in [0, 8, HEAD_BYTES + 20, snapshot_bytes - VERSION_BYTES].into_iter().zip(1..) {
+            let mut writer = TruthWriter::create(2).unwrap();
+            let mut reader = TruthReader::open(writer.path(), 2).unwrap();
+            for tick in 1..=versions {
+                write(&mut writer, (tick, tick * 100), None);
+                assert_eq!(reader.poll().map(|snapshot| snapshot.tick), Some(Tick(tick)));
+            }
             // It was killed after so many bytes of the next one.
             let mut whole = Vec::new();
-            encode(&mut whole, ([writer.version + 1, tick + 1, 7, 0, 0], false), (1..=2).map(object));
-            let cut = [0, 8, HEAD_BYTES + 20, whole.len() - VERSION_BYTES][life];
-            writer.file.file().write_all_at(&whole[..cut], writer.place_at(writer.version + 1)).unwrap();
+            encode(&mut whole, ([versions + 1, versions + 1, 7, 0, 0], false), (1..=2).map(object));
+            assert_eq!(whole.len(), snapshot_bytes);
+            writer.file.file().write_all_at(&whole[..cut], writer.place_at(versions + 1)).unwrap();
             assert!(reader.poll().is_none());
-            let first = LIFE_TICKS * (life as u64 + 1);
             let mut again = TruthWriter::go_on(writer.path(), 2).unwrap();
-            for tick in first..first + 3 {
+            for tick in LIFE_TICKS..LIFE_TICKS + 3 {
                 again.note_tick(Tick(tick), Time(tick + 1)).unwrap();
                 write(&mut again, (tick, tick), None);
                 assert_eq!(reader.poll().map(|snapshot| snapshot.tick), Some(Tick(tick)), "cut after {cut} bytes");
             }
-            assert_eq!(ticks(&mut reader, u64::MAX).last(), Some(&(first + 2, first + 3)));
-            // The next round goes on with a file that knows nothing of these ticks.
-            writer = TruthWriter::create(2).unwrap();
-            reader = TruthReader::open(writer.path(), 2).unwrap();
+            assert_eq!(ticks(&mut reader, u64::MAX).last(), Some(&(LIFE_TICKS + 2, LIFE_TICKS + 3)));
         }
         assert!(TruthWriter::go_on(Path::new("/nowhere"), 2).is_err());
     }

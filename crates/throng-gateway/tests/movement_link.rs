@@ -303,6 +303,7 @@ pub(crate) fn movement_comes_in_order_where_some_is_lost_and_the_rest_is_complet
         );
     }
     let [movement, reliable] = players.map(|player| player.client.end().counters().taken);
+    // Of about 1,400. A gateway that comes late to its work sends the newest state of those that wait.
     assert!(movement > 100, "{movement} movement messages");
     assert_eq!(reliable, 0, "it has not asked for movement");
     let report = gateway.report().expect("it runs");

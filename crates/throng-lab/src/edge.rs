@@ -107,7 +107,8 @@ fn play() -> anyhow::Result<()> {
         let received = clock::now();
         // Before anything is sent: whoever has a packet finds here what its objects are.
         while let Some(copied) = edge.poll_copied() {
-            let original = Original { origin: copied.origin, id: copied.there, since: here };
+            let there = edge.origin_tick(copied.origin).unwrap_or_default();
+            let original = Original { origin: copied.origin, id: copied.there, since: here, there };
             copies.note(copied.here, original);
         }
         let mut beyond_most = 0;

@@ -592,6 +592,10 @@ impl<R: Replication> Host<R> {
                     if let Some(character) = self.embody(character, Seat::Edge(player, client_id)) {
                         self.at_edges.insert(player, character);
                         self.handovers.resumed += u64::from(gone_on.is_some());
+                        // Its server has let it move before.
+                        if self.is_frozen {
+                            self.freeze();
+                        }
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),

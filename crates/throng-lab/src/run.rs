@@ -145,13 +145,16 @@ const CONNECTS_PER_S: u64 = 400;
 /// The pause between the last movement and the comparison, beside two turns of the slowest ring: everything must have
 /// been sent, lost and sent again.
 const SETTLE: Duration = Duration::from_millis(3_000);
+/// The players of a server that a fault kills are there again by then: after its lease, and what follows that.
+const COME_BACK: Duration = Duration::from_secs(6);
 /// Length of what is recorded for the floor, and of one replay of it.
 const FLOOR: Duration = Duration::from_millis(1_500);
 /// The bots have this long to report.
 const REPORT_PATIENCE: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
-/// Members of the bus are numbered in such a distance from those of processes that had their places before.
-const MEMBERS_OF_LIFE: u64 = 1 << 10;
+/// Members of the bus are numbered in such a distance from those of processes that had their places before. A run has 80 processes and
+/// 32 faults at most, so all numbers are below that of the links' bit.
+const MEMBERS_OF_LIFE: u64 = 1 << 8;
 /// Why bots left, as far as it is reported.
 const REASONS: usize = 3;
 
@@ -212,7 +215,10 @@ fn announcement(scenario: &Scenario) -> String {
 
 /// The time in which everything arrives after the last movement.
 pub(crate) fn settling(scenario: &Scenario) -> Duration {
-    SETTLE + SECOND * 2 * scenario.slowest_interval_ticks() / scenario.tick_hz
+    let kills = scenario.faults.iter().filter(|fault| fault.ends_a_server());
+    let back = kills.map(|fault| fault.ends() + COME_BACK).max().unwrap_or_default();
+    let missing = back.saturating_sub(SECOND * scenario.seconds);
+    SETTLE + missing + SECOND * 2 * scenario.slowest_interval_ticks() / scenario.tick_hz
 }
 
 struct Play<'a, R> {
@@ -377,9 +383,11 @@ impl<'a, R: Replication> Play<'a, R> {
                 let interval = SECOND / play.options.scenario.tick_hz;
                 play.host.record((FLOOR.as_micros() / interval.as_micros().max(1)).max(1) as usize);
             }
-            for happened in play.faults.turn(elapsed, (&mut play.edges, &mut play.servers, &play.disk)) {
-                play.mark(&happened);
-            }
+            let turned = clock::now();
+            let processes = (&mut play.edges, &mut play.servers, &play.disk);
+            let all_happened = play.faults.turn((elapsed, play.has_begun), processes);
+            play.ledger.note_measuring(clock::now().since(turned));
+            all_happened.iter().for_each(|happened| play.mark(happened));
             let others = play.servers.players_of_each();
             play.evenness.take(elapsed, std::iter::once(Some(play.host.connected())).chain(others));
             let (host, bots) = (&play.host, play.bots.progress());

@@ -41,6 +41,8 @@ pub struct Piped {
     /// a full queue has no room for `None`.
     is_closed: Arc<AtomicBool>,
     lines: Receiver<String>,
+    /// It was killed, and waited for.
+    is_killed: bool,
 }
 
 /// Gets the lines of a process first. It returns true for those that it takes.
@@ -103,7 +105,7 @@ impl Piped {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let ((sender, lines), (input, to_write)) = (sync_channel(LINES), sync_channel::<Option<String>>(LINES_OUT));
         let is_closed = Arc::new(AtomicBool::new(false));
-        let mut piped = Piped { child, input, is_closed: is_closed.clone(), lines };
+        let mut piped = Piped { child, input, is_closed: is_closed.clone(), lines, is_killed: false };
         let output = stdout.ok_or_else(|| io::Error::other("it has no standard output"))?;
         let to_process = stdin.ok_or_else(|| io::Error::other("it has no standard input"))?;
         // A thread of its own reads it: a process whose pipe is full would stand still.
@@ -156,6 +158,7 @@ impl Piped {
         if self.has_ended() {
             return;
         }
+        self.is_killed |= signal == Signal::Kill;
         match signal {
             Signal::Kill => subprocess::kill(&mut self.child),
             Signal::Stop => subprocess::pause(&self.child),
@@ -190,6 +193,10 @@ impl Piped {
 impl Drop for Piped {
     fn drop(&mut self) {
         self.close();
+        // Its number may be that of another process by now.
+        if self.is_killed {
+            return;
+        }
         let until = Instant::now() + END_PATIENCE;
         // A process whose output nobody takes stands still, and does not come to its end.
         while !self.has_ended() && Instant::now() < until && self.next_line(LOOK) != Err(Gone) {}

@@ -185,8 +185,8 @@ pub struct FaultFigures {
     pub lost: Option<u64>,
 }
 
-/// One of several servers that share the area. All is 0 or `null` of one that did not report. Of one that was restarted, all but
-/// `players_by_second` is of its last process.
+/// One of several servers that share the area. All is 0 or `null` of one that did not report. The figures of one
+/// that was restarted are those of its last process, but for `players_by_second`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerFigures {
     /// Players, mean.

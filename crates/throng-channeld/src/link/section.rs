@@ -11,8 +11,8 @@
 //!
 //! `after` is the number of messages on lane 0, from the first on and wrapping, that were under way when the entries were
 //! made; everything on lane 0 from there on is newer. Entries of clients have 0 there. A gateway sends movement only to
-//! a client that has said WANTED. The client says it in all packets with messages or movement, and in one of its own if
-//! there are none, until one of them has arrived.
+//! a client that has said WANTED. The client says it in all packets with messages or movement that have room for it, and in one of
+//! its own if there are none, until one of them has arrived.
 
 /// Bytes of a movement section before its entries.
 pub const HEAD_BYTES: usize = 5;

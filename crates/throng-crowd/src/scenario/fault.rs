@@ -82,6 +82,11 @@ impl Fault {
         !matches!(self.kind, FaultKind::Kill | FaultKind::Drain)
     }
 
+    /// Whether it kills a server, and others have to serve its players for a while at least.
+    pub fn ends_a_server(&self) -> bool {
+        matches!((self.part, self.kind), (Part::Server(_), FaultKind::Kill | FaultKind::Restart(_)))
+    }
+
     /// Whether it makes a process slow, which a process is once in a run: so the report can say what was lost by it.
     fn slows(&self) -> bool {
         matches!(self.kind, FaultKind::SlowDisk(_) | FaultKind::SlowConsumer(_))

@@ -287,7 +287,7 @@ impl Witness {
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
             let original = self.original(&object, through);
-            let there = original.filter(|original| self.truth_of(*original, through).is_some());
+            let there = original.filter(|original| self.truth_of(*original).is_some());
             held.extend(there.map(|original| (original.origin, original.id)));
             self.at_rest.objects += 1;
             if let Some(because) = self.unlike(&object, (original, through)) {
@@ -305,7 +305,7 @@ impl Witness {
         if past.is_gone {
             return Some(Because::Gone);
         }
-        let Some(truth) = self.truth_of(now, through) else { return Some(Because::NotThere) };
+        let Some(truth) = self.truth_of(now) else { return Some(Because::NotThere) };
         let tick = self.translation.client_tick(through, now.origin, past.snapshot.tick).unwrap_or_default();
         (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
     }
@@ -317,11 +317,9 @@ impl Witness {
 
     /// An object in the newest snapshot of its server. One of a process that was killed is not there, also if the new process has given
     /// its number to another one.
-    fn truth_of(&self, Original { origin, id, since }: Original, through: Through) -> Option<&TrueObject> {
+    fn truth_of(&self, Original { origin, id, there, .. }: Original) -> Option<&TrueObject> {
         let past = self.pasts.get(origin)?;
-        // An edge notes an object in its tick, and its count of the server's ticks may be corrected later.
-        let noted = self.translation.true_tick(through, origin, since).map(|tick| tick.after(DRIFT_TICKS as u32));
-        past.find(id).filter(|_| noted.map_or(0, life_of) == past.life())
+        past.find(id).filter(|_| life_of(there) == past.life())
     }
 
     /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
@@ -484,7 +482,7 @@ impl Witness {
                 self.describe((When::InPlay, Because::Unknown), eyes, (&object, None));
                 continue;
             };
-            if through.is_some() && self.truth_of(source.0, through).is_some() {
+            if through.is_some() && self.truth_of(source.0).is_some() {
                 held.insert((source.0.origin, source.0.id));
             }
             self.look_at(now, &object, source, (eyes, connection, here));
@@ -515,7 +513,7 @@ impl Witness {
         let origin = original.origin;
         let Some(past) = self.pasts.get(origin) else { return };
         let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
-        let truth = self.truth_of(original, through).copied();
+        let truth = self.truth_of(original).copied();
         let same = truth.is_some_and(|truth| is_same(object, &truth, (tick, hops(through))));
         // Snapshots have no objects that never change; those are compared at rest.
         let may_change = object.kind.0 != Prop::NUMBER;

@@ -34,7 +34,12 @@ impl Faults {
     }
 
     /// Begins and ends those that are due at a moment of the measured part. Returns what has happened, in words.
-    pub(super) fn turn(&mut self, elapsed: Duration, (edges, servers, disk): Processes<'_>) -> Vec<String> {
+    /// A server that starts again lets players move if the run `has_begun`.
+    pub(super) fn turn(
+        &mut self,
+        (elapsed, has_begun): (Duration, bool),
+        (edges, servers, disk): Processes<'_>,
+    ) -> Vec<String> {
         let mut happened = Vec::new();
         for (fault, stage) in &mut self.0 {
             if *stage == Stage::Planned && elapsed >= fault.at {
@@ -43,7 +48,10 @@ impl Faults {
                 happened.push(fault.to_string());
             }
             if *stage == Stage::Begun && elapsed >= fault.ends() {
-                end(fault, (edges, servers, disk));
+                match (fault.kind, fault.part) {
+                    (FaultKind::Restart(_), Part::Server(number)) => restart(number, servers, has_begun),
+                    _ => end(fault, (edges, servers, disk)),
+                }
                 *stage = Stage::Over;
                 happened.push(format!("{fault} is over"));
             }
@@ -51,7 +59,7 @@ impl Faults {
         happened
     }
 
-    /// Nothing stands still or is cut off any more.
+    /// Nothing stands still or is cut off any more. Nobody starts again in a run that ends.
     pub(super) fn end(&mut self, processes: Processes<'_>) {
         let (edges, servers, disk) = processes;
         for (fault, stage) in self.0.iter_mut().filter(|(_, stage)| *stage == Stage::Begun) {
@@ -74,12 +82,11 @@ fn begin(fault: &Fault, processes: Processes<'_>) {
 
 fn end(fault: &Fault, processes: Processes<'_>) {
     match fault.kind {
-        FaultKind::Restart(_) => restart(fault.part, processes),
         FaultKind::Pause(_) => send(fault.part, Signal::Continue, processes),
         FaultKind::Cut(_) => tell(fault.part, Command::Mend, processes),
         FaultKind::SlowConsumer(_) => tell(fault.part, Command::ReadAll, processes),
         FaultKind::SlowDisk(_) => processes.2.set_slow(false),
-        FaultKind::Kill | FaultKind::Drain => {}
+        FaultKind::Kill | FaultKind::Restart(_) | FaultKind::Drain => {}
     }
 }
 
@@ -97,11 +104,10 @@ fn tell(part: Part, command: Command, (edges, servers, _): Processes<'_>) {
     }
 }
 
-/// Players move, and the run is measured, when a server starts again.
-fn restart(part: Part, (_, servers, _): Processes<'_>) {
-    if let Part::Server(number) = part {
-        servers.restart(place(number, FIRST_SERVER), &[Command::Begin, Command::Measure]);
-    }
+/// The run is measured when a server starts again, and players move if it has begun.
+fn restart(number: u32, servers: &mut Parts<ServerPoint, ServerFigures>, has_begun: bool) {
+    let first = [Command::Measure, Command::Begin];
+    servers.restart(place(number, FIRST_SERVER), if has_begun { &first } else { &first[..1] });
 }
 
 /// Adds what was slow, and what was lost by that, to the figures of the same faults: by the reports of the edges, and by the writes

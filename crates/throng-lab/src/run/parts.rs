@@ -38,6 +38,10 @@ struct Part<P, F> {
     is_killed: bool,
     /// The processes that had its place before it.
     life: u32,
+    /// It can be connected to.
+    is_ready: bool,
+    /// The faults of those processes.
+    former_faults: Vec<String>,
 }
 
 impl<P, F> Default for Parts<P, F> {
@@ -72,7 +76,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     pub(super) fn restart(&mut self, index: usize, first: &[Command]) {
         let (Some(part), Some(again)) = (self.parts.get_mut(index), &self.again) else { return };
         part.life += 1;
-        (part.is_killed, part.figures, part.fault) = (false, None, None);
+        (part.is_killed, part.is_ready, part.figures) = (false, false, None);
+        part.former_faults.extend(part.fault.take());
         match again(index, part.life) {
             Ok(process) => {
                 part.process = process;
@@ -99,9 +104,9 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         })
     }
 
-    /// The players of each; `None` of one that was killed.
+    /// The players of each; `None` of one that was killed, until another process can be connected to in its place.
     pub(super) fn players_of_each(&self) -> impl Iterator<Item = Option<u32>> + Clone + '_ {
-        self.parts.iter().map(|part| (!part.is_killed).then_some(part.players.connected))
+        self.parts.iter().map(|part| (part.is_ready && !part.is_killed).then_some(part.players.connected))
     }
 
     pub(super) fn tell(&mut self, command: Command) {
@@ -142,10 +147,11 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         }
         let mut faults = Vec::new();
         let figures = self.parts.into_iter().map(|part| {
+            faults.extend(part.former_faults);
             part.figures.unwrap_or_else(|| {
-                if !part.is_killed {
-                    faults.push(part.fault.unwrap_or_else(|| format!("{} did not report in time", part.name)));
-                }
+                let is_silent = part.fault.is_none() && !part.is_killed;
+                faults
+                    .extend(part.fault.or_else(|| is_silent.then(|| format!("{} did not report in time", part.name))));
                 F::default()
             })
         });
@@ -206,6 +212,8 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
                             fault: None,
                             is_killed: false,
                             life: 0,
+                            is_ready: true,
+                            former_faults: Vec::new(),
                         });
                     }
                     Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
@@ -225,21 +233,96 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
         let line = match self.process.next_line(Duration::ZERO) {
             Ok(Some(line)) => line,
             Ok(None) => return false,
+            Err(Gone) if self.is_killed => return false,
             Err(Gone) => {
                 self.fault = Some(format!("{} has ended: its clients were cut off", self.name));
                 return false;
             }
         };
         match serde_json::from_str::<PartLine<P, F>>(&line) {
-            // The last words of one that was killed come too late.
-            Ok(PartLine::Players(_)) if self.is_killed => {}
+            // The last words of one that was killed come too late, and may be cut off.
+            _ if self.is_killed => {}
             Ok(PartLine::Players(players)) => self.players = players,
-            // The first process of a place was waited for.
-            Ok(PartLine::Ready(point)) if self.life > 0 => self.point = point,
+            // The first process of a place was waited for. Edges find the others by their leases.
+            Ok(PartLine::Ready(_)) if !self.is_ready => self.is_ready = true,
             Ok(PartLine::Done(figures)) => self.figures = Some(figures),
             Ok(PartLine::Failed(error)) => self.fault = Some(format!("{} failed: {error}", self.name)),
             _ => self.fault = Some(format!("{} wrote an unknown line", self.name)),
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says that it is there, then these lines, and its figures when it is told to stop.
+    fn script(lines: &str, figures: u32) -> Vec<OsString> {
+        let text = format!(
+            r#"read order; echo '{{"ready":null}}'; {lines}
+            while read line; do if [ "$line" = stop ]; then echo '{{"done":{figures}}}'; exit; fi; done"#
+        );
+        ["sh", "-c", &text].map(OsString::from).to_vec()
+    }
+
+    fn parts(lines: &str) -> Parts<(), u32> {
+        Parts::start(&script(lines, 1), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts")
+    }
+
+    fn players(connected: u32) -> String {
+        format!(r#"echo '{{"players":{{"connected":{connected},"ended":0}}}}';"#)
+    }
+
+    /// Listens until the players of the only process are so many.
+    fn until(parts: &mut Parts<(), u32>, players: Option<u32>) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while parts.players_of_each().next() != Some(players) {
+            assert!(Instant::now() < end, "{:?}", parts.players_of_each().next());
+            parts.listen();
+            std::thread::sleep(OFTEN);
+        }
+    }
+
+    #[test]
+    fn a_process_takes_the_place_of_one_that_was_killed_and_is_heard_instead() {
+        let mut parts = parts(&players(5));
+        until(&mut parts, Some(5));
+        let lives = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+        let noted = lives.clone();
+        parts.set_again(Box::new(move |index, life| {
+            noted.borrow_mut().push((index, life));
+            spawn(&script(&players(life + 10), 100 + life), None, 2, &())
+        }));
+        for life in 1..=2 {
+            parts.signal(0, Signal::Kill);
+            parts.listen();
+            until(&mut parts, None);
+            parts.restart(0, &[Command::Begin]);
+            assert_eq!(parts.players_of_each().next(), Some(None), "it is not there yet");
+            until(&mut parts, Some(life + 10));
+        }
+        parts.restart(7, &[]);
+        assert_eq!(*lives.borrow(), [(0, 1), (0, 2)]);
+        assert_eq!(parts.finish(), (vec![102], Vec::new()), "nothing has gone wrong");
+    }
+
+    #[test]
+    fn a_process_that_does_not_start_again_and_one_that_had_ended_before_are_named() {
+        let mut parts = parts("exit 3;");
+        let end = Instant::now() + Duration::from_secs(20);
+        while parts.parts[0].fault.is_none() {
+            assert!(Instant::now() < end);
+            parts.listen();
+            std::thread::sleep(OFTEN);
+        }
+        parts.signal(0, Signal::Kill);
+        parts.set_again(Box::new(|_, _| bail!("no such program")));
+        parts.restart(0, &[]);
+        parts.listen();
+        assert_eq!(parts.players_of_each().next(), Some(None));
+        let (figures, faults) = parts.finish();
+        let words = ["server 2 has ended: its clients were cut off", "server 2 did not start again: no such program"];
+        assert_eq!((figures, faults), (vec![0], words.map(str::to_owned).to_vec()));
     }
 }

@@ -1,4 +1,4 @@
-//! Movement and the reliable lane beside each other, over paths that lose and delay the same: movement shows the newer
+//! Movement and the reliable lane beside each other, over paths that lose equally often and delay equally long: movement shows the newer
 //! state. In virtual time: with real clocks, a busy machine slows one of the two connections down, and not always the
 //! same one.
 

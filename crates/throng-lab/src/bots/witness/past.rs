@@ -33,8 +33,10 @@ pub(super) struct Past {
     /// When the last ticks began, oldest first.
     tick_times: VecDeque<(Tick, Time)>,
     tick_interval_us: f64,
-    /// A fault of the run kills it.
+    /// A fault of the run kills it for good.
     is_mortal: bool,
+    /// Faults of the run that kill it and start another process in its place.
+    restarts: u64,
     /// It has been killed: nobody is there now.
     pub(super) is_gone: bool,
 }
@@ -46,9 +48,9 @@ impl Past {
         former_max: usize,
         (number, scenario): (usize, &Scenario),
     ) -> io::Result<Past> {
-        let is_kill = |kind| matches!(kind, FaultKind::Kill | FaultKind::Restart(_));
-        let kills = scenario.faults.iter().filter(|fault| is_kill(fault.kind));
-        let mut killed = kills.map(|fault| fault.part);
+        let is_this = |part| matches!(part, Part::Server(server) if server as usize == number + 1);
+        let mut faults = scenario.faults.iter().filter(|fault| is_this(fault.part));
+        let restarts = faults.clone().filter(|fault| matches!(fault.kind, FaultKind::Restart(_))).count() as u64;
         Ok(Past {
             truth: truth.map(|path| TruthReader::open(path, truth::room(scenario))).transpose()?,
             gapless_from: Tick(0),
@@ -58,7 +60,8 @@ impl Past {
             former_max,
             tick_times: VecDeque::with_capacity(TICK_TIMES + 1),
             tick_interval_us: 1e6 / f64::from(scenario.tick_hz),
-            is_mortal: killed.any(|part| matches!(part, Part::Server(killed) if killed as usize == number + 1)),
+            is_mortal: faults.any(|fault| fault.kind == FaultKind::Kill),
+            restarts,
             is_gone: false,
         })
     }
@@ -80,7 +83,8 @@ impl Past {
         self.truth = Some(truth);
         // A server that has written its last state writes nothing after it.
         let is_silent = !self.snapshot.is_final && now.since(self.snapshot.time) > GONE_AFTER;
-        self.is_gone = self.is_mortal && is_silent;
+        // The last process of a server that is not killed for good is there, however long it is silent.
+        self.is_gone = is_silent && (self.is_mortal || self.life() < self.restarts);
     }
 
     /// Learns when a tick began, or that it began at another time.

@@ -382,7 +382,7 @@ fn witness(points: &[EdgePoint], scenario: &Scenario) -> Witness {
 }
 
 fn original(here: ObjectId) -> Original {
-    Original { origin: 0, id: there(here), since: Tick(0) }
+    Original { origin: 0, id: there(here), since: Tick(0), there: Tick(0) }
 }
 
 /// The tick of an origin that one of an edge stands for.
@@ -550,7 +550,7 @@ fn an_object_that_another_server_has_taken_over_is_compared_with_that_ones_state
     let id = world.characters[SEATS / 2].0;
     let since = world.server.current_tick();
     let edge = world.edge.as_mut().expect("it is there");
-    edge.note(id, Original { origin: 1, id: there(id), since });
+    edge.note(id, Original { origin: 1, id: there(id), since, there: since });
     world.moved = Some(id);
     let compared: Vec<u64> = world.seats.iter().map(|seat| seat.witness.in_play().objects).collect();
     // Until all that is kept of the second server has the object.
@@ -670,7 +670,7 @@ fn a_state_of_two_servers_ago_is_compared_with_the_state_of_that_server() {
     for (hops, origin) in [(1, 1), (2, 0)] {
         let edge = world.edge.as_mut().expect("it is there");
         let since = sent.after(hops);
-        edge.note(id, Original { origin, id: ObjectId { index: 900 + hops, generation: 1 }, since });
+        edge.note(id, Original { origin, id: ObjectId { index: 900 + hops, generation: 1 }, since, there: since });
         edge.flush().expect("the file can be written");
         let translation = &mut world.seats[0].witness.translation;
         translation.refresh();
@@ -685,23 +685,53 @@ fn a_state_of_two_servers_ago_is_compared_with_the_state_of_that_server() {
 fn an_object_of_a_killed_process_is_not_the_one_with_its_number_in_the_process_after_it() {
     let mut world = at_an_edge();
     let (id, here) = (world.characters[0].0, world.server.current_tick());
+    let now = |witness: &Witness| witness.translation.source(Some(0), id, here).expect("it is known").0;
     let witness = &mut world.seats[0].witness;
-    assert!(witness.truth_of(original(id), Some(0)).is_some());
+    assert!(witness.truth_of(now(witness)).is_some());
     let mut again = witness.pasts[0].snapshot.clone();
     again.tick = Tick(LIFE_TICKS + 9);
     witness.pasts[0].tell(&again);
-    assert!(witness.pasts[0].find(there(id)).is_some() && witness.truth_of(original(id), Some(0)).is_none());
+    assert!(witness.pasts[0].find(there(id)).is_some() && witness.truth_of(now(witness)).is_none());
     assert_eq!(witness.pasts[0].oldest_us(), None, "states of the former process are those of other objects");
-    // The edge has connected to the new process. The object that it had then is still of the former one.
+    // The edge connects to the new process, and counts its ticks. What it has is still of the former one.
     let edge = world.edge.as_mut().expect("it is there");
     edge.note_ticks(0, here, again.tick);
     edge.flush().expect("the file can be written");
     witness.refresh(Time(0));
-    assert!(witness.truth_of(original(id), Some(0)).is_none());
-    // It goes on as an object of the new process. The edge corrects its count of the ticks later.
-    edge.note(id, Original { since: here, ..original(id) });
-    edge.note_ticks(0, here.after(7), again.tick.after(5));
+    assert!(witness.truth_of(now(witness)).is_none());
+    // It goes on as an object of the new process. That misses ticks later, and the edge corrects its count.
+    edge.note(id, Original { since: here, there: again.tick, ..original(id) });
+    edge.note_ticks(0, here.after(90), again.tick.after(5));
     edge.flush().expect("the file can be written");
     witness.refresh(Time(0));
-    assert!(witness.truth_of(Original { since: here, ..original(id) }, Some(0)).is_some());
+    assert!(witness.truth_of(now(witness)).is_some());
+}
+
+/// By the faults of a run, and how long a server that had been killed by then was silent.
+#[test]
+fn a_server_is_gone_until_a_process_has_its_place_and_for_good_after_a_kill() {
+    for (faults, [first, second]) in [
+        (&["kill:server-2:1s"][..], [true, true]),
+        (&["restart:server-2:1s:1s"], [true, false]),
+        (&["restart:server-2:1s:1s", "kill:server-2:5s"], [true, true]),
+        (&["restart:server-2:1s:1s", "restart:server-2:5s:1s"], [true, true]),
+        (&["restart:server-3:1s:1s", "pause:server-2:1s:2s"], [false, false]),
+    ] {
+        let faults = faults.iter().map(|fault| fault.parse().expect("a fault")).collect();
+        let (edges, servers, seconds) = (Some(1), Some(3), Some(10));
+        let overrides = Overrides { edges, servers, seconds, faults, ..Overrides::default() };
+        let scenario = Scenario::resolve("crowd", &overrides).expect("it is possible");
+        let mut writer = TruthWriter::create(1).expect("a file");
+        let mut past = Past::new(Some(writer.path()), FORMER_MAX, (1, &scenario)).expect("the file is there");
+        for (life, is_gone) in [(0, first), (1, second)] {
+            let written = Time::from_secs(10 * life + 1);
+            writer
+                .write((Tick(LIFE_TICKS * life + 1), written), None, false, std::iter::empty())
+                .expect("it is written");
+            past.refresh(written);
+            assert!(!past.is_gone);
+            past.refresh(written.after(Duration::from_millis(1_100)));
+            assert_eq!(past.is_gone, is_gone, "{:?}, process {life}", scenario.faults);
+        }
+    }
 }

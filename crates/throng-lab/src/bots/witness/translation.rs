@@ -35,7 +35,7 @@ impl Translation {
     /// that its edge has told nobody of, and of a state that was sent too many origins ago.
     pub(super) fn source(&self, through: Through, id: ObjectId, sent: Tick) -> Option<(Original, Option<Original>)> {
         let Some(number) = through else {
-            let own = Original { origin: 0, id, since: Tick(0) };
+            let own = Original { origin: 0, id, since: Tick(0), there: Tick(0) };
             return Some((own, Some(own)));
         };
         let source = self.edges.get(number)?.there(id)?;
