@@ -851,6 +851,23 @@ mod tests {
     }
 
     #[test]
+    fn the_players_of_a_server_that_is_killed_late_come_back_before_the_last_comparison() {
+        let of = |faults: &[&str]| {
+            let faults = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+            let (edges, servers, seconds) = (Some(2), Some(3), Some(20));
+            let overrides = Overrides { edges, servers, seconds, faults, ..Overrides::default() };
+            settling(&Scenario::resolve("crowd", &overrides).unwrap())
+        };
+        let usual = of(&[]);
+        assert_eq!(
+            of(&["kill:server-2:14s", "restart:server-3:12s:2s", "kill:edge-1:19s", "pause:server-3:18s:1s"]),
+            usual
+        );
+        assert_eq!(of(&["kill:server-2:14.5s"]), usual + SECOND / 2);
+        assert_eq!(of(&["kill:server-2:15s", "restart:server-3:18s:1.5s"]), usual + SECOND * 11 / 2);
+    }
+
+    #[test]
     fn state_is_as_old_as_the_beginning_of_the_tick_that_took_long() {
         let time = Cell::new(Time(1_000));
         let tick = || {

@@ -41,7 +41,7 @@ pub struct Piped {
     /// a full queue has no room for `None`.
     is_closed: Arc<AtomicBool>,
     lines: Receiver<String>,
-    /// It was killed, and waited for.
+    /// It was killed, or had ended before it was to be, and was waited for.
     is_killed: bool,
 }
 
@@ -154,11 +154,11 @@ impl Piped {
 
     /// Sends it a signal, and waits for the end of one that is killed. One that has ended gets none.
     pub fn signal(&mut self, signal: Signal) {
+        self.is_killed |= signal == Signal::Kill;
         // Its number belongs to it until it was waited for.
         if self.has_ended() {
             return;
         }
-        self.is_killed |= signal == Signal::Kill;
         match signal {
             Signal::Kill => subprocess::kill(&mut self.child),
             Signal::Stop => subprocess::pause(&self.child),

@@ -141,7 +141,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     pub(super) fn finish(mut self) -> (Vec<F>, Vec<String>) {
         self.tell(Command::Stop);
         let until = Instant::now() + REPORT_PATIENCE;
-        while self.parts.iter().any(|part| part.figures.is_none() && part.fault.is_none()) && Instant::now() < until {
+        let is_awaited = |part: &Part<P, F>| part.figures.is_none() && part.fault.is_none() && !part.is_killed;
+        while self.parts.iter().any(is_awaited) && Instant::now() < until {
             self.listen();
             std::thread::sleep(OFTEN);
         }
@@ -305,6 +306,17 @@ mod tests {
         parts.restart(7, &[]);
         assert_eq!(*lives.borrow(), [(0, 1), (0, 2)]);
         assert_eq!(parts.finish(), (vec![102], Vec::new()), "nothing has gone wrong");
+    }
+
+    #[test]
+    fn nobody_waits_for_the_report_of_a_process_that_was_killed() {
+        let mut parts = parts(&players(5));
+        until(&mut parts, Some(5));
+        parts.signal(0, Signal::Kill);
+        parts.listen();
+        let began = Instant::now();
+        assert_eq!(parts.finish(), (vec![0], Vec::new()), "it was killed on purpose");
+        assert!(began.elapsed() < REPORT_PATIENCE / 2, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -693,7 +693,7 @@ fn an_object_of_a_killed_process_is_not_the_one_with_its_number_in_the_process_a
     witness.pasts[0].tell(&again);
     assert!(witness.pasts[0].find(there(id)).is_some() && witness.truth_of(now(witness)).is_none());
     assert_eq!(witness.pasts[0].oldest_us(), None, "states of the former process are those of other objects");
-    // The edge connects to the new process, and counts its ticks. What it has is still of the former one.
+    // The edge connects to the new process, and counts its ticks. Its objects are still of the former one.
     let edge = world.edge.as_mut().expect("it is there");
     edge.note_ticks(0, here, again.tick);
     edge.flush().expect("the file can be written");
