@@ -166,8 +166,9 @@ struct Link {
     waiting: VecDeque<ToOrigin>,
     /// Objects whose owner is known before they are.
     awaited: Vec<(ObjectId, u32)>,
-    /// The ids of clients that have joined another origin while this one was gone.
-    elsewhere: VecDeque<u64>,
+    /// The ids of clients that have joined another origin, or have arrived there, while this one was gone, with the lanes of what it is to be
+    /// told.
+    elsewhere: VecDeque<(u64, u8)>,
     /// The version by which it was told that it is looked at.
     looks_by: Option<u64>,
 }
@@ -375,8 +376,8 @@ impl Edge {
         link.is_live = true;
         // Before this edge asks it for any cell: this edge shows nobody a second player of these clients. Another one that comes
         // first does, until the origin hears that it has no part of the world (`Balance::settle`).
-        while let Some(client_id) = link.elsewhere.pop_front() {
-            link.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, ..ToOrigin::default() });
+        for (client_id, lane) in std::mem::take(&mut link.elsewhere) {
+            link.tell_elsewhere(client_id, lane);
         }
         let now = self.server.current_tick();
         let all = self.players.iter_mut().flatten();
@@ -514,11 +515,7 @@ impl Edge {
                 leave(&mut links[player.origin], player, true);
                 player.sent.clear();
             } else {
-                let elsewhere = &mut links[player.origin].elsewhere;
-                if elsewhere.len() >= ELSEWHERE_MAX {
-                    elsewhere.pop_front();
-                }
-                elsewhere.push_back(player.client_id);
+                links[player.origin].tell_elsewhere(player.client_id, 0);
             }
             player.origin = origin;
             links[origin].say(player.join(now));
@@ -722,6 +719,17 @@ impl Link {
     /// Queues a message. Joins and leaves are always taken: there are as many as clients.
     fn say(&mut self, talk: ToOrigin) {
         self.waiting.push_back(talk);
+    }
+
+    /// Tells the origin that the player of a client is at another one: now, or when the origin is there again.
+    fn tell_elsewhere(&mut self, client_id: u64, lane: u8) {
+        if self.is_live {
+            return self.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, lane, ..ToOrigin::default() });
+        }
+        if self.elsewhere.len() >= ELSEWHERE_MAX {
+            self.elsewhere.pop_front();
+        }
+        self.elsewhere.push_back((client_id, lane));
     }
 
     /// Subscribes to what is wanted, and after a while no longer to what is not.

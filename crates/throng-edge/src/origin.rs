@@ -1,5 +1,8 @@
 //! The game's side: players who come through edges.
 
+mod counters;
+mod let_go;
+
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,9 +13,11 @@ use throng::{
 };
 
 use crate::talk::{
-    Arrival, BODY_MAX, Down, Former, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes, is_edge, leaves_bytes,
-    object_bytes, read_inputs, read_looks,
+    Arrival, BODY_MAX, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes,
+    is_edge, leaves_bytes, object_bytes, read_inputs, read_looks,
 };
+pub use counters::OriginCounters;
+use let_go::LetGo;
 
 /// A player at an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,8 +67,8 @@ pub enum OriginEvent {
     /// A player whom [`Origin::hand_over`] wanted to move stays for now: the other origin is not there, or the player has just
     /// come from there. It can be handed over again.
     Stays(PlayerId),
-    /// A player has come from another origin. Spawn its object and [`give`](Origin::give) it: for clients it goes on as the
-    /// former one.
+    /// A player has come from another origin, or comes back with the state that this origin has [released](Origin::release) before. Spawn
+    /// its object and [`give`](Origin::give) it: for clients it goes on as the former one, if that is known.
     Arrived {
         /// The player from now on.
         player: PlayerId,
@@ -71,8 +76,8 @@ pub enum OriginEvent {
         client_id: u64,
         /// The user data of its token.
         user_data: Box<[u8; USER_DATA_LEN]>,
-        /// Its object at the other origin.
-        former: Former,
+        /// Its object at the other origin; `None` of a player whom this origin has let go, and whose edge died on the way.
+        former: Option<Former>,
         /// The state that the other origin's game has released.
         state: Vec<u8>,
     },
@@ -142,8 +147,8 @@ pub struct OriginOptions {
     /// Events that wait to be polled. Inputs and messages beyond are dropped and counted.
     pub events_max: usize,
     /// A player whose edge dies, or who does not answer any more, is kept for so many ticks: whoever connects with its client id to
-    /// any edge until then goes on as this player. 0: it leaves at once. For worlds with a single server: a client that comes back
-    /// joins the server of its entry, wherever its character was.
+    /// any edge until then goes on as this player. 0: it leaves at once. All servers of a world have the same: one that keeps nobody says
+    /// of nobody that it has the player.
     pub keep_ticks: u32,
 }
 
@@ -192,32 +197,6 @@ impl OriginError {
     }
 }
 
-/// Counters of refused messages, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OriginCounters {
-    /// Messages that are malformed, of a step or a player that is not known, or of a connection that is no edge.
-    pub refused: u64,
-    /// Players beyond [`OriginOptions::players_max`].
-    pub players_refused: u64,
-    /// Cells to which an edge could not be subscribed.
-    pub looks_refused: u64,
-    /// Inputs and messages that found no room among the events, and inputs for an origin that was closed.
-    pub dropped: u64,
-}
-
-impl OriginCounters {
-    /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 4] {
-        let OriginCounters { refused, players_refused, looks_refused, dropped } = *self;
-        [
-            ("refused", refused),
-            ("players_refused", players_refused),
-            ("looks_refused", looks_refused),
-            ("dropped", dropped),
-        ]
-    }
-}
-
 /// An edge, as its origin knows it.
 struct EdgeSeat {
     connection: ConnectionId,
@@ -257,6 +236,9 @@ const KEPT_MAX: usize = 1 << 17;
 
 /// With fewer events than these, a closed origin does not look for those of players who have gone.
 const FORGETS_AT_MIN: usize = 256;
+
+/// The state of a player whose edge died on the way to another origin is kept for so many ticks at most.
+const LET_GO_TICKS: u32 = 300;
 
 /// Bytes of messages that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
@@ -353,6 +335,8 @@ pub struct Origin {
     edges: FxHashMap<u32, EdgeSeat>,
     /// By client id: players who are here, and those who are away with the tick until which they are kept. Only if players are kept.
     clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
+    /// Players whom it has let go. Only if players are kept.
+    let_go: LetGo,
     /// The tick of the newest [`before_tick`](Origin::before_tick).
     tick: Tick,
     events: VecDeque<OriginEvent>,
@@ -376,6 +360,7 @@ impl Origin {
             options,
             edges: FxHashMap::default(),
             clients: FxHashMap::default(),
+            let_go: LetGo::default(),
             tick: Tick(0),
             events: VecDeque::new(),
             is_closed: false,
@@ -487,6 +472,7 @@ impl Origin {
     /// Players who have been away for too long leave.
     fn forget(&mut self) {
         let tick = self.tick;
+        self.let_go.sweep(tick);
         self.end_kept(|until| !until.is_newer_than(tick));
     }
 
@@ -540,7 +526,7 @@ impl Origin {
     /// The player has left, or is not free to go, or its edge takes no more messages now, or the state is longer than
     /// [`STATE_MAX`].
     pub fn release(&mut self, player: PlayerId, object: ObjectId, state: &[u8]) -> Result<(), OriginError> {
-        let stage = self.player(player).ok_or(OriginError::UnknownPlayer)?.stage;
+        let Seat { stage, client_id, .. } = *self.player(player).ok_or(OriginError::UnknownPlayer)?;
         let Stage::Free { to } = stage else { return Err(OriginError::Moving) };
         if state.len() > STATE_MAX {
             return Err(OriginError::TooLong(state.len()));
@@ -548,6 +534,10 @@ impl Origin {
         self.tell(player, (Down::State, 0), [&object_bytes(object)[..], state].concat())?;
         self.tell_all(Down::Leaves, &leaves_bytes(object, to));
         self.set_stage(player, Stage::Released);
+        if self.options.keep_ticks > 0 {
+            let is_kept = self.let_go.keep(client_id, (player, to), state);
+            self.counters.let_go_refused += u64::from(!is_kept);
+        }
         Ok(())
     }
 
@@ -680,7 +670,7 @@ impl Origin {
             Some(Up::Arrive) => self.arrive(player, &talk),
             Some(Up::Seek) => self.tell_whether_it_is_here(player, talk.number),
             Some(Up::Elsewhere) => {
-                self.give_up_away(talk.number);
+                self.forget_client(talk.number, talk.lane);
                 true
             }
             Some(Up::Looks) => {
@@ -716,6 +706,9 @@ impl Origin {
             return self.player(player).is_none();
         }
         let arrived = self.take_arrived(client_id);
+        let goes_on = talk.lane == GOES_ON;
+        let let_go = self.let_go.take(client_id).filter(|_| goes_on);
+        self.let_go.forget(client_id);
         if let Some(former) = self.note_client(client_id, player) {
             self.events.push_back(OriginEvent::Returned { player, former });
             return true;
@@ -724,9 +717,12 @@ impl Origin {
             self.events.push_back(OriginEvent::Arrived { player, client_id, user_data, former, state });
             return true;
         }
-        let joined = OriginEvent::Joined { player, client_id: talk.number, user_data: Box::new(user_data) };
+        let user_data = Box::new(user_data);
         // As many as there can be players.
-        self.events.push_back(joined);
+        self.events.push_back(match let_go {
+            Some(state) => OriginEvent::Arrived { player, client_id, user_data, former: None, state },
+            None => OriginEvent::Joined { player, client_id, user_data },
+        });
         true
     }
 
@@ -746,8 +742,13 @@ impl Origin {
         let is_here = self.clients.get(&client_id).copied().is_some_and(|(known, until)| {
             until.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
         });
+        let answer = match self.let_go.find(client_id) {
+            _ if is_here => HasAnswer::Here,
+            None => HasAnswer::Not,
+            Some((to, edge_is_gone)) => HasAnswer::LetGo { to, edge_is_gone },
+        };
         let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) else { return false };
-        let (step, session, body) = (Down::Has as u8, player.session, vec![is_here.into()]);
+        let (step, session, body) = (Down::Has as u8, player.session, answer.bytes());
         seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
         true
     }
@@ -773,9 +774,14 @@ impl Origin {
     /// A player has lost its seat. It is kept if it `may_return`.
     fn part(&mut self, player: PlayerId, seat: Seat, may_return: bool) {
         let is_known = self.clients.get(&seat.client_id).is_some_and(|(known, _)| *known == player);
+        let keep_ticks = self.options.keep_ticks;
+        match may_return {
+            true => self.let_go.lose_edge(seat.client_id, player, self.tick.after(keep_ticks.min(LET_GO_TICKS))),
+            false => self.let_go.end(seat.client_id, player),
+        }
         let has_room = is_known && self.clients.len() <= KEPT_MAX;
         if may_return && has_room && seat.stage != Stage::Released && !self.is_closed {
-            let until = self.tick.after(self.options.keep_ticks);
+            let until = self.tick.after(keep_ticks);
             self.clients.insert(seat.client_id, (player, Some(until)));
             self.events.push_back(OriginEvent::Away(player));
         } else {
@@ -783,6 +789,14 @@ impl Origin {
                 self.clients.remove(&seat.client_id);
             }
             self.tell_gone(OriginEvent::Left(player));
+        }
+    }
+
+    /// The player of a client is at another origin, or was there after it was let go.
+    fn forget_client(&mut self, client_id: u64, lane: u8) {
+        self.let_go.forget(client_id);
+        if lane != LET_GO_ONLY {
+            self.give_up_away(client_id);
         }
     }
 
@@ -829,6 +843,8 @@ impl Origin {
     /// A player comes from another origin, or back from the way to one that is gone.
     fn arrive(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Some(Arrival { user_data, former, state }) = Arrival::read(&talk.body) else { return false };
+        // A state that this origin has let go of before is older.
+        self.let_go.forget(talk.number);
         if self.at_stage(player, |stage| stage == Stage::Released).is_ok() {
             self.leave(player, false);
         }
@@ -845,7 +861,7 @@ impl Origin {
             // The one that arrives is newer than the one that was kept.
             self.events.push_back(OriginEvent::Left(former));
         }
-        let (user_data, state) = (Box::new(*user_data), state.to_vec());
+        let (user_data, state, former) = (Box::new(*user_data), state.to_vec(), Some(former));
         self.events.push_back(OriginEvent::Arrived { player, client_id: talk.number, user_data, former, state });
         true
     }
@@ -903,75 +919,4 @@ impl Origin {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_who_come_and_go_while_it_is_closed_leave_nothing_behind() {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        origin.set_open(false);
-        for generation in 1..=50 {
-            let edge = ConnectionId { index: 0, generation };
-            let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-            origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
-            origin.events.push_back(OriginEvent::EdgeJoined(edge));
-            for session in 0..200 {
-                let (body, player) = (vec![0; USER_DATA_LEN], PlayerId { edge, session });
-                let talk = ToOrigin { session, number: u64::from(session % 10), body, ..ToOrigin::default() };
-                assert!(origin.join(player, &talk));
-                origin.push(OriginEvent::Input { player, number: 1, bytes: Vec::new() });
-                assert!(session % 4 == 0 || origin.leave(player, false));
-                assert!(origin.events.len() < 700 && origin.poll_event().is_none());
-            }
-            if generation < 50 {
-                origin.end(edge);
-            }
-        }
-        origin.set_open(true);
-        // Session 190 was the client of 180 and has left, as 194 was that of 184, and 198 that of 188.
-        let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
-        let edge = ConnectionId { index: 0, generation: 50 };
-        let joined = told.iter().filter_map(|event| match event {
-            OriginEvent::Joined { player, .. } => Some(player.session),
-            _ => None,
-        });
-        assert_eq!((told[0].clone(), joined.collect::<Vec<_>>()), (OriginEvent::EdgeJoined(edge), vec![192, 196]));
-        assert_eq!(told.len(), 1 + 2 * 2);
-        // It has told something, so it stays open.
-        origin.set_open(false);
-        origin.end(edge);
-        assert_eq!(std::iter::from_fn(|| origin.poll_event()).count(), 2 + 1);
-        assert_eq!(origin.clients.len(), 2);
-    }
-
-    #[test]
-    fn messages_for_a_closed_origin_have_room_up_to_64_mib() {
-        let mut origin = Origin::new(OriginOptions::default());
-        origin.set_open(false);
-        let most = CLOSED_BYTES_MAX / BODY_MAX;
-        assert!((0..most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 0);
-        assert!(!origin.has_room_for(BODY_MAX) && origin.has_room_for(CLOSED_BYTES_MAX % BODY_MAX));
-        assert_eq!(origin.counters.dropped, 1);
-        origin.set_open(true);
-        assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 1);
-    }
-
-    /// The edge sent it to another server, and back.
-    #[test]
-    fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        origin.set_open(false);
-        let edge = ConnectionId { index: 0, generation: 1 };
-        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
-        let player = PlayerId { edge, session: 7 };
-        for number in 0..4_u64 {
-            let talk = ToOrigin { session: 7, number, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
-            assert!(origin.join(player, &talk));
-            assert!(number == 3 || origin.leave(player, false));
-        }
-        origin.set_open(true);
-        let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
-        assert!(matches!(told[..], [OriginEvent::Joined { player: of, client_id: 3, .. }] if of == player), "{told:?}");
-    }
-}
+mod tests;

@@ -25,7 +25,9 @@
 //! A server cannot take an object of another one: it continues with a server only if its own server has said that it leaves for there.
 //!
 //! A client that connects to an edge may have a player already, with any of several servers: its former edge may have died. So the edge
-//! asks all of them (`Seek`, `Has`), and lets the client join the one that has its player, or else the one of its entry.
+//! asks all of them (`Seek`, `Has`), and lets the client join the one that has its player, or else the one of its entry. A server that has
+//! let go of a player keeps its state until the player has arrived. It says so, and whether the edge that carried the state has gone. The
+//! client joins that server if the other one, to which the player was on its way, says that it has not come.
 //!
 //! The edge alone decides where its player is, so there is one home at every moment. Each of the two
 //! connections delivers in order, so no input and no message is lost or taken twice.
@@ -90,10 +92,56 @@ pub struct ToEdge {
     pub body: Vec<u8>,
 }
 
+/// The lane of an [`Up::Elsewhere`] that is about a kept state of the player alone.
+pub(crate) const LET_GO_ONLY: u8 = 1;
+
+/// The lane of a join that goes on with a kept state.
+pub(crate) const GOES_ON: u8 = 1;
+
+/// The answer of an origin that was asked for the player of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HasAnswer {
+    /// It is not here.
+    Not,
+    /// It is here.
+    Here,
+    /// It was let go, to another origin.
+    LetGo {
+        /// Which one.
+        to: u16,
+        /// Nobody can deliver its state there any more.
+        edge_is_gone: bool,
+    },
+}
+
+impl HasAnswer {
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        match self {
+            HasAnswer::Not => vec![0],
+            HasAnswer::Here => vec![1],
+            HasAnswer::LetGo { to, edge_is_gone } => {
+                let [low, high] = to.to_le_bytes();
+                vec![if edge_is_gone { 2 } else { 3 }, low, high]
+            }
+        }
+    }
+
+    pub(crate) fn read(body: &[u8]) -> Option<HasAnswer> {
+        Some(match *body {
+            [0] => HasAnswer::Not,
+            [1] => HasAnswer::Here,
+            [kind @ (2 | 3), low, high] => {
+                HasAnswer::LetGo { to: u16::from_le_bytes([low, high]), edge_is_gone: kind == 2 }
+            }
+            _ => return None,
+        })
+    }
+}
+
 /// The meaning of a [`ToOrigin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Up {
-    /// A client has connected: its id and user data.
+    /// A client has connected: its id and user data. The lane is 1 if it goes on with the state that this origin has kept.
     Join,
     /// It has left for good, or does not answer any more.
     Leave,
@@ -113,7 +161,8 @@ pub(crate) enum Up {
     Seek,
     /// The edge looks by a version of the borders: all looks for it were sent.
     Looks,
-    /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id.
+    /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id. If the lane is 1,
+    /// only a state is given up that the origin has kept of a player whom it has let go.
     Elsewhere,
 }
 
@@ -136,7 +185,8 @@ pub(crate) enum Down {
     Continues,
     /// An object may go on at another origin. It is not about a player either.
     Leaves,
-    /// Whether the player that was sought is here: a byte, 0 or 1.
+    /// Whether the player that was sought is here: a byte, 0 or 1; or 2 or 3 and the number of another origin as a u16. The player was let
+    /// go to that one. 2: the edge that carried it cannot deliver it any more. 3: it may.
     Has,
 }
 
@@ -392,5 +442,17 @@ mod tests {
                 .all(|(number, &step)| step as usize == number && Down::of(number as u8) == Some(step))
         );
         assert_eq!((Up::of(12), Down::of(10)), (None, None));
+    }
+
+    #[test]
+    fn answers_to_a_search_are_read_as_they_are_written_and_nothing_else_is() {
+        let let_go = |to, edge_is_gone| HasAnswer::LetGo { to, edge_is_gone };
+        for answer in [HasAnswer::Not, HasAnswer::Here, let_go(0, true), let_go(258, false), let_go(u16::MAX, true)] {
+            assert_eq!(HasAnswer::read(&answer.bytes()), Some(answer));
+        }
+        assert_eq!(let_go(258, true).bytes(), [2, 2, 1]);
+        for body in [&[][..], &[2], &[3], &[4], &[0, 0], &[1, 0, 0], &[2, 0], &[2, 0, 0, 0], &[4, 0, 0], &[0, 0, 0]] {
+            assert_eq!(HasAnswer::read(body), None, "{body:?}");
+        }
     }
 }

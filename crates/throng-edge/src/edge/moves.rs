@@ -4,7 +4,10 @@ use rustc_hash::FxHashMap;
 use throng::{ConnectionId, ObjectId, Tick, Time};
 
 use super::{BATCHES_MAX, Copied, Edge, EdgeCounters, Link, Player};
-use crate::talk::{Arrival, Former, InputOf, ToOrigin, Up, push_input, read_continues, read_leaves, split_object};
+use crate::talk::{
+    Arrival, Former, GOES_ON, HasAnswer, InputOf, LET_GO_ONLY, ToOrigin, Up, push_input, read_continues, read_leaves,
+    split_object,
+};
 
 /// Messages of one client that are held back while it moves.
 const MESSAGES_MAX: usize = 256;
@@ -22,7 +25,7 @@ pub(super) enum Stage {
     #[default]
     Home,
     /// It has just come, and these origins have not said yet whether they have its player.
-    Sought(Held, Vec<usize>),
+    Sought(Held, Search),
     /// It leaves its origin, which has all that came before.
     Held(Held),
     /// Its new origin was told of it; the objects of the former one are shown until the new one has some.
@@ -30,6 +33,54 @@ pub(super) enum Stage {
         /// The number of the former origin.
         from: usize,
     },
+}
+
+/// The origins that were asked for the player of a client, and their answers.
+#[derive(Debug)]
+pub(super) struct Search {
+    entry: usize,
+    /// Those that have not answered.
+    asked: Vec<usize>,
+    /// Those that do not have the player.
+    without: Vec<usize>,
+    /// Those that have let go of the player; to which other one, and whether nobody can deliver it there any more.
+    let_go: Vec<(usize, usize, bool)>,
+    /// One has the player.
+    is_found: bool,
+    /// All origins were asked.
+    is_whole: bool,
+}
+
+impl Search {
+    /// Takes an answer. Returns whether the origin has the player, and the search is over: the one of the entry is joined also without that.
+    fn hear(&mut self, origin: usize, answer: HasAnswer) -> bool {
+        let before = self.asked.len();
+        self.asked.retain(|asked| *asked != origin);
+        let is_asked = self.asked.len() < before;
+        match answer {
+            HasAnswer::Not if is_asked => self.without.push(origin),
+            HasAnswer::Here if is_asked => self.is_found = true,
+            // Also after the end of the search, in the same tick: it has to be told where the player is.
+            HasAnswer::LetGo { to, edge_is_gone } if self.let_go.iter().all(|(known, ..)| *known != origin) => {
+                self.let_go.push((origin, to.into(), edge_is_gone));
+            }
+            _ => {}
+        }
+        let is_over = is_asked && answer == HasAnswer::Here && origin != self.entry;
+        if is_over {
+            self.asked.clear();
+        }
+        is_over
+    }
+
+    /// The origin whose kept state the client goes on with: all have answered, none has the player, and the one to which it was on the way
+    /// says that it did not come. Of two such origins one has an old state, so the client begins anew then.
+    fn keeper(&self) -> Option<usize> {
+        let mut lost = self.let_go.iter().filter(|(_, to, edge_is_gone)| *edge_is_gone && self.without.contains(to));
+        let keeper = lost.next().map(|&(origin, ..)| origin);
+        let is_sure = self.is_whole && self.asked.is_empty() && !self.is_found && lost.next().is_none();
+        keeper.filter(|_| is_sure)
+    }
 }
 
 /// The inputs and messages of a client whose origin has let go of it, or is not known yet.
@@ -150,48 +201,59 @@ impl Edge {
         true
     }
 
-    /// Asks all origins but the one of its entry whether they have the player of a client that has just come.
+    /// Asks all origins whether they have the player of a client that has just come, if there is one beside the origin of its entry.
     pub(super) fn seek(&mut self, session: u32, client_id: u64, entry: usize) -> Stage {
-        let others = self.links.iter_mut().enumerate().filter(|(number, link)| *number != entry && link.is_live);
-        let asked: Vec<usize> = others
+        if !self.links.iter().enumerate().any(|(number, link)| number != entry && link.is_live) {
+            return Stage::Home;
+        }
+        let is_whole = self.links.iter().all(|link| link.is_live);
+        let live = self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live);
+        let asked: Vec<usize> = live
             .map(|(number, link)| {
                 link.say(ToOrigin { step: Up::Seek as u8, session, number: client_id, ..ToOrigin::default() });
                 number
             })
             .collect();
-        if asked.is_empty() { Stage::Home } else { Stage::Sought(Held::new(entry, self.server.current_tick()), asked) }
+        let search = Search { entry, asked, without: Vec::new(), let_go: Vec::new(), is_found: false, is_whole };
+        Stage::Sought(Held::new(entry, self.server.current_tick()), search)
     }
 
     /// An origin says whether it has the player that is sought. False if that makes no sense.
     pub(super) fn hear_has(&mut self, origin: usize, connection: ConnectionId, body: &[u8]) -> bool {
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
-        let &[has @ (0 | 1)] = body else { return false };
-        // An answer that comes too late says nothing any more.
-        if let Stage::Sought(held, asked) = &mut player.stage {
-            let before = asked.len();
-            asked.retain(|asked| *asked != origin);
-            if has == 1 && asked.len() < before {
+        let Some(answer) = HasAnswer::read(body) else { return false };
+        // An answer that comes too late leads the client nowhere. An origin that keeps a state is told where the player is.
+        if let Stage::Sought(held, search) = &mut player.stage {
+            if search.hear(origin, answer) {
                 held.to = origin;
-                asked.clear();
             }
+        } else if matches!(answer, HasAnswer::LetGo { .. }) && player.origin != origin {
+            self.links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY);
         }
         true
     }
 
     /// Clients of which it is known where their players are, or which have waited long enough, join there.
     pub(super) fn end_searches(&mut self) {
-        let Edge { server, links, players, counters, .. } = self;
+        let Edge { server, links, players, counters, options, .. } = self;
         let now = server.current_tick();
         for player in players.iter_mut().flatten() {
-            let Stage::Sought(held, asked) = &mut player.stage else { continue };
-            if !asked.is_empty() && now.since(held.since) <= SEEK_TICKS {
+            let Stage::Sought(held, search) = &mut player.stage else { continue };
+            if !search.asked.is_empty() && now.since(held.since) <= SEEK_TICKS {
                 continue;
             }
-            let held = std::mem::replace(held, Held::new(0, now));
+            let mut held = std::mem::replace(held, Held::new(0, now));
+            let keeper = search.keeper().filter(|&origin| links[origin].is_live && !(options.is_gone)(origin));
+            held.to = keeper.unwrap_or(held.to);
+            // The client is not to get a state that another origin has kept when it comes again.
+            let others = search.let_go.iter().filter(|(origin, ..)| *origin != held.to && links[*origin].is_live);
+            let others: Vec<usize> = others.map(|&(origin, ..)| origin).collect();
+            others.into_iter().for_each(|origin| links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY));
             (player.stage, player.origin) = (Stage::Home, held.to);
             let link = &mut links[held.to];
             if link.is_live {
-                link.say(player.join(now));
+                let lane = if keeper.is_some() { GOES_ON } else { 0 };
+                link.say(ToOrigin { lane, ..player.join(now) });
                 held.pass_on(player, link);
             } else {
                 held.drop_all(counters);
@@ -224,7 +286,10 @@ impl Edge {
             match std::mem::take(&mut player.stage) {
                 Stage::Held(held) if player.origin == gone => held.drop_all(&mut self.counters),
                 Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player, true),
-                Stage::Moving { from } if from == gone => {}
+                // It has let go of the player, and has not heard that it has arrived.
+                Stage::Moving { from } if from == gone => {
+                    self.links[from].tell_elsewhere(player.client_id, LET_GO_ONLY)
+                }
                 stage => player.stage = stage,
             }
         }
@@ -284,5 +349,71 @@ pub(super) fn leave(link: &mut Link, player: &Player, is_over: bool) {
     if link.is_live {
         let (session, number) = (player.session, is_over.into());
         link.say(ToOrigin { step: Up::Leave as u8, session, number, ..ToOrigin::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gone(to: u16) -> HasAnswer {
+        HasAnswer::LetGo { to, edge_is_gone: true }
+    }
+
+    /// The keeper after these answers, of origins 0 to 3 with the entry 3.
+    fn keeper(answers: &[(usize, HasAnswer)]) -> Option<usize> {
+        let (asked, is_whole) = ((0..4).collect(), true);
+        let mut search = Search { entry: 3, asked, without: Vec::new(), let_go: Vec::new(), is_found: false, is_whole };
+        for &(origin, answer) in answers {
+            search.hear(origin, answer);
+        }
+        search.keeper()
+    }
+
+    #[test]
+    fn a_kept_state_is_used_only_if_all_say_that_the_player_is_nowhere() {
+        use HasAnswer::{Here, Not};
+        let still_carried = HasAnswer::LetGo { to: 1, edge_is_gone: false };
+        for turned in 0..4 {
+            let of = |mut answers: [(usize, HasAnswer); 4]| {
+                answers.rotate_left(turned);
+                keeper(&answers)
+            };
+            assert_eq!(of([(0, gone(1)), (1, Not), (2, Not), (3, Not)]), Some(0));
+            assert_eq!(of([(3, gone(1)), (1, Not), (2, Not), (0, Not)]), Some(3), "the one of the entry");
+            assert_eq!(of([(0, gone(1)), (1, gone(2)), (2, Not), (3, Not)]), Some(1), "the last on the way");
+            assert_eq!(of([(0, gone(1)), (1, Not), (2, gone(3)), (3, Not)]), None, "one of them is old");
+            assert_eq!(of([(0, still_carried), (1, Not), (2, Not), (3, Not)]), None);
+            assert_eq!(of([(0, gone(9)), (1, Not), (2, Not), (3, Not)]), None);
+            for has in 1..4 {
+                let answer = |origin| (origin, if origin == has { Here } else { Not });
+                assert_eq!(of([(0, gone(1)), answer(1), answer(2), answer(3)]), None, "server {has} has it");
+            }
+        }
+        assert_eq!(keeper(&[(0, gone(1)), (1, Not), (3, Not)]), None, "one has not answered");
+        assert_eq!(
+            keeper(&[(0, gone(1)), (0, Not), (1, Not), (2, Not), (2, Here), (3, Not)]),
+            Some(0),
+            "each answers once"
+        );
+        let asked = vec![0, 1, 3];
+        let mut search =
+            Search { entry: 3, asked, without: Vec::new(), let_go: Vec::new(), is_found: false, is_whole: false };
+        for (origin, answer) in [(0, gone(1)), (1, Not), (3, Not)] {
+            search.hear(origin, answer);
+        }
+        assert_eq!(search.keeper(), None, "one could not be asked");
+    }
+
+    #[test]
+    fn another_server_than_that_of_the_entry_ends_the_search() {
+        let (asked, is_whole) = ((0..4).collect(), true);
+        let mut search = Search { entry: 3, asked, without: Vec::new(), let_go: Vec::new(), is_found: false, is_whole };
+        assert!(!search.hear(3, HasAnswer::Here) && search.asked.len() == 3);
+        assert!(search.hear(1, HasAnswer::Here) && search.asked.is_empty());
+        for _ in 0..2 {
+            assert!(!search.hear(0, gone(1)) && !search.hear(2, HasAnswer::Here), "they come too late");
+        }
+        assert_eq!((search.let_go, search.is_found), (vec![(0, 1, true)], true));
     }
 }

@@ -109,6 +109,112 @@ fn moved_and_cut_off() -> Stage {
     stage
 }
 
+/// Client 5, whose entry is the first of two servers, has done something. Its only edge dies so many ticks after it was asked to hand the client over, from
+/// the first server or back to it. Returns whether the player was on the way then.
+fn cut_off_on_the_way(condition: &str, from: usize, ticks: u32) -> (Stage, bool) {
+    let mut stage = two_worlds(condition, 5);
+    for world in &mut stage.worlds {
+        world.origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
+        world.has_border = false;
+    }
+    (0..2).for_each(|_| stage.add_edge());
+    stage.ticks(20);
+    (0..6).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    stage.clients[5].send_input(&[9]).unwrap();
+    stage.ticks(20);
+    if from == 1 {
+        hand_over(&mut stage, 0, 5);
+        stage.ticks(60);
+    }
+    hand_over(&mut stage, from, 5);
+    stage.ticks(ticks);
+    stage.edges.remove(0);
+    let is_on_the_way = acts(&stage).iter().all(|(id, _)| *id != 5);
+    (stage, is_on_the_way)
+}
+
+/// The player of client 5 leaves for good. A client with this id is new, although states are kept for 300 ticks after about 300 in which
+/// servers do not notice that an edge is dead. So the caller has waited for about 460 ticks since then.
+fn leaves_nothing(stage: &mut Stage, told: &str) {
+    let now = stage.now;
+    stage.clients[5].close(now, "enough");
+    stage.ticks(40);
+    assert_eq!(acts(stage).len(), 5, "{told}");
+    stage.reconnect(5, 1);
+    stage.ticks(60);
+    assert_eq!(acts(stage).last(), Some(&(5, 0)), "{told}");
+}
+
+/// For some of these ticks, one server has let go of the player, and the other one has not heard of it.
+#[test]
+fn who_is_on_the_way_between_servers_when_its_edge_dies_goes_on_at_another_one() {
+    for (condition, most) in [("none", 5), ("4g", 30)] {
+        for from in 0..2 {
+            let mut on_the_way = 0;
+            for ticks in 0..most {
+                let (mut stage, is_on_the_way) = cut_off_on_the_way(condition, from, ticks);
+                on_the_way += u32::from(is_on_the_way);
+                // Both servers notice.
+                stage.ticks(400);
+                (0..6).for_each(|number| stage.reconnect(number, 1));
+                stage.ticks(60);
+                let told = format!("{condition}, {ticks} ticks after server {from} was asked");
+                assert_eq!(acts(&stage), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 9)], "{told}");
+                leaves_nothing(&mut stage, &told);
+                stage.settle();
+                (0..6).for_each(|number| stage.check(number).unwrap_or_else(|error| panic!("{told}: {error}")));
+            }
+            println!("{condition}: of {most} edges, {on_the_way} had the player of server {from} with them");
+            assert!(on_the_way > 0, "{condition}: no edge had the player of server {from} with it");
+        }
+    }
+}
+
+/// Its servers have not noticed yet that the edge is dead, so the state may still come. It begins anew rather than twice.
+#[test]
+fn who_comes_back_before_the_servers_notice_is_there_once_and_finds_no_old_state_later() {
+    let (mut begins_anew, mut goes_on) = (0, 0);
+    for from in 0..2 {
+        for ticks in 0..30 {
+            let (mut stage, _) = cut_off_on_the_way("4g", from, ticks);
+            (0..6).for_each(|number| stage.reconnect(number, 1));
+            stage.ticks(60);
+            let of_five: Vec<(u64, u32)> = acts(&stage).into_iter().filter(|(id, _)| *id == 5).collect();
+            let told = format!("{ticks} ticks after server {from} was asked: {of_five:?}");
+            match of_five[..] {
+                [(5, 0)] => begins_anew += 1,
+                [(5, 9)] => goes_on += 1,
+                _ => panic!("{told}"),
+            }
+            stage.ticks(400);
+            leaves_nothing(&mut stage, &told);
+        }
+    }
+    println!("{begins_anew} begin anew, {goes_on} go on");
+    assert!(begins_anew > 0 && goes_on > 30, "{begins_anew} begin anew, {goes_on} go on");
+}
+
+/// The server to which the player was on the way does not say that it has not come: it may have it.
+#[test]
+fn a_state_that_was_let_go_is_not_given_while_the_other_server_is_silent() {
+    let mut on_the_way = 0;
+    for ticks in 0..30 {
+        let (mut stage, is_on_the_way) = cut_off_on_the_way("4g", 0, ticks);
+        if !is_on_the_way {
+            continue;
+        }
+        on_the_way += 1;
+        // The servers notice that the first edge is dead. Then the second server dies, and the other edge has not noticed.
+        stage.ticks(400);
+        stage.worlds.pop();
+        stage.reconnect(5, 1);
+        stage.ticks(90);
+        assert_eq!(acts(&stage).last(), Some(&(5, 0)), "{ticks} ticks");
+    }
+    assert!(on_the_way > 0);
+}
+
 #[test]
 fn who_comes_back_finds_its_player_with_whatever_server_it_is() {
     // At once, and after both servers have noticed.

@@ -180,7 +180,7 @@ impl World {
             }
             OriginEvent::Arrived { player, client_id, user_data, former, state } => {
                 assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
-                assert!(former.origin < 4);
+                assert!(former.is_none_or(|former| former.origin < 4));
                 let hero = self.server.spawn(hero_of(&state), Placement::Cell(0)).unwrap();
                 // It may have left meanwhile.
                 match self.origin.give(&mut self.server, player, hero) {

@@ -1,0 +1,166 @@
+use super::*;
+
+#[test]
+fn those_who_come_and_go_while_it_is_closed_leave_nothing_behind() {
+    let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+    origin.set_open(false);
+    for generation in 1..=50 {
+        let edge = ConnectionId { index: 0, generation };
+        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+        origin.events.push_back(OriginEvent::EdgeJoined(edge));
+        for session in 0..200 {
+            let (body, player) = (vec![0; USER_DATA_LEN], PlayerId { edge, session });
+            let talk = ToOrigin { session, number: u64::from(session % 10), body, ..ToOrigin::default() };
+            assert!(origin.join(player, &talk));
+            origin.push(OriginEvent::Input { player, number: 1, bytes: Vec::new() });
+            assert!(session % 4 == 0 || origin.leave(player, false));
+            assert!(origin.events.len() < 700 && origin.poll_event().is_none());
+        }
+        if generation < 50 {
+            origin.end(edge);
+        }
+    }
+    origin.set_open(true);
+    // Session 190 was the client of 180 and has left, as 194 was that of 184, and 198 that of 188.
+    let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
+    let edge = ConnectionId { index: 0, generation: 50 };
+    let joined = told.iter().filter_map(|event| match event {
+        OriginEvent::Joined { player, .. } => Some(player.session),
+        _ => None,
+    });
+    assert_eq!((told[0].clone(), joined.collect::<Vec<_>>()), (OriginEvent::EdgeJoined(edge), vec![192, 196]));
+    assert_eq!(told.len(), 1 + 2 * 2);
+    // It has told something, so it stays open.
+    origin.set_open(false);
+    origin.end(edge);
+    assert_eq!(std::iter::from_fn(|| origin.poll_event()).count(), 2 + 1);
+    assert_eq!(origin.clients.len(), 2);
+}
+
+#[test]
+fn messages_for_a_closed_origin_have_room_up_to_64_mib() {
+    let mut origin = Origin::new(OriginOptions::default());
+    origin.set_open(false);
+    let most = CLOSED_BYTES_MAX / BODY_MAX;
+    assert!((0..most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 0);
+    assert!(!origin.has_room_for(BODY_MAX) && origin.has_room_for(CLOSED_BYTES_MAX % BODY_MAX));
+    assert_eq!(origin.counters.dropped, 1);
+    origin.set_open(true);
+    assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 1);
+}
+
+/// The edge sent it to another server, and back.
+#[test]
+fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
+    let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+    origin.set_open(false);
+    let edge = ConnectionId { index: 0, generation: 1 };
+    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    let player = PlayerId { edge, session: 7 };
+    for number in 0..4_u64 {
+        let talk = ToOrigin { session: 7, number, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+        assert!(origin.join(player, &talk));
+        assert!(number == 3 || origin.leave(player, false));
+    }
+    origin.set_open(true);
+    let told: Vec<OriginEvent> = std::iter::from_fn(|| origin.poll_event()).collect();
+    assert!(matches!(told[..], [OriginEvent::Joined { player: of, client_id: 3, .. }] if of == player), "{told:?}");
+}
+
+#[test]
+fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_over() {
+    let edge = ConnectionId { index: 0, generation: 1 };
+    let player = PlayerId { edge, session: 7 };
+    let body = vec![0; USER_DATA_LEN];
+    let let_go = |keep_ticks| {
+        let mut origin = Origin::new(OriginOptions { keep_ticks, ..OriginOptions::default() });
+        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+        assert!(origin.join(player, &ToOrigin { number: 5, body: body.clone(), ..ToOrigin::default() }));
+        origin.set_stage(player, Stage::Free { to: 1 });
+        origin.release(player, ObjectId { index: 3, generation: 1 }, b"hero").expect("it is free to go");
+        origin
+    };
+    let again = PlayerId { session: 8, ..player };
+    let join = |lane| ToOrigin { number: 5, lane, body: body.clone(), ..ToOrigin::default() };
+    let after_tick = |origin: &mut Origin, tick| {
+        origin.tick = Tick(tick);
+        origin.forget();
+    };
+    assert!(let_go(0).let_go.is_empty() && !let_go(9_000).let_go.is_empty());
+    type End<'a> = &'a dyn Fn(&mut Origin);
+    let ends: [(&str, End<'_>); 6] = [
+        ("the edge says that it has arrived", &|origin| assert!(origin.leave(player, false))),
+        ("its client comes while its edge may deliver it", &|origin| {
+            assert!(origin.join(again, &join(GOES_ON)));
+            assert!(matches!(origin.events.pop_back(), Some(OriginEvent::Joined { client_id: 5, .. })));
+        }),
+        ("its client has come to another server before", &|origin| origin.forget_client(5, 0)),
+        ("its client has arrived elsewhere", &|origin| origin.forget_client(5, LET_GO_ONLY)),
+        ("it comes back", &|origin| {
+            let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
+            let body = Arrival { user_data: &[0; USER_DATA_LEN], former, state: b"newer" }.bytes();
+            assert!(origin.arrive(again, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+        }),
+        ("its edge has gone, and its time is over", &|origin| {
+            origin.end(edge);
+            after_tick(origin, LET_GO_TICKS as u64 - 1);
+            assert_eq!(origin.let_go.find(5), Some((1, true)));
+            after_tick(origin, LET_GO_TICKS.into());
+        }),
+    ];
+    for (words, end) in ends {
+        let mut origin = let_go(9_000);
+        after_tick(&mut origin, 0);
+        end(&mut origin);
+        assert!(origin.let_go.is_empty(), "{words}");
+    }
+    // Its edge has gone. The state is given to a client that was sent for it, and to nobody else.
+    for (lane, state) in [(GOES_ON, Some(&b"hero"[..])), (0, None)] {
+        let mut origin = let_go(9_000);
+        origin.end(edge);
+        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+        let other = ConnectionId { index: 1, generation: 1 };
+        origin.edges.insert(1, EdgeSeat { connection: other, players, batch: None, waiting });
+        let player = PlayerId { edge: other, session: 1 };
+        assert!(origin.join(player, &join(lane)) && origin.let_go.is_empty());
+        let given = match origin.events.pop_back() {
+            Some(OriginEvent::Arrived { state, former: None, client_id: 5, .. }) => Some(state),
+            Some(OriginEvent::Joined { client_id: 5, .. }) => None,
+            event => panic!("{event:?}"),
+        };
+        assert_eq!(given.as_deref(), state);
+    }
+}
+
+#[test]
+fn a_client_that_has_arrived_elsewhere_may_have_come_back_and_be_away() {
+    let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+    let edge = ConnectionId { index: 0, generation: 1 };
+    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    let player = PlayerId { edge, session: 7 };
+    let join = ToOrigin { number: 5, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+    assert!(origin.join(player, &join));
+    origin.end(edge);
+    origin.forget_client(5, LET_GO_ONLY);
+    assert!(!origin.events.contains(&OriginEvent::Left(player)) && origin.clients.contains_key(&5));
+    origin.forget_client(5, 0);
+    assert!(origin.events.contains(&OriginEvent::Left(player)) && origin.clients.is_empty());
+}
+
+#[test]
+fn states_without_room_are_counted() {
+    let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+    let edge = ConnectionId { index: 0, generation: 1 };
+    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    let player = PlayerId { edge, session: 7 };
+    let seat = Seat { client_id: 5, stage: Stage::Free { to: 1 }, ..Seat::default() };
+    assert!(origin.seat_player(player, seat));
+    while origin.let_go.keep(origin.let_go.len() as u64 + 100, (player, 1), b"") {}
+    origin.release(player, ObjectId { index: 3, generation: 1 }, b"hero").expect("it goes all the same");
+    assert_eq!((origin.counters.let_go_refused, origin.let_go.find(5)), (1, None));
+}
