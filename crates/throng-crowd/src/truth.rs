@@ -177,6 +177,25 @@ impl Plan {
     }
 }
 
+/// Keeps the file of a process, which may end: another one can [go on](TruthWriter::go_on) with it.
+#[derive(Debug)]
+pub struct TruthKeeper(Unnamed);
+
+impl TruthKeeper {
+    /// Of a process that lives.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub fn open(path: &Path) -> io::Result<TruthKeeper> {
+        Unnamed::join(path).map(TruthKeeper)
+    }
+
+    /// Where other processes open it, as long as this one lives.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
 /// Writes snapshots.
 #[derive(Debug)]
 pub struct TruthWriter {
@@ -625,7 +644,9 @@ mod tests {
             assert_eq!(whole.len(), snapshot_bytes);
             writer.file.file().write_all_at(&whole[..cut], writer.place_at(versions + 1)).unwrap();
             assert!(reader.poll().is_none());
-            let mut again = TruthWriter::go_on(writer.path(), 2).unwrap();
+            let keeper = TruthKeeper::open(writer.path()).unwrap();
+            drop(writer);
+            let mut again = TruthWriter::go_on(keeper.path(), 2).unwrap();
             for tick in LIFE_TICKS..LIFE_TICKS + 3 {
                 again.note_tick(Tick(tick), Time(tick + 1)).unwrap();
                 write(&mut again, (tick, tick), None);

@@ -18,17 +18,19 @@ impl Unnamed {
     pub(crate) fn create() -> io::Result<Unnamed> {
         let memory = Path::new("/dev/shm");
         let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let file = tempfile::tempfile_in(folder)?;
+        Unnamed::of(tempfile::tempfile_in(folder)?)
+    }
+
+    /// One that another process, which lives, has created. It stays when that process ends.
+    pub(crate) fn join(path: &Path) -> io::Result<Unnamed> {
+        Unnamed::of(File::options().read(true).write(true).open(path)?)
+    }
+
+    fn of(file: File) -> io::Result<Unnamed> {
         let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         // A system without /proc says so here, and not where the file is read.
         File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         Ok(Unnamed { file, path })
-    }
-
-    /// One that another process, which lives, has created.
-    pub(crate) fn join(path: &Path) -> io::Result<Unnamed> {
-        let file = File::options().read(true).write(true).open(path)?;
-        Ok(Unnamed { file, path: path.to_owned() })
     }
 
     pub(crate) fn file(&self) -> &File {

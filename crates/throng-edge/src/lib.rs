@@ -44,6 +44,7 @@ mod mirror;
 mod network;
 mod origin;
 mod recall;
+mod room;
 mod roster;
 mod saved;
 mod talk;

@@ -19,16 +19,13 @@ use rustc_hash::FxHashMap;
 use throng::Time;
 use throng_bus::{Command, Fence, Message, Pattern, Subject, SubscriptionId};
 
+use crate::room::Room;
 use crate::roster::{Roster, WorldName};
 
 /// Between two rounds.
 const EVERY: Duration = Duration::from_secs(1);
 /// The states of a server that has said nothing for longer are of no use to anybody.
 const KEPT: Duration = Duration::from_secs(30);
-/// Most states that are kept, and most that are told in a round.
-const STATES_MAX: usize = 65_536;
-/// Most bytes of the states that are kept, and of those of a round.
-const STATES_BYTES_MAX: usize = 64 << 20;
 /// Bytes of one message, if it has more than one state.
 const MESSAGE_BYTES: usize = 16 << 10;
 /// The states of so many holders of one lease are kept: a server may die again and again.
@@ -328,28 +325,6 @@ fn before(now: Time, duration: Duration) -> Time {
     Time(now.0.saturating_sub(duration.as_micros() as u64))
 }
 
-/// The room for states: of those that are kept, and of those in a round.
-#[derive(Debug, Default)]
-struct Room {
-    states: usize,
-    bytes: usize,
-}
-
-impl Room {
-    /// False if there is none for one more state of so many bytes.
-    fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.states < STATES_MAX && self.bytes + bytes <= STATES_BYTES_MAX;
-        if fits {
-            (self.states, self.bytes) = (self.states + 1, self.bytes + bytes);
-        }
-        fits
-    }
-
-    fn give_back(&mut self, bytes: usize) {
-        (self.states, self.bytes) = (self.states - 1, self.bytes - bytes);
-    }
-}
-
 /// The client id, for how long its server has the player, and the bytes of the game, of each state.
 pub(crate) type States<'a> = Vec<(u64, Duration, &'a [u8])>;
 
@@ -401,6 +376,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::borders::Division;
+    use crate::room::{STATES_BYTES_MAX, STATES_MAX};
 
     const SERVER: (u16, Fence) = (1, Fence(7));
 

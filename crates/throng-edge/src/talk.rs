@@ -67,7 +67,8 @@ pub struct ToOrigin {
     /// version of the borders that the edge looks by.
     #[replicate(integer)]
     pub number: u64,
-    /// The lane of a message.
+    /// The lane of a message; of a join 1 if the client goes on with a state that this origin has kept; of a word that a player is elsewhere 1
+    /// if it is about such a state alone.
     #[replicate(integer)]
     pub lane: u8,
     /// The content of the step.

@@ -589,13 +589,8 @@ impl<R: Replication> Host<R> {
                         (None, true) => self.world.spawn(),
                         (None, false) => self.world.spawn_as(client_id),
                     };
-                    if let Some(character) = self.embody(character, Seat::Edge(player, client_id)) {
-                        self.at_edges.insert(player, character);
+                    if self.embody_at_edge(character, player, client_id) {
                         self.handovers.resumed += u64::from(gone_on.is_some());
-                        // Its server has let it move before.
-                        if self.is_frozen {
-                            self.freeze();
-                        }
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),
@@ -606,13 +601,8 @@ impl<R: Replication> Host<R> {
                         self.bad_inputs += 1;
                         continue;
                     };
-                    if let Some(character) = self.embody(character, Seat::Edge(player, client_id as u32)) {
-                        self.at_edges.insert(player, character);
+                    if self.embody_at_edge(character, player, client_id as u32) {
                         self.handovers.arrived += 1;
-                        // The other server may have let it move longer.
-                        if self.is_frozen {
-                            self.freeze();
-                        }
                     }
                 }
                 OriginEvent::Left(player) => {
@@ -738,6 +728,17 @@ impl<R: Replication> Host<R> {
             let is_back = client_id.is_some_and(|client_id| self.saved.remove(&client_id).is_some());
             self.handovers.resumed += u64::from(is_back && gone_on.is_some());
         }
+    }
+
+    /// Objects for the character of a player who has come through an edge. False if there is no room.
+    fn embody_at_edge(&mut self, character: CharacterId, player: PlayerId, client_id: u32) -> bool {
+        let Some(character) = self.embody(character, Seat::Edge(player, client_id)) else { return false };
+        self.at_edges.insert(player, character);
+        // Its state may be that of another server, which has let it move longer.
+        if self.is_frozen {
+            self.freeze();
+        }
+        true
     }
 
     /// Objects for the character of a player who has come; `None` if there is no room.

@@ -19,9 +19,7 @@ mod word;
 mod worker;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +30,7 @@ use anyhow::{Context, Result, bail};
 use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Tick, Time};
 use throng_crowd::scenario::{FaultKind, Model, Profile, Scenario};
-use throng_crowd::truth::{self, TruthWriter};
+use throng_crowd::truth::{self, TruthKeeper, TruthWriter};
 use throng_machine::piped::Unsaid;
 use throng_machine::{Moment, clock};
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
@@ -704,11 +702,11 @@ fn again(
     orders: Vec<ServerOrder>,
     points: &[ServerPoint],
 ) -> Result<Again> {
-    let open = |point: &ServerPoint| File::open(&point.truth).with_context(|| point.truth.display().to_string());
-    let files = points.iter().map(open).collect::<Result<Vec<File>>>()?;
+    let keep = |point: &ServerPoint| TruthKeeper::open(&point.truth).with_context(|| point.truth.display().to_string());
+    let files = points.iter().map(keep).collect::<Result<Vec<TruthKeeper>>>()?;
     Ok(Box::new(move |index, life| {
         let (Some(order), Some(file)) = (orders.get(index), files.get(index)) else { bail!("there is no such server") };
-        let truth = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        let truth = file.path().to_owned();
         // Every process is a member of its own: the bus knows the former one as somebody else.
         let bus = order.bus.of(MEMBERS_OF_LIFE * u64::from(life));
         let order = ServerOrder { life, truth: Some(truth), bus, ..order.clone() };

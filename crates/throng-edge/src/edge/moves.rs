@@ -222,7 +222,7 @@ impl Edge {
     pub(super) fn hear_has(&mut self, origin: usize, connection: ConnectionId, body: &[u8]) -> bool {
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
         let Some(answer) = HasAnswer::read(body) else { return false };
-        // An answer that comes too late leads the client nowhere. An origin that keeps a state is told where the player is.
+        // A late answer changes nothing for the client. An origin that keeps a state has to know that the player is at another one.
         if let Stage::Sought(held, search) = &mut player.stage {
             if search.hear(origin, answer) {
                 held.to = origin;
@@ -246,9 +246,11 @@ impl Edge {
             let keeper = search.keeper().filter(|&origin| links[origin].is_live && !(options.is_gone)(origin));
             held.to = keeper.unwrap_or(held.to);
             // The client is not to get a state that another origin has kept when it comes again.
-            let others = search.let_go.iter().filter(|(origin, ..)| *origin != held.to && links[*origin].is_live);
-            let others: Vec<usize> = others.map(|&(origin, ..)| origin).collect();
-            others.into_iter().for_each(|origin| links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY));
+            for &(origin, ..) in &search.let_go {
+                if origin != held.to && links[origin].is_live {
+                    links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY);
+                }
+            }
             (player.stage, player.origin) = (Stage::Home, held.to);
             let link = &mut links[held.to];
             if link.is_live {

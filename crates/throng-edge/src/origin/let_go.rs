@@ -8,16 +8,13 @@ use rustc_hash::FxHashMap;
 use throng::Tick;
 
 use super::PlayerId;
-
-/// States that are kept at most, and their bytes.
-const STATES_MAX: usize = 1 << 16;
-const BYTES_MAX: usize = 64 << 20;
+use crate::room::Room;
 
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct LetGo {
     by_client: FxHashMap<u64, Kept>,
-    bytes: usize,
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -34,9 +31,8 @@ impl LetGo {
     /// The state of a player leaves for another server. False if there is no room to keep it.
     pub(crate) fn keep(&mut self, client_id: u64, (player, to): (PlayerId, u16), state: &[u8]) -> bool {
         self.forget(client_id);
-        let has_room = self.by_client.len() < STATES_MAX && self.bytes + state.len() <= BYTES_MAX;
+        let has_room = self.room.take(state.len());
         if has_room {
-            self.bytes += state.len();
             self.by_client.insert(client_id, Kept { player, to, state: state.to_vec(), until: None });
         }
         has_room
@@ -58,9 +54,13 @@ impl LetGo {
 
     /// A newer state of the client is known.
     pub(crate) fn forget(&mut self, client_id: u64) {
-        if let Some(kept) = self.by_client.remove(&client_id) {
-            self.bytes -= kept.state.len();
-        }
+        self.remove(client_id);
+    }
+
+    fn remove(&mut self, client_id: u64) -> Option<Vec<u8>> {
+        let kept = self.by_client.remove(&client_id)?;
+        self.room.give_back(kept.state.len());
+        Some(kept.state)
     }
 
     /// To which origin the player of a client was let go, and whether its edge has gone since.
@@ -70,11 +70,8 @@ impl LetGo {
 
     /// The state of a player whose edge has gone. It is given once.
     pub(crate) fn take(&mut self, client_id: u64) -> Option<Vec<u8>> {
-        let kept = self.by_client.get_mut(&client_id).filter(|kept| kept.until.is_some())?;
-        let state = std::mem::take(&mut kept.state);
-        self.bytes -= state.len();
-        self.by_client.remove(&client_id);
-        Some(state)
+        let (_, edge_is_gone) = self.find(client_id)?;
+        if edge_is_gone { self.remove(client_id) } else { None }
     }
 
     #[cfg(test)]
@@ -84,15 +81,17 @@ impl LetGo {
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_client.is_empty() && self.bytes == 0
+        self.by_client.is_empty() && self.room == Room::default()
     }
 
     /// Forgets those whose time is over.
     pub(crate) fn sweep(&mut self, now: Tick) {
-        let LetGo { by_client, bytes } = self;
+        let LetGo { by_client, room } = self;
         by_client.retain(|_, kept| {
             let stays = kept.until.is_none_or(|until| until.is_newer_than(now));
-            *bytes -= if stays { 0 } else { kept.state.len() };
+            if !stays {
+                room.give_back(kept.state.len());
+            }
             stays
         });
     }
@@ -103,6 +102,7 @@ mod tests {
     use throng::ConnectionId;
 
     use super::*;
+    use crate::room::STATES_MAX;
 
     fn player(session: u32) -> PlayerId {
         PlayerId { edge: ConnectionId { index: 3, generation: 1 }, session }
@@ -134,7 +134,7 @@ mod tests {
         kept.sweep(Tick(50));
         let found: Vec<_> = (0..4).map(|client_id| kept.find(client_id)).collect();
         assert_eq!(found, [None, Some((1, true)), None, Some((1, false))], "the edge of the last one carries it still");
-        assert_eq!(kept.bytes, 8);
+        assert_eq!((kept.room.states, kept.room.bytes), (2, 8));
         kept.forget(1);
         kept.forget(3);
         assert!(kept.is_empty());

@@ -1,13 +1,18 @@
 use super::*;
 
+/// An edge connects. It has no players.
+fn connect(origin: &mut Origin, connection: ConnectionId) {
+    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
+    origin.edges.insert(connection.index, EdgeSeat { connection, players, batch: None, waiting });
+}
+
 #[test]
 fn those_who_come_and_go_while_it_is_closed_leave_nothing_behind() {
     let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
     origin.set_open(false);
     for generation in 1..=50 {
         let edge = ConnectionId { index: 0, generation };
-        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+        connect(&mut origin, edge);
         origin.events.push_back(OriginEvent::EdgeJoined(edge));
         for session in 0..200 {
             let (body, player) = (vec![0; USER_DATA_LEN], PlayerId { edge, session });
@@ -56,8 +61,7 @@ fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
     let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
     origin.set_open(false);
     let edge = ConnectionId { index: 0, generation: 1 };
-    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
     for number in 0..4_u64 {
         let talk = ToOrigin { session: 7, number, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
@@ -76,8 +80,7 @@ fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_o
     let body = vec![0; USER_DATA_LEN];
     let let_go = |keep_ticks| {
         let mut origin = Origin::new(OriginOptions { keep_ticks, ..OriginOptions::default() });
-        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-        origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+        connect(&mut origin, edge);
         assert!(origin.join(player, &ToOrigin { number: 5, body: body.clone(), ..ToOrigin::default() }));
         origin.set_stage(player, Stage::Free { to: 1 });
         origin.release(player, ObjectId { index: 3, generation: 1 }, b"hero").expect("it is free to go");
@@ -121,9 +124,8 @@ fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_o
     for (lane, state) in [(GOES_ON, Some(&b"hero"[..])), (0, None)] {
         let mut origin = let_go(9_000);
         origin.end(edge);
-        let (players, waiting) = (FxHashMap::default(), VecDeque::new());
         let other = ConnectionId { index: 1, generation: 1 };
-        origin.edges.insert(1, EdgeSeat { connection: other, players, batch: None, waiting });
+        connect(&mut origin, other);
         let player = PlayerId { edge: other, session: 1 };
         assert!(origin.join(player, &join(lane)) && origin.let_go.is_empty());
         let given = match origin.events.pop_back() {
@@ -139,8 +141,7 @@ fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_o
 fn a_client_that_has_arrived_elsewhere_may_have_come_back_and_be_away() {
     let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
     let edge = ConnectionId { index: 0, generation: 1 };
-    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
     let join = ToOrigin { number: 5, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
     assert!(origin.join(player, &join));
@@ -155,8 +156,7 @@ fn a_client_that_has_arrived_elsewhere_may_have_come_back_and_be_away() {
 fn states_without_room_are_counted() {
     let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
     let edge = ConnectionId { index: 0, generation: 1 };
-    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-    origin.edges.insert(0, EdgeSeat { connection: edge, players, batch: None, waiting });
+    connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
     let seat = Seat { client_id: 5, stage: Stage::Free { to: 1 }, ..Seat::default() };
     assert!(origin.seat_player(player, seat));

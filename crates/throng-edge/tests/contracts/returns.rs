@@ -89,29 +89,8 @@ fn who_says_goodbye_or_is_sent_away_leaves_at_once_and_who_connects_twice_goes_o
     stage.check(2).unwrap();
 }
 
-/// Client 5 was handed over to the second of two servers, and the edge of all dies. There is another one.
-fn moved_and_cut_off() -> Stage {
-    let mut stage = two_worlds("none", 5);
-    for world in &mut stage.worlds {
-        world.origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
-        world.has_border = false;
-    }
-    (0..2).for_each(|_| stage.add_edge());
-    stage.ticks(20);
-    (0..6).for_each(|_| stage.add_client(0));
-    stage.ticks(60);
-    hand_over(&mut stage, 0, 5);
-    stage.ticks(30);
-    stage.clients[5].send_input(&[9]).unwrap();
-    stage.ticks(20);
-    assert_eq!((stage.worlds[0].heroes.len(), stage.worlds[1].heroes.len()), (5, 1));
-    stage.edges.remove(0);
-    stage
-}
-
-/// Client 5, whose entry is the first of two servers, has done something. Its only edge dies so many ticks after it was asked to hand the client over, from
-/// the first server or back to it. Returns whether the player was on the way then.
-fn cut_off_on_the_way(condition: &str, from: usize, ticks: u32) -> (Stage, bool) {
+/// Six clients at the first of two edges, and at the first of two servers, which keep players for long.
+fn two_edges_and_worlds(condition: &str) -> Stage {
     let mut stage = two_worlds(condition, 5);
     for world in &mut stage.worlds {
         world.origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
@@ -121,6 +100,25 @@ fn cut_off_on_the_way(condition: &str, from: usize, ticks: u32) -> (Stage, bool)
     stage.ticks(20);
     (0..6).for_each(|_| stage.add_client(0));
     stage.ticks(60);
+    stage
+}
+
+/// Client 5 was handed over to the second of two servers, and the edge of all dies. There is another one.
+fn moved_and_cut_off() -> Stage {
+    let mut stage = two_edges_and_worlds("none");
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(30);
+    stage.clients[5].send_input(&[9]).unwrap();
+    stage.ticks(20);
+    assert_eq!((stage.worlds[0].heroes.len(), stage.worlds[1].heroes.len()), (5, 1));
+    stage.edges.remove(0);
+    stage
+}
+
+/// Client 5 has done something. The first of two servers is its entry. It is handed over from there, or back to it, and so many ticks later its edge
+/// dies. Returns whether the player was on the way then.
+fn cut_off_on_the_way(condition: &str, from: usize, ticks: u32) -> (Stage, bool) {
+    let mut stage = two_edges_and_worlds(condition);
     stage.clients[5].send_input(&[9]).unwrap();
     stage.ticks(20);
     if from == 1 {

@@ -482,10 +482,12 @@ impl Witness {
                 self.describe((When::InPlay, Because::Unknown), eyes, (&object, None));
                 continue;
             };
-            if through.is_some() && self.truth_of(source.0).is_some() {
-                held.insert((source.0.origin, source.0.id));
+            let (original, told) = source;
+            let truth = self.truth_of(original).copied();
+            if through.is_some() && truth.is_some() {
+                held.insert((original.origin, original.id));
             }
-            self.look_at(now, &object, source, (eyes, connection, here));
+            self.look_at(now, &object, (original.origin, truth, told), (eyes, connection, here));
         }
         let (mut all, mut known) = (0u32, 0u32);
         for (origin, object) in self.objects().filter(|(_, object)| distance(here, object.position_m()) <= NEARBY_M) {
@@ -500,20 +502,18 @@ impl Witness {
         self.known_nearby = Some(self.known_nearby.map_or(share, |least| least.min(share)));
     }
 
-    /// Compares one object of a client, whose own is `here`. The client may have been told nothing yet since another server has it:
-    /// what it shows is then of the object that it was told of.
+    /// Compares one object of a client, whose own is `here`, with the `truth` of the server that has it. The client may have been told nothing
+    /// yet since another server has it: what it shows is then of the object that it was told of.
     fn look_at<D>(
         &mut self,
         now: Time,
         object: &ObjectView<'_>,
-        (original, told): (Original, Option<Original>),
+        (origin, truth, told): (usize, Option<TrueObject>, Option<Original>),
         (eyes, connection, here): (&Eyes<'_, D>, u32, [f64; 3]),
     ) {
         let through = eyes.edge;
-        let origin = original.origin;
         let Some(past) = self.pasts.get(origin) else { return };
         let Some(tick) = self.translation.client_tick(through, origin, past.snapshot.tick) else { return };
-        let truth = self.truth_of(original).copied();
         let same = truth.is_some_and(|truth| is_same(object, &truth, (tick, hops(through))));
         // Snapshots have no objects that never change; those are compared at rest.
         let may_change = object.kind.0 != Prop::NUMBER;

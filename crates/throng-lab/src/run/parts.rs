@@ -72,8 +72,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         self.again = Some(again);
     }
 
-    /// Starts a process in the place of one that was killed. It is told `first` as soon as it is there; nobody waits for that.
-    pub(super) fn restart(&mut self, index: usize, first: &[Command]) {
+    /// Starts a process in the place of one that was killed, and sends it the commands. Does not wait until it can be connected to.
+    pub(super) fn restart(&mut self, index: usize, commands: &[Command]) {
         let (Some(part), Some(again)) = (self.parts.get_mut(index), &self.again) else { return };
         part.life += 1;
         (part.is_killed, part.is_ready, part.figures) = (false, false, None);
@@ -81,7 +81,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         match again(index, part.life) {
             Ok(process) => {
                 part.process = process;
-                first.iter().for_each(|command| part.process.tell(&command.line()));
+                commands.iter().for_each(|command| part.process.tell(&command.line()));
             }
             Err(error) => part.fault = Some(format!("{} did not start again: {error:#}", part.name)),
         }
@@ -258,17 +258,17 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
 mod tests {
     use super::*;
 
-    /// Says that it is there, then these lines, and its figures when it is told to stop.
-    fn script(lines: &str, figures: u32) -> Vec<OsString> {
+    /// A process that is ready at once, runs these commands, and writes its figures when it is told to stop.
+    fn script(commands: &str, figures: u32) -> Vec<OsString> {
         let text = format!(
-            r#"read order; echo '{{"ready":null}}'; {lines}
+            r#"read order; echo '{{"ready":null}}'; {commands}
             while read line; do if [ "$line" = stop ]; then echo '{{"done":{figures}}}'; exit; fi; done"#
         );
         ["sh", "-c", &text].map(OsString::from).to_vec()
     }
 
-    fn parts(lines: &str) -> Parts<(), u32> {
-        Parts::start(&script(lines, 1), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts")
+    fn parts(commands: &str) -> Parts<(), u32> {
+        Parts::start(&script(commands, 1), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts")
     }
 
     fn players(connected: u32) -> String {
