@@ -131,3 +131,59 @@ const FIRST_SERVER: u32 = 2;
 fn place(number: u32, first: u32) -> usize {
     number.checked_sub(first).map_or(usize::MAX, |place| place as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::super::parts::spawn;
+    use super::*;
+    use crate::control::PlayerCount;
+
+    /// A server that says by its players which commands it has had: 7 are there after `begin`, and 3 have left after `measure`.
+    fn script() -> Vec<OsString> {
+        let text = r#"read order; echo '{"ready":{"address":"127.0.0.1:9","truth":"/nowhere"}}'; c=0; e=0
+            while read line; do
+            case "$line" in begin) c=7;; measure) e=3;; stop) exit;; esac
+            echo "{\"players\":{\"connected\":$c,\"ended\":$e}}"; done"#;
+        ["sh", "-c", text].map(OsString::from).to_vec()
+    }
+
+    #[test]
+    fn a_server_starts_again_at_its_moment_and_its_players_move_if_the_run_has_begun() {
+        for (has_begun, connected) in [(true, 7), (false, 0)] {
+            let disk = Disk::default();
+            let mut edges = Parts::default();
+            let mut servers: Parts<ServerPoint, ServerFigures> =
+                Parts::start(&script(), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts");
+            servers.set_again(Box::new(|_, _| spawn(&script(), None, 2, &())));
+            let ms = Duration::from_millis;
+            let mut faults = Faults::new(&["restart:server-2:1s:2s".parse().expect("a fault")]);
+            let mut turn = |servers: &mut _, at| faults.turn((ms(at), has_begun), (&mut edges, servers, &disk));
+            assert!(turn(&mut servers, 999).is_empty());
+            assert_eq!(turn(&mut servers, 1_000), ["restart:server-2:1s:2s"]);
+            assert!(turn(&mut servers, 2_999).is_empty() && servers.players_of_each().eq([None]));
+            assert_eq!(turn(&mut servers, 3_000), ["restart:server-2:1s:2s is over"]);
+            let end = std::time::Instant::now() + Duration::from_secs(20);
+            while servers.players() != (PlayerCount { connected, ended: 3 }) {
+                assert!(std::time::Instant::now() < end, "{:?}", servers.players());
+                servers.listen();
+                std::thread::sleep(ms(5));
+            }
+            assert!(turn(&mut servers, 9_000).is_empty(), "once");
+        }
+    }
+
+    #[test]
+    fn nobody_starts_again_in_a_run_that_ends() {
+        let (disk, mut edges) = (Disk::default(), Parts::default());
+        let mut servers: Parts<ServerPoint, ServerFigures> =
+            Parts::start(&script(), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts");
+        servers.set_again(Box::new(|_, _| panic!("it starts again")));
+        let mut faults = Faults::new(&["restart:server-2:1s:2s".parse().expect("a fault")]);
+        faults.turn((Duration::from_secs(1), true), (&mut edges, &mut servers, &disk));
+        faults.end((&mut edges, &mut servers, &disk));
+        faults.turn((Duration::from_secs(9), true), (&mut edges, &mut servers, &disk));
+        assert!(servers.players_of_each().eq([None]));
+    }
+}
