@@ -160,6 +160,25 @@ pub(crate) fn a_client_that_sends_too_fast_is_read_later_and_loses_nothing() {
 }
 
 #[test]
+fn what_a_peer_has_sent_before_it_takes_nothing_more_is_read_to_the_end() {
+    const SENT: u64 = 1_000;
+    let serving = limited(|limits| {
+        (limits.messages_per_s, limits.burst_messages, limits.flush) = (1_000, 100, Duration::from_secs(20));
+    });
+    let mut client = serving.join(ClientOptions::default());
+    let before = messages_in(&serving);
+    for number in 0..SENT as u16 {
+        client.send_bytes(Header::new(0, ECHO), &number.to_le_bytes()).expect("connected");
+    }
+    eventually("it is answered", || messages_in(&serving) > before + 100);
+    // The socket has answers that nobody has read, so its end is a reset: the next answer cannot be written.
+    drop(client);
+    eventually("all that it has sent has come", || messages_in(&serving) == before + SENT);
+    eventually("it is gone", || serving.gateway.report().expect("the engine answers").occupancy.clients == 0);
+    serving.end();
+}
+
+#[test]
 fn a_wrong_token_is_answered_and_may_be_corrected_a_few_times() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(FixedPassword("open".into())), |_| {});
     let mut client = serving.connect(ClientOptions::default());

@@ -187,14 +187,21 @@ impl Opened {
         mut read: Pin<&mut impl Future<Output = End>>,
         mut write: Pin<&mut impl Future<Output = End>>,
     ) -> Ended {
+        let mut takes_nothing = false;
         let end = tokio::select! {
             end = &mut read => end,
-            end = &mut write => end,
+            end = &mut write => {
+                takes_nothing = end == End::Lost;
+                end
+            }
             end = self.ending() => end,
             () = self.pass.door.engine_end() => End::Gone,
         };
         // The writer may have seen first that there is nothing more to write.
         let end = self.queue.ended_now().map_or(end, End::Refused);
+        if takes_nothing && end == End::Lost {
+            self.read_the_rest(read).await;
+        }
         let is_stranger = self.pass.door.side == Side::Client && !self.queue.is_admitted();
         let reason = match end {
             // It has waited for us, or for a provider that could not decide.
@@ -225,6 +232,18 @@ impl Opened {
         // The engine holds the queue a little longer; the peer need not wait for that.
         drop(self.queue.take_socket());
         Ended { pass: self.pass, end }
+    }
+
+    /// A peer that takes nothing more may be gone, but what it has sent before has come, and the kernel has confirmed it to the
+    /// peer: a world server that was killed may have told the newest state of its world. Whoever has sent too much for the time that
+    /// a farewell may take loses the rest.
+    async fn read_the_rest(&self, read: Pin<&mut impl Future<Output = End>>) {
+        tokio::select! {
+            _ = read => (),
+            _ = self.queue.ending() => (),
+            () = self.pass.door.engine_end() => (),
+            () = sleep(self.pass.door.farewell()) => (),
+        }
     }
 
     /// Ends a connection whose peer does not take the last bytes, or too few of them.
