@@ -149,30 +149,65 @@ fn what_is_far_comes_less_often() {
 /// Something is killed in the middle of a run of this length, in seconds.
 const KILL_RUN_S: u32 = 10;
 
+/// Clients of such a run.
+const KILL_RUN_CLIENTS: u32 = 20;
+
 /// The summary of a run against our gateway in which something is killed.
-fn bench_with_kill(victim: &str, edges: u32) -> Value {
+fn bench_with_kill(scene: &str, victim: &str, edges: u32) -> Value {
     let runs = tempfile::tempdir().unwrap();
     let folder = runs.path().to_str().unwrap();
-    let seconds = KILL_RUN_S.to_string();
+    let [seconds, clients] = [KILL_RUN_S, KILL_RUN_CLIENTS].map(|number| number.to_string());
     let arguments =
-        ["gateway-bench", "single", "--clients", "20", "--seconds", &seconds, "--warmup", "1", "--kill", victim];
+        ["gateway-bench", scene, "--clients", &clients, "--seconds", &seconds, "--warmup", "1", "--kill", victim];
     let edges = edges.to_string();
     let output = throng(&[&arguments[..], &["--edges", &edges, "--runs", folder, "--json"]].concat());
     let complaints = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"))
 }
 
-fn all_come_back_after_the_loss_of(victim: &str, edges: u32) {
-    let summary = bench_with_kill(victim, edges);
+fn all_come_back_after_the_loss_of(victim: &str, edges: u32) -> Value {
+    all_come_back("single", victim, edges)
+}
+
+fn all_come_back(scene: &str, victim: &str, edges: u32) -> Value {
+    let summary = bench_with_kill(scene, victim, edges);
     let load = throng_capacity::Load::resolve("gateway").expect("it is built in");
     load.judge(&summary).expect("all samples that scenarios/loads/gateway.toml names");
     assert!(load.memory_bytes(&summary).is_some(), "the memory that it names: {summary}");
-    for (name, expected) in [("players_before", 20), ("players_after", 20), ("joined", 20), ("connections_lost", 0)] {
+    let all = KILL_RUN_CLIENTS;
+    for (name, expected) in [("players_before", all), ("players_after", all), ("joined", all), ("connections_lost", 0)]
+    {
         assert_eq!(summary["outage"][name], expected, "{name}: {summary}");
     }
-    let silence_ms = number(&summary, "outage", "silence_ms_max");
     // No client gets updates more often than every 20 ms. A client that does not play on is silent until the end.
-    assert!((20.0..f64::from(KILL_RUN_S) / 2.0 * 1e3).contains(&silence_ms), "{silence_ms}");
+    for name in ["silence_ms_max", "unanswered_ms_max"] {
+        let silence_ms = number(&summary, "outage", name);
+        assert!((20.0..f64::from(KILL_RUN_S) / 2.0 * 1e3).contains(&silence_ms), "{name}: {silence_ms}");
+    }
+    assert!(number(&summary, "outage", "restart_ms") < f64::from(KILL_RUN_S) / 2.0 * 1e3, "{summary}");
+    summary
+}
+
+#[test]
+fn one_of_nine_world_servers_dies_and_gets_its_players_back() {
+    let summary = all_come_back("spatial", "server", 0);
+    assert_eq!(summary["outage"]["owned_twice"], 0);
+    // Its own players have walked on for a second, but not where the gateway knows of it.
+    let off_m = number(&summary, "outage", "state_off_m_max");
+    assert!(off_m < 1.0, "{off_m}");
+    let [lost, doubled, disordered] = ["lost", "doubled", "out_of_order"].map(|name| number(&summary, "calls", name));
+    assert!(lost > 0.0 && (doubled, disordered) == (0.0, 0.0), "{}", summary["calls"]);
+    assert_eq!(summary["outage"]["others_calls_lost"], 0, "{}", summary["calls"]);
+}
+
+#[test]
+fn all_world_servers_of_a_spatial_world_are_killed_and_get_their_players_back() {
+    all_come_back("spatial", "servers", 2);
+}
+
+#[test]
+fn after_the_loss_of_the_gateway_a_spatial_world_is_made_again() {
+    all_come_back("spatial", "gateway", 0);
 }
 
 #[test]

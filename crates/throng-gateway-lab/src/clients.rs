@@ -52,7 +52,8 @@ pub(super) fn play(load: Load) -> io::Result<()> {
             Some(Command::Measure) => crowd.measure(),
             Some(Command::Settle) => crowd.settle(),
             Some(Command::Stop) => break,
-            None => {}
+            // That is for world servers.
+            Some(Command::Kill) | None => {}
         }
     }
     answer(&ClientsLine::Done(Box::new(crowd.report())));
@@ -139,8 +140,8 @@ struct Window {
     sums: Sums,
     /// By client: updates when it began, and then those in it.
     updates: Vec<u64>,
-    /// By client: the longest time without an update.
-    silences: Vec<Duration>,
+    /// By client: the longest times without an update and without an answer.
+    silences: Vec<[Duration; 2]>,
 }
 
 /// Sums over the clients.
@@ -359,7 +360,7 @@ impl Crowd {
             *before = client.counts.updates - *before;
         }
         let ended = self.window.ended;
-        self.window.silences = self.clients.iter_mut().map(|client| client.longest_silence(ended)).collect();
+        self.window.silences = self.clients.iter_mut().map(|client| client.longest_silences(ended)).collect();
     }
 
     fn sums(&self) -> Sums {

@@ -1,7 +1,7 @@
 //! The messages between the processes of a run, one line each.
 //!
 //! ```text
-//! run -> world, clients   {"load": ...} first, then go | players N | measure | settle | stop    (the end of the input means stop)
+//! run -> world, clients   {"load": ...} first, then go | players N | measure | kill | settle | stop    (the end of the input means stop)
 //! world, clients -> run   {"progress": ...} every second, {"done": ...} at the end, {"failed": "why"}
 //! ```
 
@@ -19,6 +19,8 @@ pub(super) enum Command {
     Players(u32),
     /// The warm-up is over: measure from now on.
     Measure,
+    /// One world server of several dies without a word, and comes back.
+    Kill,
     /// The measurement is over: the clients stop sending, and messages in flight arrive.
     Settle,
     /// Leave and report.
@@ -26,8 +28,13 @@ pub(super) enum Command {
 }
 
 impl Command {
-    const WORDS: [(Command, &'static str); 4] =
-        [(Command::Go, "go"), (Command::Measure, "measure"), (Command::Settle, "settle"), (Command::Stop, "stop")];
+    const WORDS: [(Command, &'static str); 5] = [
+        (Command::Go, "go"),
+        (Command::Measure, "measure"),
+        (Command::Kill, "kill"),
+        (Command::Settle, "settle"),
+        (Command::Stop, "stop"),
+    ];
 
     pub(super) fn line(self) -> String {
         let word = Command::WORDS.iter().find(|(command, _)| *command == self).map_or("", |(_, word)| *word);

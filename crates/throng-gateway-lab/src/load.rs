@@ -81,8 +81,10 @@ impl Scene {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Victim {
-    /// The world server.
+    /// The world server; one of nine in the scene spatial.
     Server,
+    /// The process of all world servers of the scene spatial.
+    Servers,
     /// The gateway.
     Gateway,
     /// One of the gateway's edges.
@@ -94,8 +96,19 @@ impl Victim {
     pub fn name(self) -> &'static str {
         match self {
             Victim::Server => "server",
+            Victim::Servers => "servers",
             Victim::Gateway => "gateway",
             Victim::Edge => "edge",
+        }
+    }
+
+    /// In a sentence: which of them.
+    pub(super) fn said(self) -> &'static str {
+        match self {
+            Victim::Server => "one server is",
+            Victim::Servers => "all servers are",
+            Victim::Gateway => "the gateway is",
+            Victim::Edge => "one edge is",
         }
     }
 }

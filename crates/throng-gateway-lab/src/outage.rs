@@ -18,6 +18,8 @@ use crate::world::WorldProgress;
 pub(super) struct Kill {
     victim: Victim,
     restart: Duration,
+    /// Whether it is a world server that shares its process with others.
+    is_one_of_several: bool,
     players_before: u32,
 }
 
@@ -35,11 +37,11 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
             _ => return Ok(()),
         }
     }
-    if options.edges > 0 && options.kill == Some(Victim::Server) {
-        bail!("with --edges, --kill takes edge or gateway");
+    if !matches!(options.scene, Scene::SingleUnreal | Scene::Spatial) || options.connect_only {
+        bail!("--kill works only with the scenes single, with --traffic unreal, and spatial");
     }
-    if options.scene != Scene::SingleUnreal || options.connect_only {
-        bail!("--kill works only with the scene single and --traffic unreal");
+    if options.kill == Some(Victim::Servers) && options.scene != Scene::Spatial {
+        bail!("--kill servers works only with the scene spatial: the scene single has one world server, --kill server");
     }
     match options.target {
         Target::Start { .. } => Ok(()),
@@ -53,19 +55,29 @@ pub(super) fn check(options: &BenchOptions) -> Result<()> {
 pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
     match victim {
         None | Some(Victim::Edge) => Vec::new(),
-        Some(Victim::Server) => vec!["-scr".into()],
+        Some(Victim::Server | Victim::Servers) => vec!["-scr".into()],
         Some(Victim::Gateway) => vec!["-cwm".into()],
     }
 }
 
 impl Kill {
     pub(super) fn figures(&self, bots: &ClientsReport, world: &WorldProgress) -> OutageFigures {
-        let silence_ms = &bots.silence_ms;
+        let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or(f64::MAX);
+        let max = |sorted: &[f64]| sorted.last().copied().unwrap_or(f64::MAX);
         OutageFigures {
             killed: self.victim,
-            restart_ms: self.restart.as_secs_f64() * 1e3,
-            silence_ms_median: silence_ms.get(silence_ms.len() / 2).copied().unwrap_or(f64::MAX),
-            silence_ms_max: silence_ms.last().copied().unwrap_or(f64::MAX),
+            // A server of several reports itself when it is back, if it ever is.
+            restart_ms: match self.is_one_of_several {
+                true => world.restart_ms,
+                false => Some(self.restart.as_secs_f64() * 1e3),
+            },
+            silence_ms_median: median(&bots.silence_ms),
+            silence_ms_max: max(&bots.silence_ms),
+            unanswered_ms_median: median(&bots.unanswered_ms),
+            unanswered_ms_max: max(&bots.unanswered_ms),
+            state_off_m_max: world.off_m_max,
+            owned_twice: self.is_one_of_several.then_some(world.owned_twice),
+            others_calls_lost: None,
             players_before: self.players_before,
             players_after: world.live_players,
             joined: bots.joined,
@@ -79,12 +91,14 @@ impl Play<'_> {
     pub(super) fn kill(&mut self, victim: Victim) -> Result<()> {
         let players_before = self.world.progress.live_players;
         let killed_at = Instant::now();
+        let is_one_of_several = victim == Victim::Server && self.load.scene == Scene::Spatial;
         match victim {
-            Victim::Server => self.replace_world()?,
+            Victim::Server if is_one_of_several => self.world.tell(Command::Kill),
+            Victim::Server | Victim::Servers => self.replace_world()?,
             Victim::Gateway => self.replace_gateway()?,
             Victim::Edge => self.replace_edge()?,
         }
-        self.kill = Some(Kill { victim, restart: killed_at.elapsed(), players_before });
+        self.kill = Some(Kill { victim, restart: killed_at.elapsed(), is_one_of_several, players_before });
         Ok(())
     }
 

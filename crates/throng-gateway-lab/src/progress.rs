@@ -13,7 +13,7 @@ const STARTING: &str = "starting";
 /// The first line of a run.
 pub(super) fn announcement(options: &BenchOptions) -> String {
     let (scene, clients) = (options.scene.name(), options.clients);
-    let kill = options.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
+    let kill = options.kill.map(|victim| format!(", {} killed", victim.said())).unwrap_or_default();
     let way = options.transport.said_with(options.edges);
     phases(options).announcement(&format!("{scene}: {clients} clients{way}{kill}"))
 }

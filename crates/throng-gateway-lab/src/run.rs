@@ -1,6 +1,6 @@
 //! A whole run: starts gateway, world servers and clients, samples them, and collects their reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ use crate::published::references;
 use crate::scrape::{Scraped, scrape};
 use crate::settings;
 use crate::summary::{
-    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Second, TrafficFigures,
-    WorldFigures,
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, OutageFigures, Second,
+    TrafficFigures, WorldFigures,
 };
 use crate::world::{WorldProgress, WorldReport};
 
@@ -49,8 +49,8 @@ pub struct BenchOptions {
     pub edges: u32,
     /// How clients connect. Only TCP with a gateway that runs already, and with a kill.
     pub transport: Transport,
-    /// The process that is killed in mid-run, and started again. For the scene `single-unreal` and a gateway that is
-    /// started for the run.
+    /// The process that is killed in mid-run, and started again. For the scenes `single-unreal` and `spatial`, and a gateway
+    /// that is started for the run.
     pub kill: Option<Victim>,
     /// The gateway.
     pub target: Target,
@@ -153,7 +153,7 @@ impl BenchOptions {
         let edges = if self.edges > 0 { format!(", {} edges", self.edges) } else { String::new() };
         let transport = self.transport.said();
         let idle = if self.connect_only { ", idle" } else { "" };
-        let kill = self.kill.map(|victim| format!(", one {} is killed", victim.name())).unwrap_or_default();
+        let kill = self.kill.map(|victim| format!(", {} killed", victim.said())).unwrap_or_default();
         let profile = match self.profile {
             Profile::Constant => String::new(),
             profile => format!(", profile {profile}"),
@@ -596,8 +596,9 @@ impl<'a> Play<'a> {
         let traffic = if missing.is_empty() { traffic(bots, world) } else { self.partial(bots.seconds).traffic() };
         let has = |part: &str| !missing.iter().any(|name| name == part);
         let (has_clients, has_world) = (has(CLIENTS), has(WORLD));
-        // A killed process cannot report which calls it had received.
-        let is_heard = matches!(options.kill, None | Some(Victim::Edge)) && missing.is_empty();
+        // A killed process cannot report which calls it had received. One server of several has a process that lives on.
+        let is_one_of_several = options.kill == Some(Victim::Server) && options.scene == Scene::Spatial;
+        let is_heard = (is_one_of_several || matches!(options.kill, None | Some(Victim::Edge))) && missing.is_empty();
         let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
         GatewaySummary {
             head: RunHead {
@@ -624,7 +625,11 @@ impl<'a> Play<'a> {
             client: (has_clients && !options.connect_only).then(|| self.client_figures(bots, world)),
             traffic,
             calls: has_calls.then(|| calls(bots, world)),
-            outage: self.kill.as_ref().filter(|_| has_clients).map(|kill| kill.figures(bots, &self.world.progress)),
+            outage: self.kill.as_ref().filter(|_| has_clients).map(|kill| {
+                let others_calls_lost =
+                    (is_one_of_several && is_heard).then(|| calls_lost(bots, world, &world.orphans));
+                OutageFigures { others_calls_lost, ..kill.figures(bots, &self.world.progress) }
+            }),
             idle: options.connect_only.then(|| IdleFigures {
                 cpu_cores_before: self.idle_before,
                 cpu_cores: self.pid.map(|_| cores(self.began, self.ended)),
@@ -677,6 +682,7 @@ impl<'a> Play<'a> {
         // A world server that was killed has not said what it wrote.
         let ideal_updates = match (self.options.kill, self.options.scene.single_hz()) {
             (Some(Victim::Server | Victim::Gateway), Some(hz)) => hz * clients * bots.seconds,
+            (Some(Victim::Servers), _) => world.ideal_updates * bots.seconds / world.seconds,
             _ => world.ideal_updates,
         };
         // A client does not get back what it has written itself.
@@ -735,14 +741,19 @@ fn traffic(bots: &ClientsReport, world: &WorldReport) -> TrafficFigures {
     }
 }
 
+/// Calls that arrived nowhere, without those of some connections.
+fn calls_lost(bots: &ClientsReport, world: &WorldReport, but: &BTreeSet<u32>) -> u64 {
+    let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
+    let others = bots.calls.iter().filter(|(connection, _)| !but.contains(connection));
+    others.map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers)).sum()
+}
+
 fn calls(bots: &ClientsReport, world: &WorldReport) -> CallFigures {
     let made: u64 = bots.calls.values().map(|&calls| u64::from(calls)).sum();
-    let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
-    let lost = bots.calls.iter().map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers));
     let sum = |count: fn(&Arrived) -> u64, calls: &BTreeMap<u32, Arrived>| calls.values().map(count).sum();
     CallFigures {
         made,
-        lost: lost.sum(),
+        lost: calls_lost(bots, world, &BTreeSet::new()),
         doubled: sum(|arrived| arrived.doubled, &world.calls),
         out_of_order: sum(|arrived| arrived.out_of_order, &world.calls),
         handovers: world.handovers_of_run,

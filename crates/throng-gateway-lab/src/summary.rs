@@ -163,20 +163,33 @@ pub struct CallFigures {
     pub answers_per_s: f64,
 }
 
-/// A process was killed with SIGKILL, and started again at once.
+/// A process was killed with SIGKILL, and started again at once. World servers of the scene spatial share a process: one of them
+/// has its socket closed without a word, forgets all, and comes back after a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OutageFigures {
     /// Which one.
     pub killed: Victim,
     /// From the kill until the new process was there: the gateway answered, or the world server had got everything back.
-    pub restart_ms: f64,
+    /// `null` if it has not come back.
+    pub restart_ms: Option<f64>,
     /// The longest time without an update of the median client, in milliseconds. About 33 if nothing happens.
     pub silence_ms_median: f64,
     /// The same of the client that waited longest.
     pub silence_ms_max: f64,
-    /// Players of the world server before the kill.
+    /// The longest time in which the server of a client did not answer its calls, of the median client, in milliseconds.
+    pub unanswered_ms_median: f64,
+    /// The same of the client that waited longest.
+    pub unanswered_ms_max: f64,
+    /// One world server of several: the longest way between where one of its players was last for the server, and where the
+    /// gateway had kept it, in metres. What the server had not written or not sent yet is a part of it.
+    pub state_off_m_max: Option<f32>,
+    /// One world server of several: players that the gateway gave back to it, and that another server played at that moment.
+    pub owned_twice: Option<u32>,
+    /// One world server of several: calls that were lost of clients whose server lived.
+    pub others_calls_lost: Option<u64>,
+    /// Players of all world servers before the kill.
     pub players_before: u32,
-    /// Its players at the end.
+    /// Their players at the end.
     pub players_after: u32,
     /// Clients that are subscribed at the end.
     pub joined: u32,

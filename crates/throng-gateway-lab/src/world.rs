@@ -8,6 +8,7 @@ mod arrival;
 mod frame;
 mod interest;
 mod player;
+mod recovery;
 mod report;
 mod stage;
 
@@ -22,6 +23,7 @@ use throng_wire::Time;
 use crate::control::{Command, Commands, Line};
 use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use crate::load::Load;
+use recovery::DOWN;
 pub(super) use report::{WorldProgress, WorldReport};
 use stage::Stage;
 
@@ -43,6 +45,7 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
         match commands.poll() {
             Some(Command::Players(number)) => world.stage.wanted = number,
             Some(Command::Go) => world.stage.begin(clock::now()),
+            Some(Command::Kill) => world.kill(),
             Some(Command::Measure) => world.stage.measure(),
             Some(Command::Settle) => world.stage.settle(),
             Some(Command::Stop) => break,
@@ -55,7 +58,8 @@ pub(super) fn serve(load: Load) -> io::Result<()> {
 
 struct World {
     rounds: Rounds,
-    readers: Vec<Reader>,
+    /// By server; the place of one that is dead is empty.
+    readers: Vec<Option<Reader>>,
     next_connect: Time,
     ready: Vec<usize>,
     scratch: Vec<u8>,
@@ -80,7 +84,7 @@ impl World {
         self.rounds.wait(&mut self.ready)?;
         match self.exchange() {
             Err(error) if self.stage.load.outlives_gateway() && error.kind() != io::ErrorKind::Other => {
-                self.readers.iter().for_each(|reader| self.rounds.forget(reader));
+                self.readers.iter().flatten().for_each(|reader| self.rounds.forget(reader));
                 self.readers.clear();
                 self.stage.lose_gateway();
                 Ok(())
@@ -91,7 +95,9 @@ impl World {
 
     fn connect(&mut self) -> io::Result<()> {
         let now = clock::now();
-        if now < self.next_connect || !self.stage.wants_server(self.readers.len()) {
+        let dead = self.readers.iter().position(Option::is_none);
+        let server = dead.unwrap_or(self.readers.len());
+        if now < self.next_connect || dead.is_none() && !self.stage.wants_server(server) {
             return Ok(());
         }
         let reader = match Reader::connect(self.stage.load.servers) {
@@ -101,25 +107,43 @@ impl World {
             }
             reader => reader?,
         };
-        self.rounds.watch(&reader, self.readers.len())?;
-        self.readers.push(reader);
-        self.stage.log_in();
+        self.rounds.watch(&reader, server)?;
+        match self.readers.get_mut(server) {
+            Some(place) => *place = Some(reader),
+            None => self.readers.push(Some(reader)),
+        }
+        self.stage.log_in(server);
         Ok(())
+    }
+
+    /// One of several servers dies, and comes back after a while. Its socket is closed as the kernel closes those of a killed process:
+    /// with all that waits in it.
+    fn kill(&mut self) {
+        let server = self.stage.victim();
+        if let Some(reader) = self.readers.get_mut(server).and_then(Option::take) {
+            self.rounds.forget(&reader);
+            self.stage.lose_server(server);
+            self.next_connect = clock::now().after(DOWN);
+        }
     }
 
     /// Takes in what has come, plays, and sends.
     fn exchange(&mut self) -> io::Result<()> {
         let stage = &mut self.stage;
         for &server in &self.ready {
-            let before = (self.readers[server].messages, self.readers[server].bytes);
-            self.readers[server].read(&mut self.scratch, |message| stage.take(server, &message))?;
-            stage.counts.messages_in += self.readers[server].messages - before.0;
-            stage.counts.bytes_in += self.readers[server].bytes - before.1;
+            let Some(reader) = &mut self.readers[server] else { continue };
+            let before = (reader.messages, reader.bytes);
+            reader.read(&mut self.scratch, |message| stage.take(server, &message))?;
+            stage.counts.messages_in += reader.messages - before.0;
+            stage.counts.bytes_in += reader.bytes - before.1;
             stage.check().map_err(io::Error::other)?;
         }
         stage.advance(clock::now());
         for (reader, server) in self.readers.iter_mut().zip(&mut stage.servers) {
-            stage.counts.bytes_out += reader.send(&mut server.outgoing)?;
+            match reader {
+                Some(reader) => stage.counts.bytes_out += reader.send(&mut server.outgoing)?,
+                None => server.outgoing.clear(),
+            }
         }
         Ok(())
     }

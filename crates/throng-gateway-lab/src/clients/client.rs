@@ -29,21 +29,23 @@ pub(super) struct Client {
     /// The last state that a decoding client has seen: the newest stamp by channel and key.
     newest: Option<HashMap<(u32, u32), u64>>,
     silence: Silence,
+    /// The same for answers of its server.
+    unanswered: Silence,
     /// How often it has lost its connection, or could not make it again.
     losses: u32,
 }
 
-/// Times without an update.
+/// Times without something.
 #[derive(Clone, Copy, Debug, Default)]
 struct Silence {
-    last_update: Time,
+    since: Time,
     longest: Duration,
 }
 
 impl Silence {
     fn end(&mut self, now: Time) {
-        self.longest = self.longest.max(now.since(self.last_update));
-        self.last_update = now;
+        self.longest = self.longest.max(now.since(self.since));
+        self.since = now;
     }
 }
 
@@ -112,6 +114,7 @@ impl Client {
             counts: Counts::default(),
             newest: is_sample.then(HashMap::new),
             silence: Silence::default(),
+            unanswered: Silence::default(),
             losses: 0,
         }
     }
@@ -131,15 +134,18 @@ impl Client {
         Ok(())
     }
 
-    /// Begins to measure the longest time without an update.
+    /// Begins to measure the longest times without an update and without an answer.
     pub(super) fn watch_silence(&mut self, now: Time) {
-        self.silence = Silence { last_update: now, longest: Duration::ZERO };
+        self.silence = Silence { since: now, longest: Duration::ZERO };
+        self.unanswered = self.silence;
     }
 
-    /// The longest time without an update since then.
-    pub(super) fn longest_silence(&mut self, now: Time) -> Duration {
-        self.silence.end(now);
-        self.silence.longest
+    /// The longest times without an update and without an answer since then.
+    pub(super) fn longest_silences(&mut self, now: Time) -> [Duration; 2] {
+        [&mut self.silence, &mut self.unanswered].map(|silence| {
+            silence.end(now);
+            silence.longest
+        })
     }
 
     pub(super) fn reader(&self) -> &Reader {
@@ -234,8 +240,8 @@ impl Client {
         if !self.state.is_open {
             return Ok(());
         }
-        let Client { reader, outgoing, state, counts, newest, silence, .. } = self;
-        let updates_before = counts.updates;
+        let Client { reader, outgoing, state, counts, newest, silence, unanswered, .. } = self;
+        let before = *counts;
         let read = reader.read(scratch, |message| {
             if is_update(context.load, &message) {
                 counts.updates += 1;
@@ -246,8 +252,11 @@ impl Client {
                 state.take(&message, context.load, outgoing, counts);
             }
         });
-        if counts.updates > updates_before {
+        if counts.updates > before.updates {
             silence.end(context.now);
+        }
+        if counts.acknowledgements > before.acknowledgements {
+            unanswered.end(context.now);
         }
         match (state.fault, read) {
             (Some(fault), _) => Err(fault.to_owned()),

@@ -40,6 +40,8 @@ pub(crate) struct ClientsReport {
     pub(crate) update_hz: Vec<f64>,
     /// The longest time without an update, by client, in rising order.
     pub(crate) silence_ms: Vec<f64>,
+    /// The longest time without an answer of its server, by client, in rising order.
+    pub(crate) unanswered_ms: Vec<f64>,
     /// New states of actors that the decoding clients saw, and how many clients decoded.
     pub(crate) actor_states: u64,
     pub(crate) samples: u32,
@@ -105,8 +107,11 @@ impl Crowd {
             .map(|(&updates, time_s)| updates as f64 / time_s.max(1e-9))
             .collect();
         update_hz.sort_by(f64::total_cmp);
-        let mut silence_ms: Vec<f64> = window.silences.iter().map(|silence| silence.as_secs_f64() * 1e3).collect();
-        silence_ms.sort_by(f64::total_cmp);
+        let [silence_ms, unanswered_ms] = [0, 1].map(|kind| {
+            let mut sorted: Vec<f64> = window.silences.iter().map(|of| of[kind].as_secs_f64() * 1e3).collect();
+            sorted.sort_by(f64::total_cmp);
+            sorted
+        });
         let ages = &self.seen.age_us;
         let latency = [0.5, 0.99, 1.0].map(|share| quantile_ms(ages, share));
         ClientsReport {
@@ -116,6 +121,7 @@ impl Crowd {
             updates: window.sums.updates,
             update_hz,
             silence_ms,
+            unanswered_ms,
             actor_states: window.sums.actor_states,
             samples: self.clients.iter().filter(|client| client.is_sample()).count() as u32,
             latency_ms: latency[0].zip(latency[1]).zip(latency[2]).map(|((p50, p99), max)| [p50, p99, max]),

@@ -12,7 +12,7 @@ use throng_channeld::{Broadcast, FIRST_SPATIAL_CHANNEL, GLOBAL_CHANNEL};
 use throng_machine::clock;
 
 use super::player::Player;
-use super::stage::{MASTER, Stage};
+use super::stage::{MASTER, Server, Stage};
 use crate::light::{Fields, Message, Value};
 use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, Scene, connection_of};
 use crate::motion::Walker;
@@ -50,34 +50,22 @@ impl Stage {
             return;
         }
         // A copy for the owner of the global channel: another peer has logged in.
-        let is_server = self.servers.iter().any(|server| server.connection == connection);
-        if server == MASTER && self.is_ready && result == 0 && !is_server {
-            self.arrive(connection);
+        if server == MASTER && result == 0 && self.waiting.len() < self.by_connection.len() {
+            self.waiting.push(connection);
         }
     }
 
-    /// State of the global channel, or a part of it, as it was when this server was lost: the players are in it.
-    pub(super) fn take_recovered(&mut self, data: Option<Value<'_>>) {
-        let value = Fields(data.map_or(&[][..], Value::bytes)).last(2).map_or(&[][..], Value::bytes);
-        let Ok(state) = TestRepChannelData::decode(value) else {
-            return self.fail("the state that the gateway kept makes no sense");
-        };
-        for (entity, actor) in state.actor_states {
-            let connection = connection_of(entity);
-            let Some(known) = self.by_connection.get_mut(connection as usize) else { continue };
-            if known.is_none() {
-                *known = Some(self.players.len() as u32);
-                let pose = Pose::of_actor(&actor);
-                self.players.push(Player { pose, is_live: true, ..Player::new(connection) });
-                self.pairs.add_player();
+    /// Clients that have logged in become players, as soon as all servers are there.
+    pub(super) fn let_in(&mut self) {
+        if !self.is_ready {
+            return;
+        }
+        for connection in std::mem::take(&mut self.waiting) {
+            let is_server = |server: &Server| connection == server.connection || connection == server.former;
+            if !self.servers.iter().any(is_server) {
+                self.arrive(connection);
             }
         }
-    }
-
-    pub(super) fn end_recovery(&mut self, server: usize) {
-        self.servers[server].recovers = false;
-        self.servers[server].is_set_up = true;
-        self.is_ready |= server == MASTER;
     }
 
     fn set_up(&mut self, server: usize) {

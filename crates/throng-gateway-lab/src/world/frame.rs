@@ -18,6 +18,10 @@ impl Stage {
     pub(super) fn play_frame(&mut self, now: Time) {
         self.frame_number += 1;
         for server in &mut self.servers {
+            if !server.is_set_up {
+                // It is dead.
+                continue;
+            }
             server.is_stalled = !server.outgoing.is_empty();
             self.counts.frames += u64::from(!server.is_stalled);
             self.counts.stalled += u64::from(server.is_stalled);

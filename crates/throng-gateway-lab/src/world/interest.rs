@@ -21,9 +21,14 @@ const UNANSWERED_MAX: usize = 1_000;
 const SPATIAL_LOOK_FRAMES: u64 = 10;
 const LOD_LOOK_FRAMES: u64 = 30;
 
+/// Of a player whose server has come back, clients as near as this may be subscribed: those who were near or saw its cell
+/// when it died have not come farther.
+const DOUBT_M: f32 = 64.0;
+
 /// Not subscribed.
 const APART: u8 = u8::MAX;
-/// Perhaps subscribed by the gateway when the entity came into a cell that the client is subscribed to.
+/// Perhaps subscribed: by the gateway when the entity came into a cell that the client is subscribed to, or by a server that
+/// has died.
 const STRAY: u8 = u8::MAX - 1;
 
 /// For each pair of players the band in which the second's client sees the first's entity.
@@ -166,11 +171,25 @@ impl Stage {
         self.servers[player.owner].outgoing.message(to, &update);
     }
 
+    /// Nobody knows which clients see the players of a server that has come back.
+    pub(super) fn doubt_pairs(&mut self) {
+        for entity in 0..self.players.len() {
+            if !std::mem::take(&mut self.players[entity].is_doubtful) {
+                continue;
+            }
+            for client in 0..self.players.len() {
+                let distance_m = self.players[client].pose.distance_m(&self.players[entity].pose);
+                let is_near = distance_m < DOUBT_M || self.pairs.band(entity, client) != APART;
+                self.pairs.set(entity, client, if is_near { STRAY } else { APART });
+            }
+        }
+    }
+
     /// The gateway says that an entity is in another cell, which this server owns.
     pub(super) fn hand_over(&mut self, server: usize, entity: u32, cell: u32) {
         let Some(index) = self.player_of(connection_of(entity)) else { return };
-        self.players[index].owner = server;
-        self.players[index].cell = cell;
+        let player = &mut self.players[index];
+        (player.owner, player.next, player.cell, player.is_live) = (server, None, cell, true);
         self.update_interest(index);
         // The gateway has subscribed all subscribers of the cell to the entity, near or not.
         for client in 0..self.players.len() {
@@ -181,6 +200,12 @@ impl Stage {
             }
         }
     }
+}
+
+/// The cell at a place.
+pub(super) fn cell_at(x_m: f32, y_m: f32) -> u32 {
+    let number = |at_m: f32| ((at_m * GRID_CELLS as f32 / SIDE_M) as u32).min(GRID_CELLS - 1);
+    FIRST_SPATIAL_CHANNEL + number(y_m) * GRID_CELLS + number(x_m)
 }
 
 fn distance_to_cell_m(pose: &Pose, cell: u32) -> f32 {
@@ -216,6 +241,16 @@ mod tests {
         pairs.set(0, 2, STRAY);
         assert_eq!(pairs.ideal_hz(Scene::EntityLod), 2.0);
         assert_eq!(pairs.ideal_hz(Scene::Spatial), 60.0);
+    }
+
+    #[test]
+    fn a_place_lies_in_its_cell() {
+        assert_eq!(cell_at(0.0, 0.0), FIRST_SPATIAL_CHANNEL);
+        assert_eq!(cell_at(SIDE_M, SIDE_M), FIRST_SPATIAL_CHANNEL + GRID_CELLS * GRID_CELLS - 1);
+        for (x_m, y_m) in [(19.9, 20.1), (150.0, 299.0), (77.0, 3.0)] {
+            let pose = Pose { x_m, y_m, ..Pose::default() };
+            assert_eq!(distance_to_cell_m(&pose, cell_at(x_m, y_m)), 0.0, "{x_m} {y_m}");
+        }
     }
 
     #[test]

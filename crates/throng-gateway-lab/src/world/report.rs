@@ -1,6 +1,6 @@
 //! The world servers' reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use throng_machine::clock;
@@ -29,6 +29,11 @@ pub(crate) struct WorldProgress {
     pub(crate) bytes_in_per_s: f64,
     pub(crate) bytes_out_per_s: f64,
     pub(crate) cpu_cores: f64,
+    /// Of one server of several that has died: from its death until it had everything back, in milliseconds.
+    pub(crate) restart_ms: Option<f64>,
+    /// As in [`Death`](super::recovery::Death).
+    pub(crate) off_m_max: Option<f32>,
+    pub(crate) owned_twice: u32,
 }
 
 /// The counters of the world in the measured part; calls in all of the run.
@@ -49,6 +54,8 @@ pub(crate) struct WorldReport {
     pub(crate) call_p99_ms: Option<f64>,
     pub(crate) calls: BTreeMap<u32, Arrived>,
     pub(crate) handovers_of_run: u64,
+    /// The connections of those whose server has died.
+    pub(crate) orphans: BTreeSet<u32>,
     pub(crate) cpu_cores: f64,
 }
 
@@ -126,6 +133,9 @@ impl Stage {
             bytes_in_per_s: per_s(now.counts.bytes_in - before.counts.bytes_in),
             bytes_out_per_s: per_s(now.counts.bytes_out - before.counts.bytes_out),
             cpu_cores: (now.cpu_s - before.cpu_s) / elapsed_s,
+            restart_ms: self.death.restart.map(|restart| restart.as_secs_f64() * 1e3),
+            off_m_max: self.death.off_m_max,
+            owned_twice: self.death.owned_twice,
         })
     }
 
@@ -152,6 +162,7 @@ impl Stage {
             call_p99_ms: quantile_ms(0.99),
             calls: self.ledger.arrived(),
             handovers_of_run: self.counts.handovers,
+            orphans: self.death.orphans.clone(),
             cpu_cores: (ended.cpu_s - began.cpu_s) / seconds,
         }
     }

@@ -13,6 +13,7 @@ use throng_wire::Time;
 use super::histogram;
 use super::interest::Pairs;
 use super::player::Player;
+use super::recovery::Death;
 use crate::ledger::Ledger;
 use crate::light::{Fields, Message, Outgoing, Value};
 use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, Load};
@@ -32,6 +33,8 @@ pub(super) struct Stage {
     /// By cell, counted from the first spatial channel: the server that owns it.
     pub(super) cell_owners: Vec<Option<usize>>,
     pub(super) is_ready: bool,
+    /// Connections that have logged in, and are to be let in when all servers are there.
+    pub(super) waiting: Vec<u32>,
     pub(super) players: Vec<Player>,
     /// By connection id: its player.
     pub(super) by_connection: Vec<Option<u32>>,
@@ -43,16 +46,20 @@ pub(super) struct Stage {
     pub(super) ledger: Ledger,
     pub(super) counts: Counts,
     pub(super) call_us: Histogram<u32>,
+    pub(super) death: Death,
     pub(super) window: super::report::Window,
     next_frame: Option<Time>,
     pub(super) frame_number: u64,
     fault: Option<String>,
 }
 
+#[derive(Default)]
 pub(super) struct Server {
     pub(super) outgoing: Outgoing,
     /// 0 until it has logged in.
     pub(super) connection: u32,
+    /// What it was before it died, if it did.
+    pub(super) former: u32,
     /// Whether it is receiving its state from before its loss.
     pub(super) recovers: bool,
     /// Whether its channels exist.
@@ -89,6 +96,7 @@ impl Stage {
             servers: Vec::new(),
             cell_owners: vec![None; (GRID_CELLS * GRID_CELLS) as usize],
             is_ready: false,
+            waiting: Vec::new(),
             players: Vec::new(),
             by_connection: vec![None; 1 << CONNECTION_BITS],
             pairs: Pairs::default(),
@@ -97,6 +105,7 @@ impl Stage {
             ledger: Ledger::default(),
             counts: Counts::default(),
             call_us: histogram(),
+            death: Death::default(),
             window: super::report::Window::new(now),
             next_frame: None,
             frame_number: 0,
@@ -109,13 +118,15 @@ impl Stage {
         connected < self.load.scene.servers() as usize && self.servers.iter().all(|server| server.is_set_up)
     }
 
-    pub(super) fn log_in(&mut self) {
-        let mut outgoing = Outgoing::default();
-        let name = format!("bench-server-{}", self.servers.len());
+    /// A server logs in: the next one, or one that was lost.
+    pub(super) fn log_in(&mut self, server: usize) {
+        let name = format!("bench-server-{server}");
         let auth =
             AuthMessage { player_identifier_token: name, login_token: "test_lt".to_owned(), ..Default::default() };
-        outgoing.message(Header::new(0, kinds::AUTH), &auth);
-        self.servers.push(Server { outgoing, connection: 0, recovers: false, is_set_up: false, is_stalled: false });
+        if server == self.servers.len() {
+            self.servers.push(Server::default());
+        }
+        self.servers[server].outgoing.message(Header::new(0, kinds::AUTH), &auth);
     }
 
     /// The gateway has gone with all its state. Servers and players have to connect again.
@@ -124,6 +135,7 @@ impl Stage {
         self.servers.clear();
         self.cell_owners.fill(None);
         self.is_ready = false;
+        self.waiting.clear();
         self.players.clear();
         self.by_connection.fill(None);
         self.pairs = Pairs::default();
@@ -155,10 +167,8 @@ impl Stage {
             }
             kinds::CHANNEL_DATA_HANDOVER => self.take_handover(server, message.body),
             kinds::UNREAL_RPC => self.take_call(message.body),
-            kinds::RECOVERY_CHANNEL_DATA => self.take_recovered(Fields(message.body).last(7)),
-            kinds::CHANNEL_DATA_UPDATE if self.servers[server].recovers => {
-                self.take_recovered(Fields(message.body).last(1));
-            }
+            kinds::RECOVERY_CHANNEL_DATA => self.take_recovered(server, message),
+            kinds::CHANNEL_DATA_UPDATE if self.servers[server].recovers => self.take_more_recovered(message),
             kinds::RECOVERY_END => self.end_recovery(server),
             _ => {}
         }
@@ -179,14 +189,17 @@ impl Stage {
 
     fn take_handover(&mut self, server: usize, body: &[u8]) {
         let (to, data) = (Fields(body).number(2), Fields(body).last(4).map_or(&[][..], Value::bytes));
-        if self.cell_owner(to) != Some(server) {
-            return;
-        }
+        let owner = self.cell_owner(to);
         let state = Fields(data).last(2).map_or(&[][..], Value::bytes);
         for (_, entity) in Fields(state).filter(|(field, _)| *field == 1) {
-            self.counts.handovers += 1;
             let entity = Fields(entity.bytes()).number(1);
-            self.hand_over(server, entity, to);
+            match owner {
+                Some(owner) if owner == server => {
+                    self.counts.handovers += 1;
+                    self.hand_over(server, entity, to);
+                }
+                _ => self.give_away(server, entity, owner),
+            }
         }
     }
 
@@ -200,6 +213,7 @@ impl Stage {
 
     /// Plays the frames that are due.
     pub(super) fn advance(&mut self, now: Time) {
+        self.let_in();
         self.subscribe_queued();
         let Some(mut next) = self.next_frame else { return };
         let mut played = 0;
