@@ -181,7 +181,7 @@ pub struct OutageFigures {
     /// The same of the client that waited longest.
     pub unanswered_ms_max: f64,
     /// One world server of several: the longest way between where one of its players was last for the server, and where the
-    /// gateway had kept it, in metres. What the server had not written or not sent yet is a part of it.
+    /// gateway had kept it, in metres. A part of it is the way since the server's last frame.
     pub state_off_m_max: Option<f32>,
     /// One world server of several: players that the gateway gave back to it, and that another server played at that moment.
     pub owned_twice: Option<u32>,

@@ -234,9 +234,8 @@ impl Opened {
         Ended { pass: self.pass, end }
     }
 
-    /// A peer that takes nothing more may be gone, but what it has sent before has come, and the kernel has confirmed it to the
-    /// peer: a world server that was killed may have told the newest state of its world. Whoever has sent too much for the time that
-    /// a farewell may take loses the rest.
+    /// Reads what a peer has sent before it took nothing more. The kernel has confirmed that to the peer: a world server that was
+    /// killed may have told the newest state of its world. A peer that has sent too much for the time of a farewell loses the rest.
     async fn read_the_rest(&self, read: Pin<&mut impl Future<Output = End>>) {
         tokio::select! {
             _ = read => (),
