@@ -58,7 +58,7 @@ pub(super) struct Server {
     pub(super) outgoing: Outgoing,
     /// 0 until it has logged in.
     pub(super) connection: u32,
-    /// What it was before it died, if it did.
+    /// The same before it died, if it did.
     pub(super) former: u32,
     /// Whether it is receiving its state from before its loss.
     pub(super) recovers: bool,
