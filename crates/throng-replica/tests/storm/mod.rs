@@ -1,6 +1,6 @@
 //! One server, some clients, a bad network between them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::f32::consts::TAU;
 use std::hash::{DefaultHasher, Hash};
 use std::sync::Arc;
@@ -149,9 +149,11 @@ pub(crate) struct Storm {
     rng: Rng,
     options: StormOptions,
     server: Replicator,
-    walkers: BTreeMap<ObjectId, Walker>,
+    walkers: Walkers,
     /// By walker: where it was put, and whose it is.
     roles: BTreeMap<ObjectId, Role>,
+    /// The channels of entities in the last tick, each with the connection that does not want it.
+    entity_channels: Vec<(ChannelKey, Option<ConnectionId>)>,
     scores: BTreeMap<ObjectId, Score>,
     clients: Vec<Option<Peer>>,
     runners: BTreeMap<ObjectId, (Runner, Gait)>,
@@ -166,10 +168,13 @@ pub(crate) struct Storm {
     pub(crate) written: DefaultHasher,
 }
 
+/// A tick in which nothing changes shares them with the one before.
+type Walkers = Arc<BTreeMap<ObjectId, Arc<Walker>>>;
+
 /// The values of the game at the end of a tick.
 struct Moment {
     tick: Tick,
-    walkers: BTreeMap<ObjectId, Walker>,
+    walkers: Walkers,
     /// With their owners.
     runners: BTreeMap<ObjectId, (Runner, Option<ConnectionId>)>,
     /// Whether an input of the tick's number was acknowledged in it.
@@ -188,6 +193,8 @@ struct Peer {
     id: ConnectionId,
     replica: ReplicaClient,
     subscriptions: BTreeMap<ChannelKey, SubscriptionId>,
+    /// Whether it is subscribed to the channels of entities as they were in the last tick.
+    follows: bool,
     /// Of a crowd: where it stands.
     stand: i32,
     sequence: u64,
@@ -217,8 +224,9 @@ impl Storm {
             rng: Rng::with_seed(seed),
             options,
             server,
-            walkers: BTreeMap::new(),
+            walkers: Walkers::default(),
             roles: BTreeMap::new(),
+            entity_channels: Vec::new(),
             scores: BTreeMap::new(),
             clients,
             runners: BTreeMap::new(),
@@ -389,6 +397,7 @@ impl Storm {
                     id,
                     replica: ReplicaClient::new(schema, &[GRID, FAR_GRID], options).unwrap(),
                     subscriptions: BTreeMap::new(),
+                    follows: false,
                     stand: 0,
                     sequence: 0,
                     to_client: Vec::new(),
@@ -440,14 +449,14 @@ impl Storm {
         let id = self.server.spawn(kind, placement, owner, |to| walker.quantise(to)).unwrap();
         let homes = Homes::new([CELL_M; 3], 3, walker.position);
         self.roles.insert(id, Role { owner, is_entity, homes });
-        self.walkers.insert(id, walker);
+        Arc::make_mut(&mut self.walkers).insert(id, Arc::new(walker));
     }
 
     fn despawn_something(&mut self) {
         let all: Vec<ObjectId> = self.walkers.keys().chain(self.scores.keys()).copied().collect();
         let id = *self.rng.choice(&all).unwrap();
         self.server.despawn(id);
-        self.walkers.remove(&id);
+        Arc::make_mut(&mut self.walkers).remove(&id);
         self.roles.remove(&id);
         self.scores.remove(&id);
     }
@@ -455,7 +464,7 @@ impl Storm {
     fn change_walker(&mut self) {
         let id = *self.rng.choice(self.walkers.keys()).unwrap();
         let (position, name, owner) = (self.anywhere(), self.a_name(), self.some_client());
-        let walker = self.walkers.get_mut(&id).unwrap();
+        let walker = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
         let role = self.roles.get_mut(&id).unwrap();
         match self.rng.u32(..9) {
             7 => walker.rumour = self.rng.u32(..),
@@ -512,7 +521,8 @@ impl Storm {
     fn move_walker(&mut self) {
         let Some(&id) = self.rng.choice(self.walkers.keys()) else { return };
         let position = self.anywhere();
-        self.walkers.get_mut(&id).unwrap().position = position;
+        let walker = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
+        walker.position = position;
         self.server.update(id, |to| self.walkers[&id].quantise(to)).unwrap();
         self.roles.get_mut(&id).unwrap().homes.note(position);
     }
@@ -585,20 +595,24 @@ impl Storm {
 
     /// Everybody sees every entity channel and everyone else's facet, but the owner does not get what is for others.
     fn follow_entities(&mut self) {
+        let of_role = |(&object, role): (&ObjectId, &Role)| {
+            let entity = role.is_entity.then_some((ChannelKey::Entity { object, facet: Facet::Public }, None));
+            entity.into_iter().chain([(ChannelKey::Entity { object, facet: Facet::Others }, role.owner)])
+        };
+        let channels: Vec<(ChannelKey, Option<ConnectionId>)> = self.roles.iter().flat_map(of_role).collect();
+        let has_changed = channels != self.entity_channels;
         for peer in self.clients.iter_mut().flatten() {
-            let wanted: Vec<ChannelKey> = self
-                .roles
-                .iter()
-                .flat_map(|(&object, role)| {
-                    let entity = role.is_entity.then_some(ChannelKey::Entity { object, facet: Facet::Public });
-                    let others = ChannelKey::Entity { object, facet: Facet::Others };
-                    entity.into_iter().chain((role.owner != Some(peer.id)).then_some(others))
-                })
-                .collect();
+            if !has_changed && peer.follows {
+                continue;
+            }
+            peer.follows = true;
+            let is_wanted = |(key, but): &(ChannelKey, Option<ConnectionId>)| (*but != Some(peer.id)).then_some(*key);
+            let wanted: Vec<ChannelKey> = channels.iter().filter_map(is_wanted).collect();
+            let sorted: BTreeSet<ChannelKey> = wanted.iter().copied().collect();
             let gone: Vec<ChannelKey> = peer
                 .subscriptions
                 .keys()
-                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !wanted.contains(key))
+                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !sorted.contains(key))
                 .copied()
                 .collect();
             for key in gone {
@@ -611,6 +625,7 @@ impl Storm {
                 }
             }
         }
+        self.entity_channels = channels;
     }
 
     fn write(&mut self, step: u32, storm: bool) {
@@ -680,7 +695,7 @@ impl Storm {
         }
         self.history.push(Moment {
             tick: self.server.now(),
-            walkers: self.walkers.clone(),
+            walkers: Arc::clone(&self.walkers),
             runners: self
                 .runners
                 .iter()
@@ -711,7 +726,7 @@ impl Storm {
         let mut held: BTreeMap<ObjectId, &ReplicaObject> =
             peer.replica.objects().map(|seen| (seen.id(), seen)).collect();
         let wrong = |id: ObjectId, what: String| format!("client {index}: {id} {what}");
-        for (&id, walker) in &self.walkers {
+        for (&id, walker) in &*self.walkers {
             let role = &self.roles[&id];
             let is_own = role.owner == Some(peer.id);
             let hears_cell = |cell| peer.subscriptions.contains_key(&ChannelKey::Cell { grid: 0, cell });
