@@ -734,10 +734,6 @@ impl<R: Replication> Host<R> {
     fn embody_at_edge(&mut self, character: CharacterId, player: PlayerId, client_id: u32) -> bool {
         let Some(character) = self.embody(character, Seat::Edge(player, client_id)) else { return false };
         self.at_edges.insert(player, character);
-        // Its state may be that of another server, which has let it move longer.
-        if self.is_frozen {
-            self.freeze();
-        }
         true
     }
 
@@ -763,6 +759,10 @@ impl<R: Replication> Host<R> {
         }
         self.bodies[slot] = Some(body);
         self.connected += 1;
+        // Its state may be that of another server, or of the process before, in which it still moved.
+        if self.is_frozen {
+            self.freeze();
+        }
         Some(character)
     }
 

@@ -74,6 +74,7 @@ mod tests {
     use throng::{Channels, Client, ClientOptions, Key};
     use throng_crowd::kinds::{self, Character};
     use throng_crowd::scenario::{Overrides, Scenario};
+    use throng_crowd::world::BotInput;
     use throng_machine::clock;
 
     use super::*;
@@ -88,6 +89,11 @@ mod tests {
 
     /// A server to which clients with these ids have connected, in this order. Nobody moves.
     fn played(from: Option<&[u8]>, client_ids: &[u64]) -> (Host, Vec<Client>) {
+        played_after(from, client_ids, |_| ())
+    }
+
+    /// The same, with something that happens before the first one comes.
+    fn played_after(from: Option<&[u8]>, client_ids: &[u64], before: impl FnOnce(&mut Host)) -> (Host, Vec<Client>) {
         let network = MemoryNetwork::new(Condition::NONE, 1).unwrap();
         let (scenario, key) = (scenario(PLAYERS), Key::new([7; 32]));
         let address: SocketAddr = "10.0.0.1:1".parse().unwrap();
@@ -98,6 +104,7 @@ mod tests {
             let snapshot = Snapshot::read(bytes.to_vec(), host.server().schema()).unwrap();
             assert_eq!(host.go_on_from(&snapshot).unwrap(), PLAYERS as usize);
         }
+        before(&mut host);
         let mut clients: Vec<Client> = Vec::new();
         for &client_id in client_ids {
             let own: SocketAddr = ([10, 1, 0, client_id as u8], 1).into();
@@ -135,6 +142,26 @@ mod tests {
         assert_eq!((places(&second, &turned[..1])[0], second.handovers().resumed), (wanted[2], 1));
         let (third, _clients) = played(Some(&second.snapshot()), &turned);
         assert_eq!((places(&third, &ids), third.handovers().resumed), (wanted, 3));
+    }
+
+    #[test]
+    fn a_character_that_comes_to_a_frozen_world_stands_still() {
+        let ids = [5, 6, 7];
+        let (mut first, _clients) = played(None, &ids);
+        let characters: Vec<CharacterId> = first.world.characters().map(|(character, _)| character).collect();
+        let walk = BotInput { forward: true, ..BotInput::default() };
+        characters.iter().for_each(|&character| first.world.apply(character, walk));
+        (0..30).for_each(|_| first.world.step(|_, _| ()));
+        let walking = first.snapshot();
+        let speeds = |host: &Host| {
+            let connections: Vec<_> = host.server().connections().collect();
+            let shown = connections.into_iter().flat_map(|it| host.server().owned_objects::<Character>(it));
+            shown.map(|(_, character)| character.velocity.map(f32::abs).into_iter().sum::<f32>()).collect::<Vec<f32>>()
+        };
+        let (moving, _clients) = played(Some(&walking), &ids);
+        assert!(speeds(&moving).iter().any(|speed| *speed > 0.1), "{:?}", speeds(&moving));
+        let (frozen, _clients) = played_after(Some(&walking), &ids, Host::freeze);
+        assert_eq!(speeds(&frozen), [0.0; 3]);
     }
 
     #[test]
