@@ -78,7 +78,7 @@ pub(crate) struct GatewayBenchArguments {
     /// How clients connect
     #[arg(long, value_enum, default_value = "tcp")]
     transport: TransportName,
-    /// Kill this process with SIGKILL in mid-run and restart it: measures the outage (time without updates and answers)
+    /// Kill this in mid-run and restart it: measures the outage (time without updates and answers). Processes get SIGKILL
     #[arg(long, value_enum, conflicts_with_all = ["gateway_servers", "connect_only"])]
     kill: Option<KillName>,
     /// Clients connect and send nothing: measures the cost of idle connections
@@ -129,8 +129,8 @@ enum TransportName {
 /// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum KillName {
-    /// The world server; it gets its channel back. In the scene spatial one of nine: it closes its socket without a word,
-    /// forgets all, and comes back after a second
+    /// The world server; it gets its channel back. In the scene spatial one of nine, which is no process of its own: it
+    /// loses its connection and all that it knows, and comes back after a second
     Server,
     /// The process of all ten world servers of the scene spatial
     Servers,

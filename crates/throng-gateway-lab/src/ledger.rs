@@ -31,6 +31,8 @@ pub(super) struct Arrived {
     pub(super) doubled: u64,
     /// Arrivals after a higher number.
     pub(super) out_of_order: u64,
+    /// The most numbers in a row that have not arrived, before one that has.
+    pub(super) longest_gap: u64,
 }
 
 impl Ledger {
@@ -63,9 +65,21 @@ impl Ledger {
             numbers: sender.next - sender.missing.len() as u64 - sender.given_up,
             doubled: sender.doubled,
             out_of_order: sender.out_of_order,
+            longest_gap: longest_row(&sender.missing),
         };
         self.senders.iter().map(|(&id, sender)| (id, arrived(sender))).collect()
     }
+}
+
+/// The length of the longest row of successive numbers.
+fn longest_row(numbers: &BTreeSet<u64>) -> u64 {
+    let (mut longest, mut row, mut next) = (0, 0, None);
+    for &number in numbers {
+        row = if next == Some(number) { row + 1 } else { 1 };
+        next = Some(number + 1);
+        longest = longest.max(row);
+    }
+    longest
 }
 
 #[cfg(test)]
@@ -82,18 +96,26 @@ mod tests {
     fn a_gap_is_a_loss_until_it_is_filled() {
         assert_eq!(after(&[0, 1, 2]), Arrived { numbers: 3, ..Arrived::default() });
         assert_eq!(after(&[0, 3]).numbers, 2);
-        assert_eq!(after(&[2, 0, 1]), Arrived { numbers: 3, doubled: 0, out_of_order: 2 });
+        assert_eq!(after(&[2, 0, 1]), Arrived { numbers: 3, out_of_order: 2, ..Arrived::default() });
     }
 
     #[test]
     fn a_second_arrival_is_a_double_wherever_it_comes_from() {
-        assert_eq!(after(&[0, 0, 1, 0]), Arrived { numbers: 2, doubled: 2, out_of_order: 0 });
-        assert_eq!(after(&[2, 1, 1]), Arrived { numbers: 2, doubled: 1, out_of_order: 1 });
+        assert_eq!(after(&[0, 0, 1, 0]), Arrived { numbers: 2, doubled: 2, ..Arrived::default() });
+        assert_eq!(after(&[2, 1, 1]), Arrived { numbers: 2, doubled: 1, out_of_order: 1, longest_gap: 1 });
     }
 
     #[test]
     fn a_number_from_nowhere_costs_no_memory() {
         let arrived = after(&[0, u32::MAX]);
         assert_eq!(arrived.numbers, 2);
+    }
+
+    #[test]
+    fn the_longest_row_of_missing_numbers_is_known() {
+        assert_eq!(after(&[0, 1, 5, 6, 8, 11]).longest_gap, 3);
+        assert_eq!(after(&[3, 4]).longest_gap, 3, "from the first one on");
+        assert_eq!(after(&[0, 1, 5, 3]).longest_gap, 1);
+        assert_eq!(after(&[0, 1, 2]).longest_gap, 0);
     }
 }

@@ -77,7 +77,8 @@ impl Scene {
     }
 }
 
-/// The process that is killed in mid-run with SIGKILL, and started again.
+/// The process that is killed in mid-run with SIGKILL, and started again. One world server of several has no process of its own: it
+/// loses its connection and all that it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Victim {

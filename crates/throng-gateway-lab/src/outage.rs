@@ -17,7 +17,10 @@ use crate::world::WorldProgress;
 /// Facts that are known when the new process is ready.
 pub(super) struct Kill {
     victim: Victim,
-    restart: Duration,
+    /// Until the new process was there, once it is.
+    restart: Option<Duration>,
+    /// Seconds that were measured before.
+    pub(super) seconds_before: usize,
     /// Whether it is a world server that shares its process with others.
     is_one_of_several: bool,
     players_before: u32,
@@ -69,19 +72,20 @@ impl Kill {
             // A server of several reports itself when it is back, if it ever is.
             restart_ms: match self.is_one_of_several {
                 true => world.restart_ms,
-                false => Some(self.restart.as_secs_f64() * 1e3),
+                false => self.restart.map(|restart| restart.as_secs_f64() * 1e3),
             },
             silence_ms_median: median(&bots.silence_ms),
             silence_ms_max: max(&bots.silence_ms),
             unanswered_ms_median: median(&bots.unanswered_ms),
             unanswered_ms_max: max(&bots.unanswered_ms),
             state_off_m_max: world.off_m_max,
-            owned_twice: self.is_one_of_several.then_some(world.owned_twice),
-            others_calls_lost: None,
+            owned_twice: None,
+            owned_by_none: None,
+            unexcused_calls_lost: None,
             players_before: self.players_before,
             players_after: world.live_players,
             joined: bots.joined,
-            connections_lost: bots.ends.values().sum(),
+            connections_lost: bots.ends.values().sum::<u32>() + bots.returning,
         }
     }
 }
@@ -92,13 +96,17 @@ impl Play<'_> {
         let players_before = self.world.progress.live_players;
         let killed_at = Instant::now();
         let is_one_of_several = victim == Victim::Server && self.load.scene == Scene::Spatial;
+        let seconds_before = self.series.len();
+        self.kill = Some(Kill { victim, restart: None, seconds_before, is_one_of_several, players_before });
         match victim {
             Victim::Server if is_one_of_several => self.world.tell(Command::Kill),
             Victim::Server | Victim::Servers => self.replace_world()?,
             Victim::Gateway => self.replace_gateway()?,
             Victim::Edge => self.replace_edge()?,
         }
-        self.kill = Some(Kill { victim, restart: killed_at.elapsed(), is_one_of_several, players_before });
+        if let Some(kill) = &mut self.kill {
+            kill.restart = Some(killed_at.elapsed());
+        }
         Ok(())
     }
 

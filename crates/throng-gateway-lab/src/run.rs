@@ -267,7 +267,7 @@ pub(super) struct Play<'a> {
     /// The time until its own figures had come, of all questions.
     answered: Duration,
     tick_max_ms: Option<f64>,
-    series: Vec<Second>,
+    pub(super) series: Vec<Second>,
     /// The same, as they come.
     seconds: LineFile,
 }
@@ -626,9 +626,11 @@ impl<'a> Play<'a> {
             traffic,
             calls: has_calls.then(|| calls(bots, world)),
             outage: self.kill.as_ref().filter(|_| has_clients).map(|kill| {
-                let others_calls_lost =
+                let unexcused_calls_lost =
                     (is_one_of_several && is_heard).then(|| calls_lost(bots, world, &world.orphans));
-                OutageFigures { others_calls_lost, ..kill.figures(bots, &self.world.progress) }
+                let [owned_twice, owned_by_none] = [0, 1].map(|kind| world.owners.map(|owners| owners[kind]));
+                let figures = kill.figures(bots, &self.world.progress);
+                OutageFigures { unexcused_calls_lost, owned_twice, owned_by_none, ..figures }
             }),
             idle: options.connect_only.then(|| IdleFigures {
                 cpu_cores_before: self.idle_before,
@@ -679,10 +681,14 @@ impl<'a> Play<'a> {
 
     fn client_figures(&self, bots: &ClientsReport, world: &WorldReport) -> ClientFigures {
         let clients = f64::from(self.options.clients);
+        let before_kill = &self.series[..self.kill.as_ref().map_or(0, |kill| kill.seconds_before)];
         // A world server that was killed has not said what it wrote.
         let ideal_updates = match (self.options.kill, self.options.scene.single_hz()) {
             (Some(Victim::Server | Victim::Gateway), Some(hz)) => hz * clients * bots.seconds,
-            (Some(Victim::Servers), _) => world.ideal_updates * bots.seconds / world.seconds,
+            // While somebody is dead, nobody knows who is near whom: as much as before is due.
+            (Some(Victim::Server | Victim::Servers | Victim::Gateway), None) if !before_kill.is_empty() => {
+                Partial { series: before_kill, seconds: bots.seconds }.world(world.servers).ideal_updates
+            }
             _ => world.ideal_updates,
         };
         // A client does not get back what it has written itself.
@@ -741,11 +747,14 @@ fn traffic(bots: &ClientsReport, world: &WorldReport) -> TrafficFigures {
     }
 }
 
-/// Calls that arrived nowhere, without those of some connections.
-fn calls_lost(bots: &ClientsReport, world: &WorldReport, but: &BTreeSet<u32>) -> u64 {
-    let arrived = |connection: &u32| world.calls.get(connection).copied().unwrap_or_default();
-    let others = bots.calls.iter().filter(|(connection, _)| !but.contains(connection));
-    others.map(|(connection, &made)| u64::from(made).saturating_sub(arrived(connection).numbers)).sum()
+/// Calls that arrived nowhere. Of those whose server has died, the longest row of lost calls is excused.
+fn calls_lost(bots: &ClientsReport, world: &WorldReport, orphans: &BTreeSet<u32>) -> u64 {
+    let lost = |(connection, &made): (&u32, &u32)| {
+        let arrived = world.calls.get(connection).copied().unwrap_or_default();
+        let excused = if orphans.contains(connection) { arrived.longest_gap } else { 0 };
+        u64::from(made).saturating_sub(arrived.numbers + excused)
+    };
+    bots.calls.iter().map(lost).sum()
 }
 
 fn calls(bots: &ClientsReport, world: &WorldReport) -> CallFigures {

@@ -183,10 +183,13 @@ pub struct OutageFigures {
     /// One world server of several: the longest way between where one of its players was last for the server, and where the
     /// gateway had kept it, in metres. A part of it is the way since the server's last frame.
     pub state_off_m_max: Option<f32>,
-    /// One world server of several: players that the gateway gave back to it, and that another server played at that moment.
+    /// Several world servers: players that two of them had, when one got its players back or at the end, by what the gateway had told
+    /// each of them.
     pub owned_twice: Option<u32>,
-    /// One world server of several: calls that were lost of clients whose server lived.
-    pub others_calls_lost: Option<u64>,
+    /// Several world servers: players that none of them had at the end.
+    pub owned_by_none: Option<u32>,
+    /// One world server of several: calls that were lost, without one row of successive calls of each client whose server had died.
+    pub unexcused_calls_lost: Option<u64>,
     /// Players of all world servers before the kill.
     pub players_before: u32,
     /// Their players at the end.

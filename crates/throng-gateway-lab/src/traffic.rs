@@ -231,6 +231,12 @@ pub(super) fn acknowledgement(connection: u32, number: u32) -> ServerForwardMess
     ServerForwardMessage { client_conn_id: connection, payload: call.encode_to_vec().into() }
 }
 
+/// The number of the call that an answer is for, as its client gets it.
+pub(super) fn answered_call(body: &[u8]) -> Option<u32> {
+    let call = Fields(Fields(body).last(2)?.bytes());
+    Some(u32::from_le_bytes(*call.last(3)?.bytes().first_chunk()?))
+}
+
 fn function(connection: u32, name: &str, params: Vec<u8>) -> RemoteFunctionMessage {
     RemoteFunctionMessage {
         target_obj: Some(UnrealObjectRef { net_guid: Some(entity_of(connection)), ..UnrealObjectRef::default() }),
@@ -292,5 +298,12 @@ mod tests {
         let forwarded = ServerForwardMessage { client_conn_id: 5, payload: payload.into() };
         assert_eq!(Call::decode(&forwarded.encode_to_vec()), Some((5, call)));
         assert_eq!(Call::decode(&[]), None);
+    }
+
+    #[test]
+    fn an_answer_names_its_call() {
+        let body = acknowledgement(5, 77).encode_to_vec();
+        assert_eq!(answered_call(&body), Some(77));
+        assert_eq!((answered_call(&[]), answered_call(&body[..body.len() - 4])), (None, None));
     }
 }

@@ -14,7 +14,7 @@ use crate::light::{Fields, Message, Outgoing};
 use crate::link::Reader;
 use crate::load::{CONNECTION_BITS, FAN_OUT_MS, FRAME_HZ, Load, Scene, Victim, entity_of};
 use crate::motion::Walker;
-use crate::traffic::{Call, Pose, actor, age_us, global_update, stamps};
+use crate::traffic::{Call, Pose, actor, age_us, answered_call, global_update, stamps};
 
 const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);
 
@@ -57,6 +57,8 @@ struct State {
     next_frame: Time,
     /// The number of the next call.
     number: u32,
+    /// The highest number of a call that was answered.
+    answered: Option<u32>,
     fault: Option<&'static str>,
 }
 
@@ -66,6 +68,8 @@ pub(super) struct Counts {
     pub(super) updates: u64,
     pub(super) actor_states: u64,
     pub(super) acknowledgements: u64,
+    /// Those of calls that no earlier one has answered: a server repeats the last one.
+    pub(super) answers: u64,
     pub(super) handovers: u64,
     pub(super) bytes_out: u64,
     pub(super) due: u64,
@@ -88,6 +92,7 @@ impl State {
             walker: Walker::of_connection(0),
             next_frame,
             number: 0,
+            answered: None,
             fault: None,
         }
     }
@@ -255,7 +260,7 @@ impl Client {
         if counts.updates > before.updates {
             silence.end(context.now);
         }
-        if counts.acknowledgements > before.acknowledgements {
+        if counts.answers > before.answers {
             unanswered.end(context.now);
         }
         match (state.fault, read) {
@@ -275,7 +280,14 @@ impl State {
                 let is_own = Fields(message.body).number(1) == self.connection;
                 self.is_joined |= self.connection != 0 && is_own && message.channel == home;
             }
-            kinds::UNREAL_RPC => counts.acknowledgements += 1,
+            kinds::UNREAL_RPC => {
+                counts.acknowledgements += 1;
+                let answered = answered_call(message.body).filter(|number| Some(*number) > self.answered);
+                if answered.is_some() {
+                    self.answered = answered;
+                    counts.answers += 1;
+                }
+            }
             kinds::CHANNEL_DATA_HANDOVER => counts.handovers += 1,
             _ => {}
         }

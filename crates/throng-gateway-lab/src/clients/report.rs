@@ -35,6 +35,8 @@ pub(crate) struct ClientsReport {
     pub(crate) joined: u32,
     /// Connections that ended early, with their reasons.
     pub(crate) ends: BTreeMap<String, u32>,
+    /// Clients that have lost their connection and have no other one yet.
+    pub(crate) returning: u32,
     pub(crate) updates: u64,
     /// Updates per second, by client, in rising order; of the time in which the client was to play, if that is a second or more.
     pub(crate) update_hz: Vec<f64>,
@@ -118,6 +120,7 @@ impl Crowd {
             seconds,
             joined: self.joined(),
             ends: self.ends.clone(),
+            returning: self.returning.len() as u32,
             updates: window.sums.updates,
             update_hz,
             silence_ms,

@@ -189,6 +189,7 @@ impl Stage {
             return;
         }
         player.is_live = true;
+        self.servers[server].owned.insert(player.connection);
         if self.load.scene == Scene::EntityLod {
             self.queue_everybody(index);
             return;

@@ -18,11 +18,11 @@ impl Stage {
     pub(super) fn play_frame(&mut self, now: Time) {
         self.frame_number += 1;
         for server in &mut self.servers {
+            server.is_stalled = !server.outgoing.is_empty() || !server.is_set_up;
             if !server.is_set_up {
-                // It is dead.
+                // It is dead, or gets back what it had.
                 continue;
             }
-            server.is_stalled = !server.outgoing.is_empty();
             self.counts.frames += u64::from(!server.is_stalled);
             self.counts.stalled += u64::from(server.is_stalled);
         }

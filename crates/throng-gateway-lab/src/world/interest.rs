@@ -12,7 +12,7 @@ use throng_channeld::proto::{
 use super::arrival::{options, spot};
 use super::stage::Stage;
 use crate::load::{CM_PER_M, FAN_OUT_MS, FRAME_HZ, GRID_CELLS, INTEREST_M, LOD_BANDS, NEAR_M, Scene, connection_of};
-use crate::motion::SIDE_M;
+use crate::motion::{SIDE_M, SPEED_M_PER_S};
 use crate::traffic::Pose;
 
 /// Subscriptions that may be under way to the gateway at once: it sets the pace of a large start.
@@ -21,9 +21,11 @@ const UNANSWERED_MAX: usize = 1_000;
 const SPATIAL_LOOK_FRAMES: u64 = 10;
 const LOD_LOOK_FRAMES: u64 = 30;
 
-/// Of a player whose server has come back, clients as near as this may be subscribed: those who were near or saw its cell
-/// when it died have not come farther.
-const DOUBT_M: f32 = 64.0;
+/// A client as far from a cell as this may be subscribed to it: its sphere follows it from cell to cell.
+const REACH_M: f32 = INTEREST_M + SIDE_M / GRID_CELLS as f32;
+/// Of a player whose server has come back, clients as near as this may be subscribed. The player was anywhere in its cell, and both have
+/// walked on for a second and a half.
+const DOUBT_M: f32 = REACH_M + SIDE_M / GRID_CELLS as f32 * std::f32::consts::SQRT_2 + 3.0 * SPEED_M_PER_S;
 
 /// Not subscribed.
 const APART: u8 = u8::MAX;
@@ -171,6 +173,11 @@ impl Stage {
         self.servers[player.owner].outgoing.message(to, &update);
     }
 
+    /// The server of a player has died, and with it what it knew of those who see the player.
+    pub(super) fn forget_viewers(&mut self, entity: usize) {
+        (0..self.players.len()).for_each(|client| self.pairs.set(entity, client, APART));
+    }
+
     /// Nobody knows which clients see the players of a server that has come back.
     pub(super) fn doubt_pairs(&mut self) {
         for entity in 0..self.players.len() {
@@ -179,8 +186,7 @@ impl Stage {
             }
             for client in 0..self.players.len() {
                 let distance_m = self.players[client].pose.distance_m(&self.players[entity].pose);
-                let is_near = distance_m < DOUBT_M || self.pairs.band(entity, client) != APART;
-                self.pairs.set(entity, client, if is_near { STRAY } else { APART });
+                self.pairs.set(entity, client, if distance_m < DOUBT_M { STRAY } else { APART });
             }
         }
     }
@@ -189,12 +195,12 @@ impl Stage {
     pub(super) fn hand_over(&mut self, server: usize, entity: u32, cell: u32) {
         let Some(index) = self.player_of(connection_of(entity)) else { return };
         let player = &mut self.players[index];
+        self.servers[server].owned.insert(player.connection);
         (player.owner, player.next, player.cell, player.is_live) = (server, None, cell, true);
         self.update_interest(index);
         // The gateway has subscribed all subscribers of the cell to the entity, near or not.
         for client in 0..self.players.len() {
-            let reach_m = INTEREST_M + SIDE_M / GRID_CELLS as f32;
-            if self.pairs.band(index, client) == APART && distance_to_cell_m(&self.players[client].pose, cell) < reach_m
+            if self.pairs.band(index, client) == APART && distance_to_cell_m(&self.players[client].pose, cell) < REACH_M
             {
                 self.pairs.set(index, client, STRAY);
             }

@@ -29,8 +29,8 @@ pub(super) struct Death {
     pub(super) off_m_max: Option<f32>,
     /// The connections of those who were its players.
     pub(super) orphans: BTreeSet<u32>,
-    /// Players that another server played when it got them back.
-    pub(super) owned_twice: u32,
+    /// Players that another server had when it got them back.
+    owned_twice: u32,
 }
 
 impl Stage {
@@ -60,11 +60,13 @@ impl Stage {
         let player = &mut self.players[index];
         (player.is_live, player.next, player.last_call) = (false, None, None);
         self.death.orphans.insert(player.connection);
+        self.forget_viewers(index);
     }
 
     /// The owner of a player hears that the gateway has given it to another server, or to one that has died meanwhile.
     pub(super) fn give_away(&mut self, server: usize, entity: u32, to: Option<usize>) {
         let Some(index) = self.player_of(connection_of(entity)) else { return };
+        self.servers[server].owned.remove(&connection_of(entity));
         if self.players[index].owner == server {
             self.players[index].next = to;
             if to.is_none() {
@@ -90,6 +92,18 @@ impl Stage {
             Ok(ChannelType::Entity) if is_own => self.take_recovered_entity(server, channel, value),
             _ => {}
         }
+    }
+
+    /// How many players two servers have, now or when one of them got its players back; and how many live ones nobody has. By what
+    /// each server was told over its own socket, so an entity that is just handed over may count: ask when nothing moves.
+    pub(super) fn owners(&self) -> [u32; 2] {
+        let (mut twice, mut nobody) = (self.death.owned_twice, 0);
+        for player in &self.players {
+            let owners = self.servers.iter().filter(|server| server.owned.contains(&player.connection)).count();
+            twice += u32::from(owners > 1);
+            nobody += u32::from(owners == 0);
+        }
+        [twice, nobody]
     }
 
     /// More of the global channel's state, which did not fit into one message.
@@ -126,8 +140,10 @@ impl Stage {
         if is_known {
             let off_m = player.pose.distance_m(&pose);
             self.death.off_m_max = Some(self.death.off_m_max.map_or(off_m, |max| max.max(off_m)));
-            self.death.owned_twice += u32::from(player.is_live);
         }
+        let is_others = self.servers.iter().any(|server| server.owned.contains(&player.connection));
+        self.death.owned_twice += u32::from(is_others);
+        self.servers[server].owned.insert(player.connection);
         player.cell = if self.load.scene == Scene::Spatial { cell_at(pose.x_m, pose.y_m) } else { 0 };
         (player.pose, player.owner, player.is_live, player.is_doubtful) = (pose, server, true, true);
     }
@@ -187,6 +203,7 @@ mod tests {
             let index = stage.recover_player(100 + server as u32).unwrap();
             let player = &mut stage.players[index];
             (player.owner, player.is_live, player.pose.x_m) = (server, true, 30.0);
+            stage.servers[server].owned.insert(100 + server as u32);
         }
         stage
     }
@@ -230,7 +247,7 @@ mod tests {
         let player = &stage.players[dead];
         assert_eq!((player.is_live, player.owner, player.cell), (true, dead, cell_at(30.5, 45.0)));
         assert!(stage.death.restart.is_some() && stage.check().is_ok());
-        assert_eq!((stage.death.owned_twice, stage.death.off_m_max.unwrap().round()), (0, 45.0));
+        assert_eq!((stage.owners(), stage.death.off_m_max.unwrap().round()), ([0, 0], 45.0));
     }
 
     #[test]
@@ -239,8 +256,11 @@ mod tests {
         let dead = stage.victim();
         stage.lose_server(dead);
         stage.servers[dead].connection = dead as u32 + 1;
+        assert_eq!(stage.owners(), [0, 1], "nobody has that of the dead one");
         recovers_player(&mut stage, dead, 100, 30.0);
-        assert_eq!(stage.death.owned_twice, 1);
+        assert_eq!(stage.owners(), [2, 1], "when it came back, and still");
+        stage.give_away(0, entity_of(100), Some(dead));
+        assert_eq!(stage.owners(), [1, 1]);
     }
 
     #[test]

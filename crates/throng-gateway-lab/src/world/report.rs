@@ -33,7 +33,6 @@ pub(crate) struct WorldProgress {
     pub(crate) restart_ms: Option<f64>,
     /// As in [`Death`](super::recovery::Death).
     pub(crate) off_m_max: Option<f32>,
-    pub(crate) owned_twice: u32,
 }
 
 /// The counters of the world in the measured part; calls in all of the run.
@@ -56,6 +55,8 @@ pub(crate) struct WorldReport {
     pub(crate) handovers_of_run: u64,
     /// The connections of those whose server has died.
     pub(crate) orphans: BTreeSet<u32>,
+    /// Players that two servers have, and those that nobody has, at the end; `None` if there is one server.
+    pub(crate) owners: Option<[u32; 2]>,
     pub(crate) cpu_cores: f64,
 }
 
@@ -135,7 +136,6 @@ impl Stage {
             cpu_cores: (now.cpu_s - before.cpu_s) / elapsed_s,
             restart_ms: self.death.restart.map(|restart| restart.as_secs_f64() * 1e3),
             off_m_max: self.death.off_m_max,
-            owned_twice: self.death.owned_twice,
         })
     }
 
@@ -163,6 +163,7 @@ impl Stage {
             calls: self.ledger.arrived(),
             handovers_of_run: self.counts.handovers,
             orphans: self.death.orphans.clone(),
+            owners: (servers > 1).then(|| self.owners()),
             cpu_cores: (ended.cpu_s - began.cpu_s) / seconds,
         }
     }

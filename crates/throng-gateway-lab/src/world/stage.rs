@@ -1,6 +1,6 @@
 //! All that the world servers know.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -62,6 +62,8 @@ pub(super) struct Server {
     pub(super) former: u32,
     /// Whether it is receiving its state from before its loss.
     pub(super) recovers: bool,
+    /// The connections of the players that it has, as far as it was told over its own socket.
+    pub(super) owned: BTreeSet<u32>,
     /// Whether its channels exist.
     pub(super) is_set_up: bool,
     /// Whether the gateway had not taken all of its last frame when the next was due.

@@ -198,9 +198,9 @@ impl Opened {
             () = self.pass.door.engine_end() => End::Gone,
         };
         // The writer may have seen first that there is nothing more to write.
-        let end = self.queue.ended_now().map_or(end, End::Refused);
+        let mut end = self.queue.ended_now().map_or(end, End::Refused);
         if takes_nothing && end == End::Lost {
-            self.read_the_rest(read).await;
+            end = self.read_the_rest(read).await;
         }
         let is_stranger = self.pass.door.side == Side::Client && !self.queue.is_admitted();
         let reason = match end {
@@ -236,12 +236,13 @@ impl Opened {
 
     /// Reads what a peer has sent before it took nothing more. The kernel has confirmed that to the peer: a world server that was
     /// killed may have told the newest state of its world. A peer that has sent too much for the time of a farewell loses the rest.
-    async fn read_the_rest(&self, read: Pin<&mut impl Future<Output = End>>) {
+    /// It may have said good-bye, or done what it may not.
+    async fn read_the_rest(&self, read: Pin<&mut impl Future<Output = End>>) -> End {
         tokio::select! {
-            _ = read => (),
-            _ = self.queue.ending() => (),
-            () = self.pass.door.engine_end() => (),
-            () = sleep(self.pass.door.farewell()) => (),
+            end = read => end,
+            _ = self.queue.ending() => End::Lost,
+            () = self.pass.door.engine_end() => End::Gone,
+            () = sleep(self.pass.door.farewell()) => End::Lost,
         }
     }
 

@@ -160,7 +160,7 @@ pub struct DoorLimits {
     /// How long the handshakes of TLS and WebSocket may take together.
     pub handshake: Duration,
     /// How long the last bytes may take once a connection is to end, and over TCP, how long the peer may take to close
-    /// its own end after that. The gateway reads for as long what a peer has sent before it took nothing more.
+    /// its own end after that. After a write has failed, the gateway reads for at most as long what the peer had sent.
     /// [`ServeOptions::drain`] counts instead while the gateway ends.
     pub flush: Duration,
     /// How long a TCP peer may be out of reach, or take nothing. Zero: as the system has it.
