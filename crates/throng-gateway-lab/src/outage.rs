@@ -65,8 +65,8 @@ pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
 
 impl Kill {
     pub(super) fn figures(&self, bots: &ClientsReport, world: &WorldProgress) -> OutageFigures {
-        let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or(f64::MAX);
-        let max = |sorted: &[f64]| sorted.last().copied().unwrap_or(f64::MAX);
+        let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied();
+        let max = |sorted: &[f64]| sorted.last().copied();
         OutageFigures {
             killed: self.victim,
             // A server of several reports itself when it is back, if it ever is.
@@ -74,8 +74,8 @@ impl Kill {
                 true => world.restart_ms,
                 false => self.restart.map(|restart| restart.as_secs_f64() * 1e3),
             },
-            silence_ms_median: median(&bots.silence_ms),
-            silence_ms_max: max(&bots.silence_ms),
+            silence_ms_median: median(&bots.silence_ms).unwrap_or(f64::MAX),
+            silence_ms_max: max(&bots.silence_ms).unwrap_or(f64::MAX),
             unanswered_ms_median: median(&bots.unanswered_ms),
             unanswered_ms_max: max(&bots.unanswered_ms),
             state_off_m_max: world.off_m_max,

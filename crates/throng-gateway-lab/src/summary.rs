@@ -112,7 +112,7 @@ pub struct ClientFigures {
     pub update_hz_min: f64,
     /// Updates of all clients.
     pub updates: u64,
-    /// Updates that there should have been.
+    /// Updates that there should have been. In the scene spatial, if anything but an edge is killed: as many per second as before.
     pub ideal_updates: f64,
     /// The one by the other.
     pub delivered_ratio: f64,
@@ -177,9 +177,10 @@ pub struct OutageFigures {
     /// The same of the client that waited longest.
     pub silence_ms_max: f64,
     /// The longest time in which the server of a client did not answer its calls, of the median client, in milliseconds.
-    pub unanswered_ms_median: f64,
+    /// `null` if no client has reported.
+    pub unanswered_ms_median: Option<f64>,
     /// The same of the client that waited longest.
-    pub unanswered_ms_max: f64,
+    pub unanswered_ms_max: Option<f64>,
     /// One world server of several: the longest way between where one of its players was last for the server, and where the
     /// gateway had kept it, in metres. A part of it is the way since the server's last frame.
     pub state_off_m_max: Option<f32>,

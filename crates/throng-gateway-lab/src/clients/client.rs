@@ -134,8 +134,11 @@ impl Client {
         self.reader.go_on_with(Reader::connect_client(load.door_of(index, self.losses), load.transport, index)?);
         self.outgoing.clear();
         log_in(&mut self.outgoing, index);
-        let number = if load.victim == Some(Victim::Edge) { self.state.number } else { 0 };
-        self.state = State { number, ..State::new(now) };
+        let state = State::new(now);
+        self.state = match load.victim {
+            Some(Victim::Edge) => State { number: self.state.number, answered: self.state.answered, ..state },
+            _ => state,
+        };
         Ok(())
     }
 

@@ -50,8 +50,11 @@ impl Stage {
             return;
         }
         // A copy for the owner of the global channel: another peer has logged in.
-        if server == MASTER && result == 0 && self.waiting.len() < self.by_connection.len() {
-            self.waiting.push(connection);
+        if server == MASTER && result == 0 {
+            match self.waiting.len() < self.by_connection.len() {
+                true => self.waiting.push(connection),
+                false => self.fail("more peers have logged in than there are connection ids"),
+            }
         }
     }
 

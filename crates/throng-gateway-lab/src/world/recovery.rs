@@ -29,8 +29,8 @@ pub(super) struct Death {
     pub(super) off_m_max: Option<f32>,
     /// The connections of those who were its players.
     pub(super) orphans: BTreeSet<u32>,
-    /// Players that another server had when it got them back.
-    owned_twice: u32,
+    /// The connections of players that another server had when it got them back.
+    owned_twice: BTreeSet<u32>,
 }
 
 impl Stage {
@@ -94,16 +94,19 @@ impl Stage {
         }
     }
 
-    /// How many players two servers have, now or when one of them got its players back; and how many live ones nobody has. By what
-    /// each server was told over its own socket, so an entity that is just handed over may count: ask when nothing moves.
+    /// How many players two servers have, now or when one of them got its players back; and how many nobody has. It goes by what
+    /// each server was told over its own socket, so one that is just handed over may count: ask when nothing moves. A server
+    /// comes back a second after its death, so others have read by then what came before.
     pub(super) fn owners(&self) -> [u32; 2] {
-        let (mut twice, mut nobody) = (self.death.owned_twice, 0);
+        let (mut twice, mut nobody) = (self.death.owned_twice.clone(), 0);
         for player in &self.players {
-            let owners = self.servers.iter().filter(|server| server.owned.contains(&player.connection)).count();
-            twice += u32::from(owners > 1);
-            nobody += u32::from(owners == 0);
+            match self.servers.iter().filter(|server| server.owned.contains(&player.connection)).count() {
+                0 => nobody += 1,
+                1 => {}
+                _ => drop(twice.insert(player.connection)),
+            }
         }
-        [twice, nobody]
+        [twice.len() as u32, nobody]
     }
 
     /// More of the global channel's state, which did not fit into one message.
@@ -141,8 +144,10 @@ impl Stage {
             let off_m = player.pose.distance_m(&pose);
             self.death.off_m_max = Some(self.death.off_m_max.map_or(off_m, |max| max.max(off_m)));
         }
-        let is_others = self.servers.iter().any(|server| server.owned.contains(&player.connection));
-        self.death.owned_twice += u32::from(is_others);
+        let mut others = self.servers.iter().enumerate().filter(|(number, _)| *number != server);
+        if others.any(|(_, other)| other.owned.contains(&player.connection)) {
+            self.death.owned_twice.insert(player.connection);
+        }
         self.servers[server].owned.insert(player.connection);
         player.cell = if self.load.scene == Scene::Spatial { cell_at(pose.x_m, pose.y_m) } else { 0 };
         (player.pose, player.owner, player.is_live, player.is_doubtful) = (pose, server, true, true);
@@ -258,9 +263,14 @@ mod tests {
         stage.servers[dead].connection = dead as u32 + 1;
         assert_eq!(stage.owners(), [0, 1], "nobody has that of the dead one");
         recovers_player(&mut stage, dead, 100, 30.0);
-        assert_eq!(stage.owners(), [2, 1], "when it came back, and still");
-        stage.give_away(0, entity_of(100), Some(dead));
         assert_eq!(stage.owners(), [1, 1]);
+        stage.give_away(0, entity_of(100), Some(dead));
+        assert_eq!(stage.owners(), [1, 1], "it was so when the server came back");
+        stage.give_away(1, entity_of(101), Some(0));
+        assert_eq!(stage.owners(), [1, 2]);
+        stage.hand_over(0, entity_of(101), FIRST_SPATIAL_CHANNEL);
+        stage.hand_over(2, entity_of(101), FIRST_SPATIAL_CHANNEL);
+        assert_eq!(stage.owners(), [2, 1], "the first one was not told");
     }
 
     #[test]

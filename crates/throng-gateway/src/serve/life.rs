@@ -200,7 +200,11 @@ impl Opened {
         // The writer may have seen first that there is nothing more to write.
         let mut end = self.queue.ended_now().map_or(end, End::Refused);
         if takes_nothing && end == End::Lost {
-            end = self.read_the_rest(read).await;
+            end = match self.read_the_rest(read).await {
+                // The failed write has taken the error of a socket that was reset, so it looks as if it was closed.
+                End::PeerClosed if self.pass.door.side == Side::Client => End::Lost,
+                end => end,
+            };
         }
         let is_stranger = self.pass.door.side == Side::Client && !self.queue.is_admitted();
         let reason = match end {
