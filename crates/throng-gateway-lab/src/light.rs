@@ -77,6 +77,11 @@ impl<'a> Fields<'a> {
         self.filter(|(number, _)| *number == field).last().map(|(_, value)| value)
     }
 
+    /// The content of a field of type `Any`, empty if it is not there.
+    pub(super) fn any(self, field: u32) -> &'a [u8] {
+        self.last(field).and_then(|any| Fields(any.bytes()).last(2)).map_or(&[], Value::bytes)
+    }
+
     /// A number, 0 if it is not there.
     pub(super) fn number(self, field: u32) -> u32 {
         self.last(field).map_or(0, Value::number)

@@ -103,6 +103,11 @@ impl Victim {
         }
     }
 
+    /// Whether it is a world server that shares its process with others.
+    pub(super) fn is_one_of_several(self, scene: Scene) -> bool {
+        self == Victim::Server && scene.servers() > 1
+    }
+
     /// In a sentence: which of them.
     pub(super) fn said(self) -> &'static str {
         match self {

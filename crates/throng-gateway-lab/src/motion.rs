@@ -5,8 +5,12 @@
 
 use fastrand::Rng;
 
+use crate::load::GRID_CELLS;
+
 /// Side of the square world, in metres.
 pub(super) const SIDE_M: f32 = 300.0;
+/// Side of a cell, in metres.
+pub(super) const CELL_M: f32 = SIDE_M / GRID_CELLS as f32;
 /// Speed of a player, in metres per second.
 pub(super) const SPEED_M_PER_S: f32 = 6.0;
 

@@ -10,9 +10,9 @@ use crate::clients::ClientsReport;
 use crate::control::Command;
 use crate::load::{Scene, Victim};
 use crate::process::{Gateway, Player};
-use crate::run::{BenchOptions, Play, Target, WORLD};
+use crate::run::{BenchOptions, Play, Target, WORLD, calls_lost};
 use crate::summary::OutageFigures;
-use crate::world::WorldProgress;
+use crate::world::{WorldProgress, WorldReport};
 
 /// Facts that are known when the new process is ready.
 pub(super) struct Kill {
@@ -21,7 +21,6 @@ pub(super) struct Kill {
     restart: Option<Duration>,
     /// Seconds that were measured before.
     pub(super) seconds_before: usize,
-    /// Whether it is a world server that shares its process with others.
     is_one_of_several: bool,
     players_before: u32,
 }
@@ -64,26 +63,34 @@ pub(super) fn arguments(victim: Option<Victim>) -> Vec<OsString> {
 }
 
 impl Kill {
-    pub(super) fn figures(&self, bots: &ClientsReport, world: &WorldProgress) -> OutageFigures {
+    /// `world` is what the world servers have reported, if they have.
+    pub(super) fn figures(
+        &self,
+        bots: &ClientsReport,
+        progress: &WorldProgress,
+        world: Option<&WorldReport>,
+    ) -> OutageFigures {
+        let one_of_several = world.filter(|_| self.is_one_of_several);
+        let [owned_twice, owned_by_none] = [0, 1].map(|kind| world.and_then(|world| Some(world.owners?[kind])));
         let median = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied();
         let max = |sorted: &[f64]| sorted.last().copied();
         OutageFigures {
             killed: self.victim,
             // A server of several reports itself when it is back, if it ever is.
             restart_ms: match self.is_one_of_several {
-                true => world.restart_ms,
+                true => world.and_then(|world| world.restart_ms),
                 false => self.restart.map(|restart| restart.as_secs_f64() * 1e3),
             },
             silence_ms_median: median(&bots.silence_ms).unwrap_or(f64::MAX),
             silence_ms_max: max(&bots.silence_ms).unwrap_or(f64::MAX),
             unanswered_ms_median: median(&bots.unanswered_ms),
             unanswered_ms_max: max(&bots.unanswered_ms),
-            state_off_m_max: world.off_m_max,
-            owned_twice: None,
-            owned_by_none: None,
-            unexcused_calls_lost: None,
+            state_off_m_max: world.and_then(|world| world.off_m_max),
+            owned_twice,
+            owned_by_none,
+            unexcused_calls_lost: one_of_several.map(|world| calls_lost(bots, world, &world.orphans)),
             players_before: self.players_before,
-            players_after: world.live_players,
+            players_after: progress.live_players,
             joined: bots.joined,
             connections_lost: bots.ends.values().sum::<u32>() + bots.returning,
         }
@@ -95,7 +102,7 @@ impl Play<'_> {
     pub(super) fn kill(&mut self, victim: Victim) -> Result<()> {
         let players_before = self.world.progress.live_players;
         let killed_at = Instant::now();
-        let is_one_of_several = victim == Victim::Server && self.load.scene == Scene::Spatial;
+        let is_one_of_several = victim.is_one_of_several(self.load.scene);
         let seconds_before = self.series.len();
         self.kill = Some(Kill { victim, restart: None, seconds_before, is_one_of_several, players_before });
         match victim {
@@ -140,5 +147,52 @@ impl Play<'_> {
             Some(edge) => edge.start_again(log),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::ledger::Arrived;
+
+    fn kill(is_one_of_several: bool) -> Kill {
+        let (victim, restart) = (Victim::Server, Some(Duration::from_millis(70)));
+        Kill { victim, restart, seconds_before: 0, is_one_of_several, players_before: 3 }
+    }
+
+    /// Each client has made ten calls. Of the first one, one call is lost. Of the others, four are lost, and three of these are successive.
+    fn reports() -> (ClientsReport, WorldReport) {
+        let arrived = |numbers, longest_gap| Arrived { numbers, longest_gap, ..Arrived::default() };
+        let calls = BTreeMap::from([(1, arrived(9, 1)), (2, arrived(6, 3)), (3, arrived(6, 3))]);
+        let bots = ClientsReport {
+            ends: BTreeMap::from([("reset".to_owned(), 1)]),
+            returning: 2,
+            calls: [1, 2, 3].map(|connection| (connection, 10)).into(),
+            ..ClientsReport::default()
+        };
+        (bots, WorldReport { calls, orphans: [2, 3].into(), owners: Some([4, 5]), ..WorldReport::default() })
+    }
+
+    #[test]
+    fn one_row_of_lost_calls_is_excused_of_those_whose_server_has_died() {
+        let (bots, world) = reports();
+        assert_eq!(calls_lost(&bots, &world, &Default::default()), 1 + 4 + 4);
+        let figures = kill(true).figures(&bots, &WorldProgress::default(), Some(&world));
+        assert_eq!(figures.unexcused_calls_lost, Some(1 + 1 + 1));
+        assert_eq!((figures.owned_twice, figures.owned_by_none, figures.connections_lost), (Some(4), Some(5), 3));
+    }
+
+    #[test]
+    fn a_server_of_several_is_back_when_it_says_so() {
+        let (bots, world) = reports();
+        let restart_ms =
+            |kill: Kill, world: &WorldReport| kill.figures(&bots, &WorldProgress::default(), Some(world)).restart_ms;
+        assert_eq!((restart_ms(kill(false), &world), restart_ms(kill(true), &world)), (Some(70.0), None));
+        let back = WorldReport { restart_ms: Some(1_004.0), ..world };
+        assert_eq!(restart_ms(kill(true), &back), Some(1_004.0));
+        let silent = kill(true).figures(&bots, &WorldProgress::default(), None);
+        assert_eq!((silent.restart_ms, silent.owned_twice, silent.unexcused_calls_lost), (None, None, None));
     }
 }

@@ -26,8 +26,8 @@ use crate::published::references;
 use crate::scrape::{Scraped, scrape};
 use crate::settings;
 use crate::summary::{
-    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, OutageFigures, Second,
-    TrafficFigures, WorldFigures,
+    CallFigures, ClientFigures, DriverFigures, GatewayFigures, GatewaySummary, IdleFigures, Second, TrafficFigures,
+    WorldFigures,
 };
 use crate::world::{WorldProgress, WorldReport};
 
@@ -597,8 +597,8 @@ impl<'a> Play<'a> {
         let has = |part: &str| !missing.iter().any(|name| name == part);
         let (has_clients, has_world) = (has(CLIENTS), has(WORLD));
         // A killed process cannot report which calls it had received. One server of several has a process that lives on.
-        let is_one_of_several = options.kill == Some(Victim::Server) && options.scene == Scene::Spatial;
-        let is_heard = (is_one_of_several || matches!(options.kill, None | Some(Victim::Edge))) && missing.is_empty();
+        let hears_on = |victim: Victim| victim == Victim::Edge || victim.is_one_of_several(options.scene);
+        let is_heard = options.kill.is_none_or(hears_on) && missing.is_empty();
         let has_calls = options.scene.has_calls() && !options.connect_only && is_heard;
         GatewaySummary {
             head: RunHead {
@@ -625,13 +625,11 @@ impl<'a> Play<'a> {
             client: (has_clients && !options.connect_only).then(|| self.client_figures(bots, world)),
             traffic,
             calls: has_calls.then(|| calls(bots, world)),
-            outage: self.kill.as_ref().filter(|_| has_clients).map(|kill| {
-                let unexcused_calls_lost =
-                    (is_one_of_several && is_heard).then(|| calls_lost(bots, world, &world.orphans));
-                let [owned_twice, owned_by_none] = [0, 1].map(|kind| world.owners.map(|owners| owners[kind]));
-                let figures = kill.figures(bots, &self.world.progress);
-                OutageFigures { unexcused_calls_lost, owned_twice, owned_by_none, ..figures }
-            }),
+            outage: self
+                .kill
+                .as_ref()
+                .filter(|_| has_clients)
+                .map(|kill| kill.figures(bots, &self.world.progress, has_world.then_some(world))),
             idle: options.connect_only.then(|| IdleFigures {
                 cpu_cores_before: self.idle_before,
                 cpu_cores: self.pid.map(|_| cores(self.began, self.ended)),
@@ -748,7 +746,7 @@ fn traffic(bots: &ClientsReport, world: &WorldReport) -> TrafficFigures {
 }
 
 /// Calls that arrived nowhere. Of those whose server has died, the longest row of lost calls is excused.
-fn calls_lost(bots: &ClientsReport, world: &WorldReport, orphans: &BTreeSet<u32>) -> u64 {
+pub(super) fn calls_lost(bots: &ClientsReport, world: &WorldReport, orphans: &BTreeSet<u32>) -> u64 {
     let lost = |(connection, &made): (&u32, &u32)| {
         let arrived = world.calls.get(connection).copied().unwrap_or_default();
         let excused = if orphans.contains(connection) { arrived.longest_gap } else { 0 };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use throng_channeld::{FIRST_ENTITY_CHANNEL, FIRST_SPATIAL_CHANNEL};
 
 use crate::load::{CM_PER_M, CONNECTION_BITS, FAN_OUT_MS, GRID_CELLS, GRID_SERVERS, Scene, TOKEN_KEY, Transport};
-use crate::motion::SIDE_M;
+use crate::motion::CELL_M;
 use crate::traffic::{ENTITY_TYPE, GLOBAL_TYPE};
 
 /// Access level "anyone": a run's servers subscribe clients to channels of other servers.
@@ -140,7 +140,7 @@ fn machine(open: &str) -> Value {
 }
 
 fn spatial() -> Value {
-    let cell_cm = SIDE_M * CM_PER_M / GRID_CELLS as f32;
+    let cell_cm = CELL_M * CM_PER_M;
     json!({
         "SpatialControllerType": "StaticGrid2D",
         "Config": {

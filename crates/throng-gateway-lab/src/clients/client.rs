@@ -340,3 +340,34 @@ fn look(
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+    use crate::load::Transport;
+    use crate::traffic::acknowledgement;
+
+    #[test]
+    fn an_answer_that_is_repeated_is_none_to_a_new_call() {
+        let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+        let load = Load {
+            scene: Scene::Spatial,
+            clients: 1,
+            first: 1,
+            servers: nowhere,
+            players: vec![nowhere],
+            transport: Transport::Tcp,
+            victim: None,
+        };
+        let (mut state, mut counts) = (State::new(Time(0)), Counts::default());
+        let answers = [4, 4, 4, 3, 5, 5].map(|number| {
+            let body = acknowledgement(7, number).encode_to_vec();
+            let message = Message { kind: kinds::UNREAL_RPC, body: &body, ..Message::default() };
+            state.take(&message, &load, &mut Outgoing::default(), &mut counts);
+            counts.answers
+        });
+        assert_eq!((answers, counts.acknowledgements), ([1, 1, 1, 1, 2, 2], 6));
+    }
+}

@@ -12,7 +12,7 @@ use throng_channeld::proto::{
 use super::arrival::{options, spot};
 use super::stage::Stage;
 use crate::load::{CM_PER_M, FAN_OUT_MS, FRAME_HZ, GRID_CELLS, INTEREST_M, LOD_BANDS, NEAR_M, Scene, connection_of};
-use crate::motion::{SIDE_M, SPEED_M_PER_S};
+use crate::motion::{CELL_M, SPEED_M_PER_S};
 use crate::traffic::Pose;
 
 /// Subscriptions that may be under way to the gateway at once: it sets the pace of a large start.
@@ -22,10 +22,10 @@ const SPATIAL_LOOK_FRAMES: u64 = 10;
 const LOD_LOOK_FRAMES: u64 = 30;
 
 /// A client as far from a cell as this may be subscribed to it: its sphere follows it from cell to cell.
-const REACH_M: f32 = INTEREST_M + SIDE_M / GRID_CELLS as f32;
+const REACH_M: f32 = INTEREST_M + CELL_M;
 /// Of a player whose server has come back, clients as near as this may be subscribed. The player was anywhere in its cell, and both have
 /// walked on for a second and a half.
-const DOUBT_M: f32 = REACH_M + SIDE_M / GRID_CELLS as f32 * std::f32::consts::SQRT_2 + 3.0 * SPEED_M_PER_S;
+const DOUBT_M: f32 = REACH_M + CELL_M * std::f32::consts::SQRT_2 + 3.0 * SPEED_M_PER_S;
 
 /// Not subscribed.
 const APART: u8 = u8::MAX;
@@ -210,16 +210,15 @@ impl Stage {
 
 /// The cell at a place.
 pub(super) fn cell_at(x_m: f32, y_m: f32) -> u32 {
-    let number = |at_m: f32| ((at_m * GRID_CELLS as f32 / SIDE_M) as u32).min(GRID_CELLS - 1);
+    let number = |at_m: f32| ((at_m / CELL_M) as u32).min(GRID_CELLS - 1);
     FIRST_SPATIAL_CHANNEL + number(y_m) * GRID_CELLS + number(x_m)
 }
 
 fn distance_to_cell_m(pose: &Pose, cell: u32) -> f32 {
     let place = cell.wrapping_sub(FIRST_SPATIAL_CHANNEL);
-    let side_m = SIDE_M / GRID_CELLS as f32;
     let off = |at_m: f32, number: u32| {
-        let low_m = number as f32 * side_m;
-        (low_m - at_m).max(at_m - low_m - side_m).max(0.0)
+        let low_m = number as f32 * CELL_M;
+        (low_m - at_m).max(at_m - low_m - CELL_M).max(0.0)
     };
     off(pose.x_m, place % GRID_CELLS).hypot(off(pose.y_m, place / GRID_CELLS))
 }
@@ -227,6 +226,7 @@ fn distance_to_cell_m(pose: &Pose, cell: u32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::motion::SIDE_M;
 
     #[test]
     fn bands_are_as_published() {

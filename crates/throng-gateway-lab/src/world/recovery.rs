@@ -12,7 +12,7 @@ use throng_wire::Time;
 use super::interest::cell_at;
 use super::player::Player;
 use super::stage::{MASTER, Server, Stage};
-use crate::light::{Fields, Message, Value};
+use crate::light::{Fields, Message};
 use crate::load::{Scene, connection_of};
 use crate::traffic::{EntityChannelData, Pose, TestRepChannelData};
 
@@ -79,7 +79,7 @@ impl Stage {
     pub(super) fn take_recovered(&mut self, server: usize, message: &Message<'_>) {
         let fields = || Fields(message.body);
         let is_own = fields().number(4) == self.servers[server].connection;
-        let value = fields().last(7).and_then(|data| Fields(data.bytes()).last(2)).map_or(&[][..], Value::bytes);
+        let value = fields().any(7);
         let (channel, kind) = (fields().number(1), ChannelType::try_from(fields().number(2) as i32));
         match kind {
             Ok(ChannelType::Global) if !self.load.scene.has_entities() => self.take_recovered_global(value),
@@ -112,8 +112,7 @@ impl Stage {
     /// More of the global channel's state, which did not fit into one message.
     pub(super) fn take_more_recovered(&mut self, message: &Message<'_>) {
         if message.channel == GLOBAL_CHANNEL && !self.load.scene.has_entities() {
-            let value = Fields(message.body).last(1).and_then(|data| Fields(data.bytes()).last(2));
-            self.take_recovered_global(value.map_or(&[][..], Value::bytes));
+            self.take_recovered_global(Fields(message.body).any(1));
         }
     }
 
@@ -188,8 +187,6 @@ mod tests {
     use crate::load::{Load, Transport, Victim, entity_of};
     use crate::traffic::{ENTITY_TYPE, actor, any};
 
-    const NOBODY: Any = Any { type_url: String::new(), value: bytes::Bytes::new() };
-
     /// Ten servers with the connections 1 to 10, of which each has a player with the connection 100, 101 and so on.
     fn world() -> Stage {
         let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
@@ -239,13 +236,16 @@ mod tests {
         let dead = stage.victim();
         let cell = FIRST_SPATIAL_CHANNEL + 3;
         stage.cell_owners[3] = Some(dead);
+        stage.see_nearby(dead, 0);
+        assert_eq!(stage.pairs.ideal_hz(Scene::Spatial), 30.0);
         stage.lose_server(dead);
         assert_eq!((stage.cell_owner(cell), stage.players[dead].is_live), (None, false));
+        assert_eq!(stage.pairs.ideal_hz(Scene::Spatial), 0.0, "nobody knows who sees its player");
         assert_eq!(stage.death.orphans, BTreeSet::from([100 + dead as u32]));
         stage.log_in(dead);
         stage.servers[dead].connection = dead as u32 + 1;
-        recovers(&mut stage, dead, (cell, ChannelType::Spatial), dead as u32 + 1, NOBODY);
-        recovers(&mut stage, dead, (cell + 1, ChannelType::Spatial), 1, NOBODY);
+        recovers(&mut stage, dead, (cell, ChannelType::Spatial), dead as u32 + 1, Any::default());
+        recovers(&mut stage, dead, (cell + 1, ChannelType::Spatial), 1, Any::default());
         assert_eq!((stage.cell_owner(cell), stage.cell_owner(cell + 1)), (Some(dead), None));
         recovers_player(&mut stage, dead, 100 + dead as u32, 30.5);
         stage.end_recovery(dead);

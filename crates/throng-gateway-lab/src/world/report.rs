@@ -29,10 +29,6 @@ pub(crate) struct WorldProgress {
     pub(crate) bytes_in_per_s: f64,
     pub(crate) bytes_out_per_s: f64,
     pub(crate) cpu_cores: f64,
-    /// Of one server of several that has died: from its death until it had everything back, in milliseconds.
-    pub(crate) restart_ms: Option<f64>,
-    /// As in [`Death`](super::recovery::Death).
-    pub(crate) off_m_max: Option<f32>,
 }
 
 /// The counters of the world in the measured part; calls in all of the run.
@@ -53,6 +49,10 @@ pub(crate) struct WorldReport {
     pub(crate) call_p99_ms: Option<f64>,
     pub(crate) calls: BTreeMap<u32, Arrived>,
     pub(crate) handovers_of_run: u64,
+    /// Of one server of several that has died: from its death until it had everything back, in milliseconds.
+    pub(crate) restart_ms: Option<f64>,
+    /// As in [`Death`](super::recovery::Death).
+    pub(crate) off_m_max: Option<f32>,
     /// The connections of those whose server has died.
     pub(crate) orphans: BTreeSet<u32>,
     /// Players that two servers have, and those that nobody has, at the end; `None` if there is one server.
@@ -134,8 +134,6 @@ impl Stage {
             bytes_in_per_s: per_s(now.counts.bytes_in - before.counts.bytes_in),
             bytes_out_per_s: per_s(now.counts.bytes_out - before.counts.bytes_out),
             cpu_cores: (now.cpu_s - before.cpu_s) / elapsed_s,
-            restart_ms: self.death.restart.map(|restart| restart.as_secs_f64() * 1e3),
-            off_m_max: self.death.off_m_max,
         })
     }
 
@@ -162,6 +160,8 @@ impl Stage {
             call_p99_ms: quantile_ms(0.99),
             calls: self.ledger.arrived(),
             handovers_of_run: self.counts.handovers,
+            restart_ms: self.death.restart.map(|restart| restart.as_secs_f64() * 1e3),
+            off_m_max: self.death.off_m_max,
             orphans: self.death.orphans.clone(),
             owners: (servers > 1).then(|| self.owners()),
             cpu_cores: (ended.cpu_s - began.cpu_s) / seconds,

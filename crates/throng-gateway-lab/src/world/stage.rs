@@ -15,7 +15,7 @@ use super::interest::Pairs;
 use super::player::Player;
 use super::recovery::Death;
 use crate::ledger::Ledger;
-use crate::light::{Fields, Message, Outgoing, Value};
+use crate::light::{Fields, Message, Outgoing};
 use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, Load};
 use crate::traffic::Call;
 
@@ -190,9 +190,8 @@ impl Stage {
     }
 
     fn take_handover(&mut self, server: usize, body: &[u8]) {
-        let (to, data) = (Fields(body).number(2), Fields(body).last(4).map_or(&[][..], Value::bytes));
+        let (to, state) = (Fields(body).number(2), Fields(body).any(4));
         let owner = self.cell_owner(to);
-        let state = Fields(data).last(2).map_or(&[][..], Value::bytes);
         for (_, entity) in Fields(state).filter(|(field, _)| *field == 1) {
             let entity = Fields(entity.bytes()).number(1);
             match owner {

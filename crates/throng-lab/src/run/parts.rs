@@ -258,7 +258,7 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
 mod tests {
     use super::*;
 
-    /// A process that is ready at once, runs these commands, and writes its figures when it is told to stop.
+    /// The process says at once that it is ready. It runs these commands. It writes its figures when it gets `stop`.
     fn script(commands: &str, figures: u32) -> Vec<OsString> {
         let text = format!(
             r#"read order; echo '{{"ready":null}}'; {commands}

@@ -607,12 +607,11 @@ impl Storm {
             }
             peer.follows = true;
             let is_wanted = |(key, but): &(ChannelKey, Option<ConnectionId>)| (*but != Some(peer.id)).then_some(*key);
-            let wanted: Vec<ChannelKey> = channels.iter().filter_map(is_wanted).collect();
-            let sorted: BTreeSet<ChannelKey> = wanted.iter().copied().collect();
+            let wanted: BTreeSet<ChannelKey> = channels.iter().filter_map(is_wanted).collect();
             let gone: Vec<ChannelKey> = peer
                 .subscriptions
                 .keys()
-                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !sorted.contains(key))
+                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !wanted.contains(key))
                 .copied()
                 .collect();
             for key in gone {
