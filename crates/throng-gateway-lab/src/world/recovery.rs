@@ -224,9 +224,13 @@ mod tests {
     }
 
     fn recovers_player(stage: &mut Stage, server: usize, connection: u32, x_m: f32) {
+        let owner = stage.servers[server].connection;
+        recovers_player_of(stage, server, owner, connection, x_m);
+    }
+
+    fn recovers_player_of(stage: &mut Stage, server: usize, owner: u32, connection: u32, x_m: f32) {
         let pose = Pose { x_m, y_m: 45.0, ..Pose::default() };
         let state = EntityChannelData { obj_ref: None, actor_state: Some(actor(&pose, clock::now())) };
-        let owner = stage.servers[server].connection;
         recovers(stage, server, (entity_of(connection), ChannelType::Entity), owner, any(ENTITY_TYPE, &state));
     }
 
@@ -248,11 +252,32 @@ mod tests {
         recovers(&mut stage, dead, (cell + 1, ChannelType::Spatial), 1, Any::default());
         assert_eq!((stage.cell_owner(cell), stage.cell_owner(cell + 1)), (Some(dead), None));
         recovers_player(&mut stage, dead, 100 + dead as u32, 30.5);
+        recovers_player_of(&mut stage, dead, 1, 100, 30.5);
+        assert_eq!(stage.players[0].owner, 0, "it is that of another server");
         stage.end_recovery(dead);
         let player = &stage.players[dead];
         assert_eq!((player.is_live, player.owner, player.cell), (true, dead, cell_at(30.5, 45.0)));
         assert!(stage.death.restart.is_some() && stage.check().is_ok());
         assert_eq!((stage.owners(), stage.death.off_m_max.unwrap().round()), ([0, 0], 45.0));
+        // The nine others are too far to see it. They may be subscribed all the same: that ends, and its own client is subscribed.
+        stage.frame_number = dead as u64;
+        stage.look_around();
+        assert_eq!(stage.counts.resubscriptions, 10);
+    }
+
+    #[test]
+    fn a_server_that_comes_back_is_not_taken_for_a_client() {
+        let mut stage = world();
+        let dead = stage.victim();
+        stage.lose_server(dead);
+        stage.is_ready = true;
+        // The master hears of the login before the server itself.
+        stage.waiting.push(dead as u32 + 1);
+        stage.let_in();
+        assert_eq!((stage.players.len(), stage.waiting.len()), (10, 0));
+        stage.waiting.push(50);
+        stage.let_in();
+        assert_eq!(stage.players.len(), 11);
     }
 
     #[test]
