@@ -1,8 +1,9 @@
 //! One connection for a client, many world servers behind it: channels in between, speaking channeld's protocol.
 //!
 //! ```text
-//!  clients --- TCP, WebSocket, KCP, TLS ---+                           +--- world servers
-//!                                          v                           v
+//!  clients --- TCP, WebSocket, KCP, TLS, Throng's link ---+          +--- world servers
+//!  clients --- edges (docs/gateway.md#edges) --- TCP -----+          |
+//!                                          v                         v
 //!                                   serve: sockets, threads, clocks, limits of the doors
 //!                                          |  messages         ^ entries
 //!                                          v                   |

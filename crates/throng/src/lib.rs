@@ -97,7 +97,8 @@
 //!
 //! An object is *in sight* while its state reaches the client. Then, and only then, [`ClientCore::get`] and
 //! [`ClientCore::objects`] return it, with all fields that this client may know. The object is always complete, and its
-//! position is always one that it really had. These objects are in sight:
+//! position is one that it really had, to within the step of its quantiser. With `predict` or `threshold` it may be off by the error
+//! that the field declares. These objects are in sight:
 //!
 //! - The client's own objects, wherever they are. Their state comes in a separate record, in each send tick of the
 //!   client, before all other data and independent of rings, with public and owner's fields.
