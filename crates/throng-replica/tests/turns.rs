@@ -643,6 +643,99 @@ fn a_subscription_that_ends_after_the_plan_is_sent_its_end_alone() {
     assert_eq!(house.write(1_000), [1 << 2, 0], "its number, which is 1, and nothing behind it");
 }
 
+/// Two clients in channel 1, where many lamps change in each tick. Their view serves both, and one shared packet of
+/// the first has no fate yet.
+struct UnderWay {
+    house: House,
+    other: ConnectionId,
+    subscriptions: [SubscriptionId; 2],
+    lamps: Vec<ObjectId>,
+    sequence: u64,
+}
+
+impl UnderWay {
+    fn new(retention_ticks: u32) -> UnderWay {
+        let mut house = House::new(retention_ticks);
+        house.server.begin_tick();
+        let key = ChannelKey::Custom(1);
+        let other = house.server.hub().connect().expect("room");
+        let channel = house.server.channel(key).expect("room");
+        let first = house.subscribe(key, 1).expect("room");
+        let second = house.server.hub().subscribe(other, channel, 1, 1).expect("room");
+        let lamps = (0..10).map(|number| house.spawn(&Lamp { number }, key)).collect();
+        let mut this = UnderWay { house, other, subscriptions: [first, second], lamps, sequence: 0 };
+        for number in 100..120 {
+            let packet = this.tick(number);
+            this.house.deliver(&packet);
+        }
+        let before = this.shared_segments();
+        assert!(!this.tick(200).is_empty() && this.shared_segments() > before, "both are members");
+        this.sequence = this.house.sequence;
+        this
+    }
+
+    fn shared_segments(&self) -> u64 {
+        self.house.server.hub_ref().connection(self.house.connection).expect("it stays").counters().shared_segments
+    }
+
+    /// The lamps change, and the tick is written: to the first client the packet that is returned.
+    fn tick(&mut self, number: u32) -> Vec<u8> {
+        self.house.server.begin_tick();
+        self.lamps.iter().for_each(|&lamp| self.house.update(lamp, &Lamp { number }));
+        self.house.plan();
+        let packet = self.house.write(1_000);
+        let (outgoing, slots) = self.house.server.hub().writers();
+        let mut connection = slots[self.other.index as usize].writer().expect("it stays");
+        connection.begin_write(outgoing, 1_000);
+        connection.write_packet(outgoing, number.into(), &mut [0; 1_000]);
+        drop(connection);
+        self.house.server.hub().delivered(self.other, number.into());
+        packet
+    }
+
+    fn lose(&mut self) -> (u64, u64) {
+        self.house.server.lost(self.house.connection, self.sequence);
+        let connection = self.house.server.hub_ref().connection(self.house.connection).expect("it stays");
+        (connection.counters().superseded_segments, connection.counters().resent_segments)
+    }
+}
+
+#[test]
+fn a_shared_packet_may_be_lost_when_the_number_of_its_channel_means_another_one() {
+    let mut scene = UnderWay::new(8);
+    scene.lamps.drain(..).for_each(|lamp| scene.house.server.despawn(lamp));
+    let [first, second] = scene.subscriptions;
+    let connection = scene.house.connection;
+    scene.house.server.hub().unsubscribe(connection, first);
+    scene.house.server.hub().unsubscribe(scene.other, second);
+    for number in 201..220 {
+        scene.tick(number);
+        scene.house.server.sweep(100);
+    }
+    assert_eq!(scene.house.server.hub_ref().channel_count(), 0, "nobody holds the channel");
+    let other = scene.house.server.channel(ChannelKey::Custom(2)).expect("room");
+    scene.house.spawn(&Lamp { number: 1 }, ChannelKey::Custom(2));
+    assert_eq!(other.number(), 0, "another channel has its number");
+    assert_eq!(scene.lose(), (0, 0), "nothing that was lost is of use");
+}
+
+#[test]
+fn a_packet_lost_from_before_a_subscription_is_not_sent_again_to_it() {
+    let mut scene = UnderWay::new(256);
+    let [first, _] = scene.subscriptions;
+    let connection = scene.house.connection;
+    scene.house.server.hub().unsubscribe(connection, first);
+    // The lamps stay as they are: nothing overtakes what the packet said.
+    scene.lamps.clear();
+    let packet = scene.tick(201);
+    scene.house.deliver(&packet);
+    scene.house.subscribe(ChannelKey::Custom(1), 1).expect("room");
+    let packet = scene.tick(202);
+    scene.house.deliver(&packet);
+    scene.lose();
+    assert_eq!(scene.tick(203), [], "the first frame of the new subscription said all of it");
+}
+
 /// Two clients in one channel that changes in each tick. The second acknowledges everything. The first does so until
 /// `silent_from`, and nobody knows the fate of its packets after that. Returns how many shared segments the first had been
 /// sent by each tick.

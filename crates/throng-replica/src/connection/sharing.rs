@@ -443,7 +443,7 @@ impl Connection {
         }
         if let Some(pieces) = self.sharing.pieces.take() {
             for piece in pieces.range(self.sharing.next_piece, pieces.count() as u32) {
-                let Some(number) = self.number_of_open(piece.channel, pieces.tick) else { continue };
+                let Some(number) = self.number_of_open(piece.channel, pieces.tick, scene.now) else { continue };
                 let subscription = &mut self.subscriptions[number];
                 if subscription.stage == Stage::Open {
                     let standing = self.standings.of_mut(subscription);
@@ -469,12 +469,13 @@ impl Connection {
         channels
     }
 
-    /// The subscription of a channel that was open at `tick` and still is.
-    fn number_of_open(&self, channel: u32, tick: Tick) -> Option<usize> {
-        self.subscriptions
-            .iter()
-            .position(|s| s.channel == channel && s.is_open() && !s.opened.until(tick).is_newer_than(tick))
-            .filter(|&number| self.subscriptions[number].stage != Stage::Fresh)
+    /// The subscription of a channel that was open at `tick` and still is. Without one, the channel's number may mean
+    /// another channel by now.
+    fn number_of_open(&self, channel: u32, tick: Tick, now: Tick) -> Option<usize> {
+        let number = self.subscriptions.iter().position(|s| s.channel == channel && s.is_open())?;
+        let subscription = &self.subscriptions[number];
+        let was_open = subscription.stage != Stage::Fresh && !subscription.opened.until(now).is_newer_than(tick);
+        was_open.then_some(number)
     }
 
     /// Copies shared pieces into a packet, as many as fit.
@@ -507,14 +508,17 @@ impl Connection {
         let tick = range.pieces.tick;
         for shared in range.pieces.range(range.first, range.end) {
             let segment = &shared.frame.segments[shared.segment as usize];
-            if !segment.is_superseded() && is_superseded(shared.channel, &shared.frame, shared.segment as usize) {
-                segment.mark_superseded();
-            }
             if segment.is_superseded() {
                 self.counters.superseded_segments += 1;
                 continue;
             }
-            let Some(number) = self.number_of_open(shared.channel, tick) else { continue };
+            // The state of the channel is asked for only while the number means the channel of the piece.
+            let Some(number) = self.number_of_open(shared.channel, tick, now) else { continue };
+            if is_superseded(shared.channel, &shared.frame, shared.segment as usize) {
+                segment.mark_superseded();
+                self.counters.superseded_segments += 1;
+                continue;
+            }
             let subscription = &mut self.subscriptions[number];
             let since = shared.since;
             let piece = Piece {
