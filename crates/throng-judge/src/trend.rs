@@ -1,9 +1,10 @@
 //! At which revision did a series change?
 //!
-//! The most likely place of one change is where the means before and after it differ most, for their numbers of values. That
-//! difference is compared with those of the same values in random orders: it is a change if none, or hardly any, of them has
-//! one as large (a permutation test, as in E-divisive: Matteson and James, "A nonparametric approach for multiple change
-//! point analysis", 2014). Then both parts are searched likewise.
+//! The most likely place of one change is where the means before and after it differ most, for their numbers of values: of the
+//! whole series, or of an evenly chosen part of it (Kovács et al., "Seeded binary segmentation", 2023). That difference is
+//! compared with those of the same values in random orders: it is a change if none, or hardly any, of them has one as large (a
+//! permutation test, as in E-divisive: Matteson and James, "A nonparametric approach for multiple change point analysis",
+//! 2014). Then both sides of it are searched likewise.
 
 use crate::stats::median;
 
@@ -62,7 +63,7 @@ impl ChangePoint {
     }
 }
 
-/// The changes of a series that has one value for each revision, in their order. Takes about n log n × 2,000 steps. Values
+/// The changes of a series that has one value for each revision, in their order. Takes about n log² n × 2,000 steps. Values
 /// that are not finite take that of their neighbour before them.
 pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint> {
     let values = cleaned(series);
@@ -78,14 +79,10 @@ pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint>
         }
     }
     cuts.sort_unstable_by_key(|cut| cut.0);
-    let bounds = |index: usize| {
-        let start = if index == 0 { 0 } else { cuts[index - 1].0 };
-        (start, cuts.get(index + 1).map_or(values.len(), |cut| cut.0))
-    };
+    join(&values, &mut cuts, options.least);
     let point = |(index, &(at, p)): (usize, &(usize, f64))| {
-        let (start, end) = bounds(index);
-        let (before, after) = (&values[start..at], &values[at..end]);
-        let (early, late) = range(before, after, &mut random);
+        let (before, after) = parts(&values, &cuts, index);
+        let (start, (early, late)) = (at - before.len(), range(before, after, &mut random));
         ChangePoint {
             at,
             after: (start + early).saturating_sub(1),
@@ -95,7 +92,31 @@ pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint>
             p,
         }
     };
-    cuts.iter().enumerate().map(point).filter(|point| (point.ratio() - 1.0).abs() >= options.least).collect()
+    cuts.iter().enumerate().map(point).collect()
+}
+
+/// The parts before and after a cut, each up to the next cut.
+fn parts<'a>(values: &'a [f64], cuts: &[(usize, f64)], index: usize) -> (&'a [f64], &'a [f64]) {
+    let (start, at) = (index.checked_sub(1).map_or(0, |before| cuts[before].0), cuts[index].0);
+    let end = cuts.get(index + 1).map_or(values.len(), |cut| cut.0);
+    (&values[start..at], &values[at..end])
+}
+
+/// Takes out the cuts that do not matter, the smallest first: small steps may be a change that matters together.
+fn join(values: &[f64], cuts: &mut Vec<(usize, f64)>, least: f64) {
+    let size = |cuts: &[(usize, f64)], index: usize| {
+        let (before, after) = parts(values, cuts, index);
+        let ratio = median(after).zip(median(before)).map(|(after, before)| after / before);
+        // A change from nothing has no ratio.
+        ratio.filter(|ratio| ratio.is_finite()).map_or(0.0, |ratio| (ratio - 1.0).abs())
+    };
+    let smallest = |cuts: &[(usize, f64)]| {
+        let sizes = (0..cuts.len()).map(|index| (index, size(cuts, index)));
+        sizes.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, size)| *size < least)
+    };
+    while let Some((index, _)) = smallest(cuts) {
+        cuts.remove(index);
+    }
 }
 
 /// Without gaps and outliers.
@@ -122,11 +143,10 @@ fn cleaned(series: &[f64]) -> Vec<f64> {
     (0..values.len()).map(near).collect()
 }
 
-/// The most likely place of one change, if there is one.
+/// The most likely place of one change, if there is one. Whether it matters shows when all are known.
 fn cut(values: &[f64], options: &TrendOptions, random: &mut fastrand::Rng) -> Option<(usize, f64)> {
-    let (at, size) = best(values, options.values_min)?;
-    let (before, after) = (median(&values[..at])?, median(&values[at..])?);
-    if before <= 0.0 || (after / before - 1.0).abs() < options.least {
+    let (at, size) = best_of_parts(values, options.values_min)?;
+    if median(&values[..at])? <= 0.0 {
         return None;
     }
     let mut shuffled = values.to_vec();
@@ -134,12 +154,27 @@ fn cut(values: &[f64], options: &TrendOptions, random: &mut fastrand::Rng) -> Op
     let mut larger = 1;
     for _ in 0..ORDERS {
         random.shuffle(&mut shuffled);
-        larger += usize::from(best(&shuffled, options.values_min).is_some_and(|other| other.1 >= size));
+        larger += usize::from(best_of_parts(&shuffled, options.values_min).is_some_and(|other| other.1 >= size));
         if larger > allowed.max(1) {
             return None;
         }
     }
     Some((at, larger as f64 / (ORDERS + 1) as f64))
+}
+
+/// The best place of all values, of their halves, of quarters and so on. Each length begins anew after its half. A change that is
+/// taken back is alone in some of them.
+fn best_of_parts(values: &[f64], values_min: usize) -> Option<(usize, f64)> {
+    let mut found = best(values, values_min)?;
+    let mut length = values.len() / 2;
+    while length >= 2 * values_min {
+        for start in (0..=values.len() - length).step_by(length / 2) {
+            let part = best(&values[start..start + length], values_min);
+            found = part.filter(|part| part.1 > found.1).map_or(found, |(at, size)| (start + at, size));
+        }
+        length /= 2;
+    }
+    Some(found)
 }
 
 /// The place where the means differ most, and by how much: the difference of the sums from evenly growing ones, divided by

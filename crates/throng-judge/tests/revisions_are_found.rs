@@ -80,3 +80,33 @@ fn gaps_and_short_series_have_no_changes() {
         assert_eq!(change_points(&values, &TrendOptions::default()), []);
     }
 }
+
+/// A part that is slow from one revision to another one.
+fn for_a_while(from: usize, until: usize, slow: f64) -> impl Fn(usize) -> f64 {
+    move |index| if (from..until).contains(&index) { slow } else { 1.0 }
+}
+
+#[test]
+fn a_change_that_is_taken_back_is_two_changes() {
+    for (from, until, count, slow) in [(60, 90, 150, 1.1), (50, 80, 140, 1.5), (40, 60, 100, 1.2)] {
+        throng_seeds::for_seeds(10, |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let values = series(&mut random, count, 0.015, for_a_while(from, until, slow));
+            let points = change_points(&values, &TrendOptions { seed, ..TrendOptions::default() });
+            let [up, down] = points[..] else { panic!("{points:?} of {from} to {until}") };
+            assert!(up.ratio() > 1.05 && down.ratio() < 0.95, "{points:?}");
+            for (point, at) in [(up, from), (down, until)] {
+                assert!(point.at.abs_diff(at) <= 2 && point.after < point.until, "{points:?} and not {at}");
+            }
+        });
+    }
+}
+
+#[test]
+fn steps_that_matter_only_together_are_one_change() {
+    let level = |index: usize| 1.0 + 0.015 * (index / 50) as f64;
+    let values: Vec<f64> = (0..150).map(|index| level(index) + 1e-4 * f64::from(index as u32 % 7)).collect();
+    let points = change_points(&values, &TrendOptions::default());
+    let [point] = points[..] else { panic!("{points:?}") };
+    assert!([50, 100].contains(&point.at) && (0.02..0.03).contains(&(point.ratio() - 1.0)), "{point:?}");
+}
