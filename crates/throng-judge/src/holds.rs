@@ -124,8 +124,11 @@ impl Holds {
             (_, Some(trial)) => (Verdict::Undecided, format!("{} was held too short to be sure", trial.amount)),
             _ => (Verdict::Accepted, "all holds keep all limits".to_owned()),
         };
-        let accepted = valid().filter(|trial| trial.verdict() == Verdict::Accepted).map(|trial| trial.amount);
-        let kept = accepted.filter(|amount| rejected.is_none_or(|rejected| *amount < rejected.amount)).max();
+        let of = |amount: u32| valid().filter(move |trial| trial.amount == amount);
+        let keeps = |amount: &u32| of(*amount).all(|trial| trial.verdict() == Verdict::Accepted);
+        let below = valid().map(|trial| trial.amount);
+        let below = below.filter(|amount| rejected.is_none_or(|rejected| *amount < rejected.amount));
+        let kept = below.filter(keeps).max();
         Outcome { verdict, why, kept, beyond: rejected.map(|trial| trial.amount), limit, spent: self.spent }
     }
 

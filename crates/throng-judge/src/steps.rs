@@ -75,7 +75,10 @@ impl StepPressure {
     /// The load of [`StepPressure::poll_trial`] was held.
     pub fn handle_trial(&mut self, trial: Trial) {
         self.spent += trial.held;
-        let trial = trial.newest(STEP_SAMPLES).without_samples();
+        let mut trial = trial.newest(STEP_SAMPLES).without_samples();
+        if trial.fault.is_none() {
+            trial.fault = trial.without_value().map(|name| format!("the newest samples of {name} have no value"));
+        }
         self.trials.push(trial.clone());
         if trial.fault.is_some() {
             self.repeats += 1;

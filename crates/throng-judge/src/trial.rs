@@ -234,6 +234,12 @@ impl Trial {
         self.fault.is_none() && !self.judged.is_empty() && self.judged.iter().all(Judged::keeps_by_value)
     }
 
+    /// The name of a criterion whose samples give no value, as a share of no events.
+    pub(crate) fn without_value(&self) -> Option<&str> {
+        let judged = self.judged.iter().find(|judged| judged.estimate.value.is_nan())?;
+        Some(&judged.criterion.name)
+    }
+
     /// The name of the criterion that is beyond its limit, and the farthest: a level before a share, because shares of events
     /// follow from levels.
     pub(crate) fn limit(&self, is_beyond: impl Fn(&Judged) -> bool) -> Option<String> {

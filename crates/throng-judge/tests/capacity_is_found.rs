@@ -446,6 +446,31 @@ fn steps_count_the_newest_thirty_samples_alone() {
 }
 
 #[test]
+fn steps_make_a_trial_again_whose_newest_samples_have_no_event() {
+    // All events were in the first half of the hold.
+    let trial = |order: Order, newest_of: u64| {
+        let blocks = [vec![Block { over: 0, of: 100 }; 30], vec![Block { over: 0, of: newest_of }; 30]].concat();
+        Trial::new(order.amount, order.hold, vec![Criterion::new("late", 0.02).judge(Samples::Share(blocks))])
+    };
+    let options = StepOptions { start: 10, step: 5, most: 10, hold: Duration::from_secs(60) };
+    let mut steps = StepPressure::new(options);
+    for newest_of in [0, 0, 100] {
+        let order = steps.poll_trial().expect("not over");
+        assert_eq!(order.amount, 10);
+        steps.handle_trial(trial(order, newest_of));
+    }
+    let outcome = steps.outcome();
+    assert_eq!((outcome.verdict, outcome.kept, outcome.beyond), (Verdict::Accepted, Some(10), None));
+    let mut steps = StepPressure::new(options);
+    while let Some(order) = steps.poll_trial() {
+        steps.handle_trial(trial(order, 0));
+    }
+    let outcome = steps.outcome();
+    assert_eq!((outcome.verdict, outcome.kept, steps.trials().len()), (Verdict::Undecided, None, 3));
+    assert!(outcome.why.contains("the newest samples of late have no value"), "{}", outcome.why);
+}
+
+#[test]
 fn a_trial_of_another_load_than_the_ordered_one_is_ignored() {
     let mut search = CapacitySearch::new(from_50());
     search.handle_trial(Trial::invalid(49, Duration::from_secs(1), "wrong"));

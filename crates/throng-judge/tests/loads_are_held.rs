@@ -42,6 +42,21 @@ fn a_load_beyond_a_limit_is_named() {
 }
 
 #[test]
+fn a_load_of_which_one_hold_is_not_sure_is_not_kept() {
+    let mut holds = Holds::new(HoldOptions { amounts: vec![8, 16], repeats: 2, hold: HOLD });
+    let mut is_first = true;
+    while let Some(order) = holds.poll_trial() {
+        let noisy = Criterion::new("frame", 2.34).judge(Samples::Level(vec![1.0, 3.0, 2.0, 0.5, 2.5, 1.5]));
+        let noisy = Trial::new(order.amount, order.hold, vec![noisy]);
+        assert_eq!(noisy.verdict(), Verdict::Undecided);
+        let is_noisy = order.amount == 16 && std::mem::take(&mut is_first);
+        holds.handle_trial(if is_noisy { noisy } else { trial(order, 0.1) });
+    }
+    let outcome = holds.outcome();
+    assert_eq!((outcome.verdict, outcome.kept, outcome.beyond), (Verdict::Undecided, Some(8), None));
+}
+
+#[test]
 fn holds_that_tell_nothing_are_made_again_and_then_left_out() {
     let mut holds = Holds::new(HoldOptions { amounts: vec![8, 16], repeats: 1, hold: HOLD });
     let mut count = 0;
