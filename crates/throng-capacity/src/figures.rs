@@ -290,7 +290,7 @@ impl Capacity {
         }
     }
 
-    /// The growth of memory counts like a limit.
+    /// The growth of memory counts like a limit: not of an invalid trial.
     pub(super) fn take_memory(&mut self, memory: Vec<MemoryFigures>) {
         self.memory = memory;
         let with = |verdict: &str| {
@@ -298,7 +298,8 @@ impl Capacity {
             names.map(|figures| figures.name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let (growing, open) = (with("rejected"), with("undecided"));
-        if !growing.is_empty() && !self.head.partial {
+        let is_valid = self.trials.iter().any(|trial| trial.fault.is_none());
+        if !growing.is_empty() && is_valid && !self.head.partial {
             (self.verdict, self.why) = ("rejected".to_owned(), format!("the memory of {growing} grows"));
         } else if !open.is_empty() && self.verdict == "accepted" {
             let why = format!("it was held too short to be sure of the memory of {open}");

@@ -97,17 +97,24 @@ impl Drop for Ends<'_> {
     }
 }
 
-type Series = BTreeMap<String, Vec<Point>>;
+pub(super) type Series = BTreeMap<String, Vec<Point>>;
 
-fn sample(file: &mut LineFile, (interval, length): (Duration, Duration), is_over: &AtomicBool, series: &Mutex<Series>) {
+/// Samples until it is over.
+pub(super) fn sample(
+    file: &mut LineFile,
+    (interval, length): (Duration, Duration),
+    is_over: &AtomicBool,
+    series: &Mutex<Series>,
+) {
     let began = Instant::now();
     for number in 1u32.. {
         // In the middle of each interval: at the end of the last one, the load's processes end.
-        while began.elapsed() + interval / 2 < interval.saturating_mul(number) {
-            if is_over.load(Ordering::Relaxed) {
-                return;
-            }
+        let is_over = || is_over.load(Ordering::Relaxed);
+        while began.elapsed() + interval / 2 < interval.saturating_mul(number) && !is_over() {
             std::thread::sleep(LOOK.min(interval));
+        }
+        if is_over() {
+            return;
         }
         let (time_s, bytes) = (began.elapsed().as_secs_f64(), resident());
         file.push(&Sample { time_s, bytes: &bytes });

@@ -281,6 +281,49 @@ fn a_trial_that_the_system_throttled_is_invalid_and_not_failed() {
 }
 
 #[test]
+fn memory_that_grows_while_a_soak_is_invalid_says_nothing() {
+    let grows = || MemoryFigures {
+        name: "server".to_owned(),
+        samples: 100,
+        bytes: 2e9,
+        first_half_bytes_per_hour: Some(1e8),
+        bytes_per_hour: Some(1e8),
+        low: Some(9e7),
+        high: Some(1.1e8),
+        forecast_bytes: Some(4.4e9),
+        verdict: "rejected".to_owned(),
+    };
+    for (fault, verdict, why) in [
+        (r#", "invalid_reasons": ["the bots were late"]"#, "undecided", "the bots were late"),
+        ("", "rejected", "the memory of server grows"),
+    ] {
+        let mut load = Load::parse("shell.toml", SHELL).unwrap();
+        let script = format!(r#"echo '{{"cpu": [0.1, 0.11, 0.1, 0.12], "n": {{amount}}{fault}}}'"#);
+        load.command = vec!["sh".into(), "-c".into(), script];
+        let runs = tempfile::tempdir().unwrap();
+        let mut options = options(load, runs.path());
+        options.method = Method::Soak(SoakOptions { amount: 50, hold: Duration::from_secs(1), growth_max: 0.1 });
+        let (mut capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+        capacity.take_memory(vec![grows()]);
+        assert_eq!(capacity.verdict, verdict, "{}", capacity.why);
+        assert!(capacity.why.contains(why) && capacity.memory == [grows()], "{capacity:?}");
+    }
+}
+
+#[test]
+fn the_sampler_of_memory_ends_though_a_sample_takes_longer_than_its_interval() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = LineFile::create(folder.path(), MEMORY_FILE).unwrap();
+        let times = (Duration::from_nanos(1), Duration::ZERO);
+        memory::sample(&mut file, times, &AtomicBool::new(true), &std::sync::Mutex::default());
+        let _ = tell.send(());
+    });
+    assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(()));
+}
+
+#[test]
 fn a_trial_without_the_samples_of_one_limit_keeps_those_of_the_others() {
     let text = format!("{SHELL}[[limits]]\nname = \"late\"\nabout = \"share\"\nat_most = 0.01\nlevel = \"late\"\n");
     let (capacity, _runs, folder) = measured(&text);
