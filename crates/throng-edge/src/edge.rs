@@ -8,13 +8,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
-    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, ObjectId, ReceiveError,
-    Replicate, Schema, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
+    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, MessageError, ObjectId,
+    ReceiveError, Replicate, Schema, SendError, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
 };
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_object,
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_looks,
+    read_object,
 };
 use moves::{Continuing, Leaving, Stage, leave};
 
@@ -22,6 +23,8 @@ use moves::{Continuing, Leaving, Stage, leave};
 const LOOK_TICKS: u64 = 2;
 /// A cell that nobody reads any more stays subscribed for so many ticks: its readers may come back.
 const LINGER_TICKS: u32 = 60;
+/// A cell that an origin refuses is asked for again after so many ticks.
+const LOOK_AGAIN_TICKS: u32 = 30;
 /// A client waits for so many ticks for its first object, before it leaves an origin that has no part of the world.
 const WAIT_TICKS: u32 = 45;
 /// Messages that wait for one origin.
@@ -122,6 +125,8 @@ pub struct EdgeCounters {
     pub returned: u64,
     /// Clients that have joined another origin, because theirs was gone.
     pub taken_over: u64,
+    /// Clients that were sent away, because a reliable lane had no room for a message of their origin.
+    pub clients_too_slow: u64,
 }
 
 /// An object of an origin, and its copy.
@@ -158,6 +163,10 @@ struct Link {
     mirror: Mirror,
     /// The cells that it sends: interval, and until when without readers.
     looks: FxHashMap<ChannelKey, (u16, Tick)>,
+    /// The cells that it has refused and that are read here: when it is asked again.
+    refused: FxHashMap<ChannelKey, Tick>,
+    /// How many messages with refused cells the newest of them counts.
+    refusals: u32,
     /// Inputs of this tick.
     inputs: Vec<u8>,
     /// A batch goes out also without inputs: somebody waits for its acknowledgement.
@@ -391,6 +400,7 @@ impl Edge {
         let link = &mut self.links[number];
         link.is_live = false;
         link.looks.clear();
+        link.refused.clear();
         link.waiting.clear();
         link.awaited.clear();
         link.looks_by = None;
@@ -408,6 +418,7 @@ impl Edge {
         match step {
             Some(Down::Continues) => return self.hear_continues(number, &talk.body),
             Some(Down::Leaves) => return self.hear_leaves(number, &talk.body),
+            Some(Down::Unseen) => return self.hear_unseen(number, talk),
             _ => {}
         }
         let Some(&connection) = self.by_session.get(&talk.session) else {
@@ -431,7 +442,16 @@ impl Edge {
                 self.server.set_viewpoint(connection, position);
                 true
             }
-            Some(Down::Say) => self.server.send_encoded(connection, talk.lane, &talk.body).is_ok(),
+            Some(Down::Say) => match self.server.send_encoded(connection, talk.lane, &talk.body) {
+                Ok(()) | Err(MessageError::UnknownConnection | MessageError::Session(SendError::Closed)) => true,
+                // A reliable lane: the client gets all of its messages, or loses its connection.
+                Err(MessageError::Session(SendError::QueueFull)) => {
+                    self.counters.clients_too_slow += 1;
+                    self.server.disconnect(connection, now, "you take the messages too slowly");
+                    true
+                }
+                Err(_) => false,
+            },
             Some(Down::End) => {
                 let reason = String::from_utf8_lossy(&talk.body[..talk.body.len().min(REASON_BYTES)]).into_owned();
                 self.server.disconnect(connection, now, &reason);
@@ -439,8 +459,24 @@ impl Edge {
             }
             Some(Down::Move) => self.begin_move(number, connection, &talk.body),
             Some(Down::State) => self.move_on(number, connection, &talk.body),
-            Some(Down::Continues | Down::Leaves | Down::Has) | None => false,
+            Some(Down::Continues | Down::Leaves | Down::Has | Down::Unseen) | None => false,
         }
+    }
+
+    /// An origin does not send some cells. False if that makes no sense.
+    fn hear_unseen(&mut self, number: usize, talk: &ToEdge) -> bool {
+        let Some(looks) = read_looks(&talk.body) else { return false };
+        let again = self.server.current_tick().after(LOOK_AGAIN_TICKS);
+        let link = &mut self.links[number];
+        for (channel, _) in looks {
+            // It may not be looked at any longer.
+            if link.looks.remove(&channel).is_some() {
+                link.refused.insert(channel, again);
+            }
+        }
+        // The origin has ignored what was said of borders since then.
+        (link.refusals, link.looks_by) = (talk.session, None);
+        true
     }
 
     /// Clients that come, go and speak.
@@ -567,16 +603,11 @@ impl Edge {
                 continue;
             }
             let link = &mut self.links[player.origin];
-            let fits = link.inputs.len() + INPUT_HEAD + input.bytes().len() <= BODY_MAX;
-            if !link.has_room() || !fits || player.sent.len() >= BATCHES_MAX {
+            if !link.has_room() || player.sent.len() >= BATCHES_MAX {
                 self.counters.inputs_dropped += 1;
                 continue;
             }
-            player.sent.push_back((link.batch, input.number));
-            push_input(
-                &mut link.inputs,
-                InputOf { session: player.session, number: input.number, bytes: input.bytes() },
-            );
+            link.input(player, input.number, input.bytes());
         }
     }
 
@@ -638,9 +669,13 @@ impl Edge {
     fn acknowledge(&mut self) {
         let Edge { server, links, players, .. } = self;
         for player in players.iter_mut().flatten() {
-            let link = &links[player.origin];
-            let of = |object: &ObjectId| link.client.input_acked_by(*object);
-            let Some(batch) = player.own.iter().filter_map(of).reduce(oldest) else { continue };
+            let client = &links[player.origin].client;
+            let of = |object: &ObjectId| client.input_acked_by(*object);
+            // A client that owns nothing has no older state than the newest that came.
+            let owns_nothing = player.own.is_empty() && matches!(player.stage, Stage::Home);
+            let batch =
+                if owns_nothing { client.input_acked() } else { player.own.iter().filter_map(of).reduce(oldest) };
+            let Some(batch) = batch else { continue };
             let mut newest = None;
             while let Some(&(sent, number)) = player.sent.front()
                 && batch.wrapping_sub(sent) < u32::MAX / 2
@@ -672,9 +707,11 @@ impl Edge {
         for (link, wanted) in self.links.iter_mut().zip(wanted) {
             if link.is_live && link.has_room() {
                 link.look(&wanted, now);
-                if let Some(version) = self.looks_by.filter(|_| link.looks_by != self.looks_by) {
+                let is_new = link.refused.is_empty() && link.looks_by != self.looks_by;
+                if let Some(version) = self.looks_by.filter(|_| is_new) {
                     link.looks_by = self.looks_by;
-                    link.say(ToOrigin { step: Up::Looks as u8, number: version, ..ToOrigin::default() });
+                    let (session, number) = (link.refusals, version);
+                    link.say(ToOrigin { step: Up::Looks as u8, session, number, ..ToOrigin::default() });
                 }
             }
         }
@@ -701,6 +738,8 @@ impl Link {
             is_live: false,
             mirror: Mirror::default(),
             looks: FxHashMap::default(),
+            refused: FxHashMap::default(),
+            refusals: 0,
             inputs: Vec::new(),
             owes_batch: false,
             batch: 1,
@@ -721,6 +760,21 @@ impl Link {
         self.waiting.push_back(talk);
     }
 
+    /// Adds an input to the batch of this tick. A batch that is full leaves before.
+    fn input(&mut self, player: &mut Player, number: u32, bytes: &[u8]) {
+        if self.inputs.len() + INPUT_HEAD + bytes.len() > BODY_MAX {
+            self.end_batch();
+        }
+        player.sent.push_back((self.batch, number));
+        push_input(&mut self.inputs, InputOf { session: player.session, number, bytes });
+    }
+
+    fn end_batch(&mut self) {
+        let (number, body) = (u64::from(self.batch), std::mem::take(&mut self.inputs));
+        self.say(ToOrigin { step: Up::Inputs as u8, number, body, ..ToOrigin::default() });
+        self.batch = self.batch.wrapping_add(1);
+    }
+
     /// Tells the origin that the player of a client is at another one: now, or when the origin is there again.
     fn tell_elsewhere(&mut self, client_id: u64, lane: u8) {
         if self.is_live {
@@ -735,7 +789,14 @@ impl Link {
     /// Subscribes to what is wanted, and after a while no longer to what is not.
     fn look(&mut self, wanted: &FxHashMap<ChannelKey, u16>, now: Tick) {
         let mut body = Vec::new();
-        for (&channel, &interval_ticks) in wanted {
+        self.refused.retain(|&channel, again| {
+            let is_wanted = wanted.contains_key(&channel);
+            if !is_wanted {
+                push_look(&mut body, channel, 0);
+            }
+            is_wanted && again.is_newer_than(now)
+        });
+        for (&channel, &interval_ticks) in wanted.iter().filter(|(channel, _)| !self.refused.contains_key(channel)) {
             let until = now.after(LINGER_TICKS);
             let known = self.looks.insert(channel, (interval_ticks, until));
             if known.is_none_or(|(known_ticks, _)| known_ticks != interval_ticks) {
@@ -758,9 +819,7 @@ impl Link {
     fn flush(&mut self, lane: u8, now: Time) {
         if self.is_live {
             if !self.inputs.is_empty() || std::mem::take(&mut self.owes_batch) {
-                let (number, body) = (u64::from(self.batch), std::mem::take(&mut self.inputs));
-                self.waiting.push_back(ToOrigin { step: Up::Inputs as u8, number, body, ..ToOrigin::default() });
-                self.batch = self.batch.wrapping_add(1);
+                self.end_batch();
             }
             while let Some(talk) = self.waiting.front()
                 && self.client.send(lane, talk).is_ok()

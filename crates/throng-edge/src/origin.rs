@@ -14,7 +14,7 @@ use throng::{
 
 use crate::talk::{
     Arrival, BODY_MAX, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes,
-    is_edge, leaves_bytes, object_bytes, read_inputs, read_looks,
+    is_edge, leaves_bytes, object_bytes, push_look, read_inputs, read_looks,
 };
 pub use counters::OriginCounters;
 use let_go::LetGo;
@@ -204,6 +204,8 @@ struct EdgeSeat {
     players: FxHashMap<u32, Seat>,
     /// The newest batch of inputs that was taken.
     batch: Option<u32>,
+    /// Messages with refused cells, of which the edge says how many it has heard when it says by which borders it looks.
+    refusals: u32,
     /// Messages that its lane had no room for.
     waiting: VecDeque<ToEdge>,
 }
@@ -387,7 +389,7 @@ impl Origin {
                 let own = server.subscribe(connection, ChannelKey::Owner(connection), 1);
                 self.counters.looks_refused += u64::from(own.is_err());
                 let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-                let seat = EdgeSeat { connection, players, batch: None, waiting };
+                let seat = EdgeSeat { connection, players, batch: None, refusals: 0, waiting };
                 self.edges.insert(connection.index, seat);
                 self.events.push_back(OriginEvent::EdgeJoined(connection));
             }
@@ -675,6 +677,10 @@ impl Origin {
             }
             Some(Up::Looks) => {
                 let version = talk.number;
+                // It does not know yet of cells that it does not see. It says its version again when it sees them.
+                if self.seat(edge).is_none_or(|seat| seat.refusals != talk.session) {
+                    return true;
+                }
                 let of_edge =
                     |event: &&mut OriginEvent| matches!(event, OriginEvent::Looks { edge: of, .. } if *of == edge);
                 match self.events.iter_mut().filter(|_| self.is_closed).find(of_edge) {
@@ -703,7 +709,7 @@ impl Origin {
         let Ok(user_data) = <[u8; USER_DATA_LEN]>::try_from(&talk.body[..]) else { return false };
         let client_id = talk.number;
         if !self.seat_player(player, Seat { client_id, ..Seat::default() }) {
-            return self.player(player).is_none();
+            return self.turn_away(player);
         }
         let arrived = self.take_arrived(client_id);
         let goes_on = talk.lane == GOES_ON;
@@ -833,6 +839,19 @@ impl Origin {
         has_room
     }
 
+    /// Ends a player who got no seat. False if it has one already.
+    fn turn_away(&mut self, player: PlayerId) -> bool {
+        if self.player(player).is_some() {
+            return false;
+        }
+        if let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) {
+            let body = b"the server of this part of the world is full".to_vec();
+            let (step, session) = (Down::End as u8, player.session);
+            seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
+        }
+        true
+    }
+
     fn set_free(&mut self, player: PlayerId) -> bool {
         let Some(Stage::Asked { to }) = self.player(player).map(|seat| seat.stage) else { return false };
         self.set_stage(player, Stage::Free { to });
@@ -849,13 +868,7 @@ impl Origin {
             self.leave(player, false);
         }
         if !self.seat_player(player, Seat { client_id: talk.number, former: Some(former), ..Seat::default() }) {
-            let is_refused = self.player(player).is_none();
-            if is_refused && let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) {
-                let body = b"the server of this part of the world is full".to_vec();
-                let (step, session) = (Down::End as u8, player.session);
-                seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
-            }
-            return is_refused;
+            return self.turn_away(player);
         }
         if let Some(former) = self.note_client(talk.number, player) {
             // The one that arrives is newer than the one that was kept.
@@ -896,13 +909,20 @@ impl Origin {
 
     fn look_at<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, body: &[u8]) -> bool {
         let Some(looks) = read_looks(body) else { return false };
+        let mut refused = Vec::new();
         for (channel, interval_ticks) in looks {
-            match interval_ticks {
-                0 => server.unsubscribe(edge, channel),
-                _ => {
-                    let refused = server.subscribe(edge, channel, interval_ticks).is_err();
-                    self.counters.looks_refused += u64::from(refused);
-                }
+            if interval_ticks == 0 {
+                server.unsubscribe(edge, channel);
+            } else if server.subscribe(edge, channel, interval_ticks).is_err() {
+                self.counters.looks_refused += 1;
+                push_look(&mut refused, channel, interval_ticks);
+            }
+        }
+        if let Some(seat) = self.seat(edge).filter(|_| !refused.is_empty()) {
+            seat.refusals = seat.refusals.wrapping_add(1);
+            if seat.waiting.len() < WAITING_MAX {
+                let (step, session) = (Down::Unseen as u8, seat.refusals);
+                seat.waiting.push_back(ToEdge { step, session, body: refused, ..ToEdge::default() });
             }
         }
         true

@@ -3,6 +3,7 @@
 //! ```text
 //! inputs of a batch, each   [session: u32][number: u32][length: u8][bytes]
 //! looks, each               [interval in ticks: u16, 0 for no longer][grid: u8][x: i32][y: i32][z: i32]
+//! looks that are refused    the same
 //! a state that leaves       [object: u32, u32][state of the game]
 //! a player who arrives      [user data: 256][origin it comes from: u16][object there: u32, u32][state of the game]
 //! an object that leaves     [object: u32, u32][origin it goes to: u16]
@@ -32,6 +33,10 @@
 //! The edge alone decides where its player is, so there is one home at every moment. Each of the two
 //! connections delivers in order, so no input and no message is lost or taken twice.
 //!
+//! An origin that cannot send some cells names them (`Unseen`), with the number of such messages so far in the place of the session. The
+//! edge asks for them again some ticks later. In a `Looks` it says the newest of these numbers that it knows, in the place of the session
+//! too; the origin ignores a `Looks` with another number, because the edge does not know yet what it cannot see.
+//!
 //! All numbers are little endian.
 
 use throng::{ChannelKey, MAX_INPUT_BYTES, ObjectId, Replicate, USER_DATA_LEN};
@@ -60,7 +65,7 @@ pub struct ToOrigin {
     /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
-    /// The player at the edge.
+    /// The player at the edge; with the version of the borders, the newest number of refused cells.
     #[replicate(integer)]
     pub session: u32,
     /// The id of the client, of a join, an arrival and the like; the number of a batch; of a leave 1 if the client does not come back; the
@@ -82,7 +87,7 @@ pub struct ToEdge {
     /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
-    /// The player at the edge.
+    /// The player at the edge; with refused cells, how many such messages there were.
     #[replicate(integer)]
     pub session: u32,
     /// The lane of a message.
@@ -160,7 +165,7 @@ pub(crate) enum Up {
     Arrive,
     /// Does this origin have the player of a client: the client's id.
     Seek,
-    /// The edge looks by a version of the borders: all looks for it were sent.
+    /// The edge looks by a version of the borders: all looks for it were sent, and none is refused of which it knows.
     Looks,
     /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id. If the lane is 1,
     /// only a state is given up that the origin has kept of a player whom it has let go.
@@ -189,6 +194,8 @@ pub(crate) enum Down {
     /// Whether the player that was sought is here: a byte, 0 or 1; or 2 or 3 and the number of another origin as a u16. The player was let
     /// go to that one. 2: the edge that carried it cannot deliver it any more. 3: it may.
     Has,
+    /// Cells that this origin cannot send. It is not about a player.
+    Unseen,
 }
 
 impl Up {
@@ -212,7 +219,7 @@ impl Up {
 }
 
 impl Down {
-    const ALL: [Down; 9] = [
+    const ALL: [Down; 10] = [
         Down::Given,
         Down::View,
         Down::Say,
@@ -222,6 +229,7 @@ impl Down {
         Down::Continues,
         Down::Leaves,
         Down::Has,
+        Down::Unseen,
     ];
 
     pub(crate) fn of(step: u8) -> Option<Down> {

@@ -5,7 +5,7 @@ use throng::{ConnectionId, ObjectId, Tick, Time};
 
 use super::{BATCHES_MAX, Copied, Edge, EdgeCounters, Link, Player};
 use crate::talk::{
-    Arrival, Former, GOES_ON, HasAnswer, InputOf, LET_GO_ONLY, ToOrigin, Up, push_input, read_continues, read_leaves,
+    Arrival, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToOrigin, Up, read_continues, read_leaves,
     split_object,
 };
 
@@ -129,8 +129,7 @@ impl Held {
             link.say(ToOrigin { step: Up::Say as u8, session, lane, body, ..ToOrigin::default() });
         }
         for (number, bytes) in self.inputs {
-            player.sent.push_back((link.batch, number));
-            push_input(&mut link.inputs, InputOf { session, number, bytes: &bytes });
+            link.input(player, number, &bytes);
         }
     }
 }
@@ -175,7 +174,10 @@ impl Edge {
 
     /// The state of a client has left its origin: the next one gets it. False if that makes no sense.
     pub(super) fn move_on(&mut self, from: usize, connection: ConnectionId, body: &[u8]) -> bool {
-        let Some((object, state)) = split_object(body) else { return false };
+        // A longer state would arrive without its end.
+        let Some((object, state)) = split_object(body).filter(|(_, state)| state.len() <= STATE_MAX) else {
+            return false;
+        };
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
         let Stage::Held(held) = &mut player.stage else { return false };
         let held = std::mem::replace(held, Held::new(from, Tick(0)));

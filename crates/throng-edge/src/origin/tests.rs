@@ -3,7 +3,7 @@ use super::*;
 /// An edge connects. It has no players.
 fn connect(origin: &mut Origin, connection: ConnectionId) {
     let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-    origin.edges.insert(connection.index, EdgeSeat { connection, players, batch: None, waiting });
+    origin.edges.insert(connection.index, EdgeSeat { connection, players, batch: None, refusals: 0, waiting });
 }
 
 #[test]

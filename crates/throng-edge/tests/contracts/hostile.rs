@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use throng::prelude::*;
-use throng_edge::{Edge, EdgeError, EdgeOptions, ToEdge, ToOrigin, edge_user_data};
+use throng_edge::{Edge, EdgeError, EdgeOptions, Origin, OriginOptions, ToEdge, ToOrigin, edge_user_data};
 use throng_seeds::for_seeds;
 
 use crate::stage::{PROTOCOL, Stage, schema, server_options};
@@ -117,4 +117,21 @@ fn a_schema_that_an_edge_cannot_pass_on_is_refused_at_the_start() {
     assert_eq!((hidden.tag(), hidden.to_string().contains("hide_from_owner")), ("kind", true));
     assert_eq!(error(Schema::builder().kind::<ToEdge>().build().unwrap()), Some(EdgeError::Schema("ToOrigin")));
     assert_eq!(error(Arc::try_unwrap(schema()).unwrap_or_else(|_| unreachable!())), None);
+}
+
+#[test]
+fn who_joins_a_server_that_is_full_is_told_so() {
+    let mut stage = Stage::new("none", 1);
+    stage.worlds[0].origin = Origin::new(OriginOptions { players_max: 1, ..OriginOptions::default() });
+    stage.add_edge();
+    stage.ticks(20);
+    stage.add_client(0);
+    stage.ticks(20);
+    stage.add_client(0);
+    stage.ticks(60);
+    assert!(stage.ends.get(&1).is_some_and(|end| end.to_string().contains("is full")), "{:?}", stage.ends);
+    let counters = stage.worlds[0].origin.counters();
+    assert_eq!((counters.players_refused, counters.refused, stage.ends.len()), (1, 1, 1));
+    stage.settle();
+    stage.check(0).unwrap();
 }

@@ -125,3 +125,49 @@ fn messages_go_both_ways_and_the_origin_can_end_a_client() {
     stage.settle();
     stage.check(0).unwrap();
 }
+
+/// The game may answer an input of such a player with an object: a hero that rises again.
+#[test]
+fn inputs_of_who_owns_nothing_are_acknowledged_and_never_stop() {
+    let mut stage = Stage::new("none", 5);
+    stage.add_edge();
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    let World { server, heroes, .. } = &mut stage.worlds[0];
+    let player = *heroes.iter().find(|(_, (_, id))| *id == 1).unwrap().0;
+    server.despawn(heroes.remove(&player).unwrap().0);
+    let mut last = None;
+    for _ in 0..600 {
+        (0..2).for_each(|_| last = stage.clients[1].send_input(&[1]).ok());
+        stage.tick();
+    }
+    stage.ticks(20);
+    assert_eq!((stage.worlds[0].vain_inputs, stage.edges[0].counters().inputs_dropped), (1_200, 0));
+    assert_eq!(stage.clients[1].input_acked(), last);
+}
+
+#[test]
+fn a_client_whose_lane_is_full_loses_its_connection_and_no_message_before_that() {
+    let mut stage = Stage::new("none", 5);
+    stage.add_edge();
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    // It does not answer for a while.
+    let silent = stage.clients.pop().unwrap();
+    let World { server, origin, heroes, .. } = &mut stage.worlds[0];
+    let player = *heroes.iter().find(|(_, (_, id))| *id == 1).unwrap().0;
+    for number in 0..1_100 {
+        origin.send(server, player, 0, &Word { text: format!("{number}") }).unwrap();
+    }
+    stage.ticks(30);
+    assert_eq!((stage.worlds[0].left.len(), stage.edges[0].counters().players), (1, 1));
+    stage.clients.push(silent);
+    stage.ticks(10);
+    assert!(stage.ends[&1].to_string().contains("you take the messages too slowly"), "{}", stage.ends[&1]);
+    let heard: Vec<String> = stage.heard.iter().map(|(_, text)| text.clone()).collect();
+    assert_eq!(heard, (0..heard.len()).map(|number| number.to_string()).collect::<Vec<_>>());
+    let counters = stage.edges[0].counters();
+    assert_eq!((counters.clients_too_slow, counters.refused), (1, 0));
+    stage.settle();
+    stage.check(0).unwrap();
+}

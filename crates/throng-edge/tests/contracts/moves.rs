@@ -467,3 +467,49 @@ fn a_client_that_leaves_on_its_way_leaves_both_servers() {
         assert_eq!(stage.edges[0].counters().objects, 0);
     }
 }
+
+/// 480 inputs of 64 bytes of each of 6 clients are more than a message has room for.
+#[test]
+fn held_inputs_that_are_too_many_for_one_message_go_in_several() {
+    let mut stage = near_the_border("none");
+    stage.worlds[0].holds_back = true;
+    (0..6).for_each(|client_id| hand_over(&mut stage, 0, client_id));
+    stage.ticks(10);
+    let (mut last, mut count) = (vec![None; 6], 0);
+    for _ in 0..160 {
+        for (number, client) in stage.clients.iter_mut().enumerate() {
+            (0..3).for_each(|_| last[number] = client.send_input(&[1; 64]).ok());
+        }
+        count += 3;
+        stage.tick();
+    }
+    stage.ticks(10);
+    let World { server, origin, heroes, ghosts, .. } = &mut stage.worlds[0];
+    for (player, (hero, _)) in heroes.iter() {
+        let state = crate::stage::state_of(server.get::<Hero>(*hero).unwrap());
+        origin.release(*player, *hero, &state).unwrap();
+        ghosts.insert(*player);
+    }
+    stage.ticks(60);
+    let mut acts: Vec<(u64, u32)> = stage.truth().iter().map(|(hero, id)| (*id, hero.acts)).collect();
+    acts.sort_unstable();
+    assert_eq!(acts, (0..6).map(|id| (id, count)).collect::<Vec<_>>());
+    let acked: Vec<_> = stage.clients.iter().map(|client| client.input_acked()).collect();
+    assert_eq!((acked, stage.worlds[1].origin.counters().refused), (last, 0));
+    assert_eq!((stage.edges[0].counters().moved, stage.edges[0].counters().inputs_dropped), (6, 0));
+}
+
+#[test]
+fn a_state_that_is_too_long_to_arrive_is_refused_and_not_cut() {
+    let mut stage = near_the_border("none");
+    stage.worlds[0].holds_back = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(10);
+    let World { server, edges, heroes, .. } = &mut stage.worlds[0];
+    let session = heroes.iter().find(|(_, (_, id))| *id == 5).unwrap().0.session;
+    let talk = ToEdge { step: 5, session, lane: 0, body: vec![0; throng_edge::BODY_MAX] };
+    server.send(edges[0], 0, &talk).unwrap();
+    stage.ticks(60);
+    assert_eq!((stage.edges[0].counters().refused, homes(&stage, 5)), (1, 1));
+    assert_eq!(stage.worlds[1].origin.players().count(), 0, "nobody arrives with a part of a state");
+}

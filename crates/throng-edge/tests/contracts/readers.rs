@@ -1,6 +1,6 @@
 //! The origin's work depends on what is looked at, not on how many look.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, server_options};
 
 /// Subscriptions, and bytes of replication that an origin sends in a second, for an edge with so many clients in the same
 /// place.
@@ -103,4 +103,51 @@ fn cells_without_readers_are_not_sent_any_more() {
     let counters = stage.edges[0].counters();
     assert_eq!((counters.looks, counters.objects, counters.players), (0, 0, 0));
     assert_eq!(stage.worlds[0].left.len(), 1);
+}
+
+/// A cell that a server refuses is asked for again, and until it is sent the edge does not look by newer borders.
+#[test]
+fn cells_that_a_server_refuses_are_asked_for_again_and_no_version_is_said_before_they_are_sent() {
+    let mut stage = Stage::new("none", 2);
+    stage.worlds.clear();
+    let mut options = server_options(&stage.key);
+    // Enough for two places, and not for three.
+    options.replicator.limits.subscriptions_per_connection = 180;
+    stage.revive_with(0, options);
+    (0..2).for_each(|_| stage.add_edge());
+    stage.ticks(20);
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    // Two readers without a character, far away from all.
+    let world = &mut stage.worlds[0];
+    let mut readers = Vec::new();
+    while let Some((reader, (hero, _))) = world.heroes.pop_first() {
+        world.server.despawn(hero);
+        world.origin.look(reader, [5_000.0 + 1_000.0 * readers.len() as f64, 0.0, 1.0]).unwrap();
+        readers.push(reader);
+    }
+    let refused = |stage: &Stage| stage.worlds[0].origin.counters().looks_refused;
+    stage.ticks(300);
+    let before = refused(&stage);
+    stage.ticks(60);
+    assert_eq!(refused(&stage), before);
+    (0..2).for_each(|number| stage.add_client(number));
+    stage.worlds[0].is_frozen = true;
+    for version in 1..=120 {
+        stage.edges[0].say_looks(version);
+        let said = stage.worlds[0].looks.len();
+        stage.tick();
+        let is_said_in_vain = stage.worlds[0].looks.len() > said && refused(&stage) > before;
+        assert!(!is_said_in_vain, "version {version} was believed, and cells were refused");
+    }
+    let said = stage.worlds[0].looks.len();
+    assert!(said > 0 && refused(&stage) - before > 40, "{said} versions");
+    // The first place is free again.
+    stage.worlds[0].origin.look(readers[0], [-32.0, 0.0, 1.0]).unwrap();
+    stage.ticks(150);
+    stage.check(2).unwrap();
+    assert_eq!(stage.worlds[0].looks[said..], [120]);
+    let before = refused(&stage);
+    stage.ticks(60);
+    assert_eq!((refused(&stage), stage.edges[0].counters().refused), (before, 0));
 }

@@ -88,6 +88,10 @@ pub(crate) struct World {
     pub(crate) left: Vec<PlayerId>,
     pub(crate) away: Vec<PlayerId>,
     pub(crate) words: Vec<String>,
+    /// Inputs of players who have no hero.
+    pub(crate) vain_inputs: u32,
+    /// The versions of borders by which its edges have said that they look.
+    pub(crate) looks: Vec<u64>,
     pub(crate) is_frozen: bool,
     /// A count changes in each tick.
     pub(crate) is_restless: bool,
@@ -98,8 +102,12 @@ pub(crate) struct World {
 
 impl World {
     fn new(driver: Box<dyn Driver>, number: u8, key: &throng::Key, seed: u64) -> World {
+        World::with_options(driver, number, server_options(key), seed)
+    }
+
+    fn with_options(driver: Box<dyn Driver>, number: u8, options: ServerOptions, seed: u64) -> World {
         World {
-            server: Server::new(driver, schema(), server_options(key)).unwrap(),
+            server: Server::new(driver, schema(), options).unwrap(),
             origin: Origin::new(OriginOptions::default()),
             heroes: BTreeMap::new(),
             ghosts: BTreeSet::new(),
@@ -114,6 +122,8 @@ impl World {
             left: Vec::new(),
             away: Vec::new(),
             words: Vec::new(),
+            vain_inputs: 0,
+            looks: Vec::new(),
             is_frozen: false,
             is_restless: false,
             walks_on: None,
@@ -171,7 +181,8 @@ impl World {
                     self.server.get_mut::<Hero>(hero).unwrap().velocity = [0.0; 3];
                 }
             }
-            OriginEvent::Stays(_) | OriginEvent::Looks { .. } => {}
+            OriginEvent::Stays(_) => {}
+            OriginEvent::Looks { version, .. } => self.looks.push(version),
             OriginEvent::Away(player) => self.away.push(player),
             OriginEvent::Returned { player, former } => {
                 let (hero, client_id) = self.heroes.remove(&former).unwrap();
@@ -197,7 +208,11 @@ impl World {
                 }
             }
             OriginEvent::Input { player, bytes, .. } => {
-                let hero = self.server.get_mut::<Hero>(self.heroes[&player].0).unwrap();
+                let Some(&(hero, _)) = self.heroes.get(&player) else {
+                    self.vain_inputs += 1;
+                    return;
+                };
+                let hero = self.server.get_mut::<Hero>(hero).unwrap();
                 hero.acts += u32::from(bytes[0]);
                 hero.secret = hero.acts * 7;
             }
@@ -388,8 +403,12 @@ impl Stage {
 
     /// A new process with an empty world at the address of one that is gone.
     pub(crate) fn revive(&mut self, number: u8) {
+        self.revive_with(number, server_options(&self.key));
+    }
+
+    pub(crate) fn revive_with(&mut self, number: u8, options: ServerOptions) {
         let driver = Box::new(self.network.endpoint(origin_address(number)).unwrap());
-        let world = World::new(driver, number, &self.key, u64::from(number) + 99);
+        let world = World::with_options(driver, number, options, u64::from(number) + 99);
         self.worlds.insert(usize::from(number), world);
     }
 
