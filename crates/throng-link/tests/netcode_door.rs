@@ -85,6 +85,33 @@ fn an_expired_token_does_not_get_in() {
     assert_eq!(denial_of(&mut server, token(2)), ConnectError::Denied(Denial::TokenExpired));
 }
 
+#[test]
+fn a_token_that_expires_while_its_address_is_pending_does_not_get_in() {
+    let endless = |client_id| token_with(ConnectTokenOptions { timeout_s: -1, ..token_options(client_id) });
+    let (mut server, from) = (Server::new(2), client_address(1));
+    let mut client = ClientHandshake::new(endless(1), NOW);
+    let shown = poll(&mut client, NOW);
+    let challenge = server.handle(NOW, from, &shown).unwrap();
+    deliver(&mut client, NOW, challenge);
+    let answer = poll(&mut client, NOW);
+
+    // Ten seconds more are given, and to repeat the request gives no more than that.
+    server.unix_s = UNIX_S + 39;
+    let later = NOW.after(SEND_INTERVAL);
+    assert_eq!(server.handle(later, from, &shown).unwrap().len(), 333);
+    server.unix_s = UNIX_S + 40;
+    assert_eq!(server.handle(later, from, &answer), Err(DropReason::UnknownAddress));
+    assert_eq!(server.door.pending_len(), 0);
+
+    server.unix_s = UNIX_S + 39;
+    let shown = request(&endless(2));
+    assert_eq!(server.handle(NOW, client_address(2), &shown).unwrap().len(), 333);
+    server.unix_s = UNIX_S + 40;
+    assert_eq!(server.handle(later, client_address(2), &shown).unwrap().len(), 25, "a denial");
+    assert_eq!(server.door.counters().denied(Denial::TokenExpired), 1);
+    assert_eq!((server.door.pending_len(), server.connected.len()), (0, 0));
+}
+
 /// The answer to a client with this token.
 fn denial_of(server: &mut Server, token: ConnectToken) -> ConnectError {
     let mut client = ClientHandshake::new(token, NOW);
@@ -176,7 +203,7 @@ fn a_token_shown_from_another_address_is_refused_while_the_first_may_ask_again()
     let request = request(&token(1));
     assert!(server.handle(NOW, client_address(1), &request).is_ok());
     assert_eq!(server.handle(NOW, client_address(2), &request), Err(DropReason::TokenUsedElsewhere));
-    assert!(server.handle(NOW, client_address(1), &request).is_ok());
+    assert!(server.handle(NOW.after(SEND_INTERVAL), client_address(1), &request).is_ok());
     assert_eq!((server.door.pending_len(), server.door.used_tokens_len()), (1, 1));
 }
 
@@ -338,11 +365,41 @@ fn a_request_that_comes_again_is_answered_without_work() {
     (options.requests_per_s, options.requests_burst) = (1, 1);
     let mut server = Server::with(4, options);
     let mine = request(&token(1));
-    for _ in 0..100 {
-        assert_eq!(server.handle(NOW, client_address(1), &mine).map(|reply| reply.len()), Ok(333));
+    for number in 0..9 {
+        let now = NOW.after(SEND_INTERVAL * number);
+        assert_eq!(server.handle(now, client_address(1), &mine).map(|reply| reply.len()), Ok(333));
     }
     let refused = server.handle(NOW, client_address(2), &request(&token(2)));
     assert_eq!(refused, Err(DropReason::TooManyRequests));
+}
+
+#[test]
+fn a_flood_of_repeated_requests_is_answered_forty_times_a_second() {
+    let mut server = Server::new(4);
+    let mine = request(&token(1));
+    let answered = (0..1_000).filter(|millis| {
+        let now = NOW.after(std::time::Duration::from_millis(*millis));
+        server.handle(now, client_address(1), &mine).is_ok()
+    });
+    assert_eq!(answered.count(), 40);
+    assert_eq!(server.door.counters().dropped(DropReason::TooManyRequests), 960);
+}
+
+#[test]
+fn a_flood_of_forged_answers_costs_no_more_work_than_its_budget() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    (options.requests_per_s, options.requests_burst) = (100, 51);
+    let mut server = Server::with(4, options);
+    let (mut client, _) = challenged(&mut server, client_address(1), token(1));
+    let genuine = poll(&mut client, NOW);
+    let mut forged = genuine.clone();
+    forged[200] ^= 1;
+    for _ in 0..1_000 {
+        let _ = server.handle(NOW, client_address(1), &forged);
+    }
+    let dropped = |reason| server.door.counters().dropped(reason);
+    assert_eq!((dropped(DropReason::NotAuthentic), dropped(DropReason::TooManyRequests)), (50, 950));
+    assert!(server.handle(NOW.after(SEND_INTERVAL), client_address(1), &genuine).is_ok());
 }
 
 #[test]
@@ -417,6 +474,29 @@ fn a_response_must_come_from_its_address_in_time_and_unchanged() {
     assert!(server.connected.is_empty());
     assert_eq!(server.handle(late, client_address(1), &response), Err(DropReason::UnknownAddress));
     assert_eq!(server.door.pending_len(), 0);
+}
+
+#[test]
+fn a_token_that_is_pending_at_two_addresses_gets_in_from_one() {
+    // The table of tokens has room for one: each other token takes the place of the one before.
+    for forgets_the_spent_one in [false, true] {
+        let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+        options.used_tokens_max = 1;
+        let mut server = Server::with(4, options);
+        let (mut first, _) = challenged(&mut server, client_address(1), token(1));
+        challenged(&mut server, client_address(3), token(3));
+        let (mut second, _) = challenged(&mut server, client_address(2), token(1));
+        assert!(server.handle(NOW, client_address(1), &poll(&mut first, NOW)).is_ok());
+        server.connected.clear();
+        if forgets_the_spent_one {
+            challenged(&mut server, client_address(4), token(4));
+        }
+        let denied = server.handle(NOW, client_address(2), &poll(&mut second, NOW)).unwrap();
+        assert_eq!((denied.len(), server.connected.len()), (25, 0));
+        let denial = if forgets_the_spent_one { Denial::TokenExpired } else { Denial::TokenSpent };
+        assert_eq!(server.door.counters().denied(denial), 1);
+        assert!(!server.door.is_pending(client_address(2)));
+    }
 }
 
 #[test]

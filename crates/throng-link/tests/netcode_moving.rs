@@ -217,6 +217,28 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
 }
 
 #[test]
+fn forged_answers_from_a_possible_new_address_cost_no_more_than_their_budget() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    (options.requests_per_s, options.requests_burst) = (10, 41);
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.server.door = ServerHandshake::new(options, &mut random(5));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), there, &wish).unwrap();
+    stage.challenge(at(10), challenge);
+    let response = stage.poll(at(10)).unwrap();
+    let mut forged = response.clone();
+    forged[100] ^= 1;
+    for _ in 0..1_000 {
+        assert!(stage.handle(at(10), there, &forged).is_err());
+    }
+    let dropped = |reason| stage.server.door.counters().dropped(reason);
+    assert_eq!((dropped(DropReason::NotAuthentic), dropped(DropReason::TooManyRequests)), (40, 960));
+    stage.handle(at(210), there, &response).unwrap();
+    assert_eq!(stage.address, there);
+}
+
+#[test]
 fn a_later_wish_from_a_third_address_replaces_an_unanswered_one() {
     let mut stage = Stage::new();
     let (second, third) = (client_address(2), client_address(3));

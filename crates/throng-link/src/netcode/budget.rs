@@ -33,6 +33,15 @@ impl WorkBudget {
         self.micro_units >= u64::from(units) * MICROS_PER_S
     }
 
+    /// Takes one unit out for a datagram of an unknown address.
+    pub(super) fn take(&mut self, now: Time) -> Result<(), DropReason> {
+        if !self.has(now, 1) {
+            return Err(DropReason::TooManyRequests);
+        }
+        self.spend(1);
+        Ok(())
+    }
+
     /// Takes units out, as far as there are any.
     pub fn spend(&mut self, units: u32) {
         self.micro_units = self.micro_units.saturating_sub(u64::from(units) * MICROS_PER_S);

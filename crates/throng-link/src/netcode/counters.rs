@@ -47,7 +47,7 @@ pub enum DropReason {
     ChallengeForOtherToken,
     /// The client's handshake was over.
     HandshakeOver,
-    /// A request, or a wish to move, that was not looked at because too many had come.
+    /// A request, a wish to move or the answer to a challenge that was not looked at because too many had come.
     TooManyRequests,
     /// The answer to a challenge that was not the last one for that address.
     ChallengeOutdated,

@@ -52,7 +52,7 @@
 //!   first challenged. So neither a challenge that was passed on nor a recorded answer proves anything. Clients echo
 //!   challenge tokens without reading them.
 //! - Decryptions for strangers have a budget ([`ServerOptions::requests_per_s`]). An address that was challenged and shows
-//!   the same tag again gets the same challenge again, unread.
+//!   the same tag again gets the same challenge again, unread, but no sooner than 25 ms after the last answer.
 //!
 //! # Where this does more than the standard
 //!

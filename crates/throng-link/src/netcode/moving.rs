@@ -108,7 +108,7 @@ impl ServerHandshake {
             if move_seat(datagram).is_none() {
                 return Err(DropReason::MoveNotOurs);
             }
-            door.take_work(now)?;
+            door.work.take(now)?;
             let named_by = open_keep_alive(end.opener, &mut datagram[KEEP_ALIVE_AT..])?;
             let same = end.candidate.filter(|candidate| candidate.address == from);
             if end.candidate.is_some_and(|candidate| candidate.named_by > named_by) {
@@ -147,6 +147,7 @@ impl ServerHandshake {
             if read_header(Side::Server, datagram)?.kind != PacketKind::Response {
                 return Err(DropReason::UnexpectedKind);
             }
+            door.work.take(now)?;
             let (number, _) = door.open_challenge(Purpose::Move, from, end.opener.open(datagram)?.body)?;
             if number < candidate.first_challenge {
                 return Err(DropReason::ChallengeOutdated);

@@ -2,10 +2,15 @@
 
 use super::aead::{Key, TAG_LEN};
 use super::packet::CHALLENGE_BODY_LEN;
+use super::server::{Now, is_expired};
 use super::suite::Suite;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 use throng_wire::Time;
+
+/// A repeated request is answered again after so long at the earliest. Honest clients ask four times less often.
+const REPEAT_AFTER: Duration = Duration::from_millis(25);
 
 /// The server's record between a request and its response.
 pub(super) struct Pending {
@@ -22,8 +27,17 @@ pub(super) struct Pending {
     pub(super) challenged_at: Time,
     /// The body of the last challenge: a repeated request gets it again, without another decryption.
     pub(super) challenge: Box<[u8; CHALLENGE_BODY_LEN]>,
+    /// When the last request was answered.
+    pub(super) answered_at: Time,
     /// Until when a response is accepted; `None` for tokens without a timeout.
     pub(super) deadline: Option<Time>,
+}
+
+impl Pending {
+    /// The last answer has left just now.
+    pub(super) fn is_answered(&self, now: Time) -> bool {
+        now.since(self.answered_at) < REPEAT_AFTER
+    }
 }
 
 /// At most `len_max` addresses with their keys; when it is full the oldest gives way.
@@ -66,10 +80,11 @@ impl PendingTable {
         is_full
     }
 
-    /// The entry of the address, unless its deadline has passed: then it is removed.
-    pub(super) fn find(&mut self, address: SocketAddr, now: Time) -> Option<&Pending> {
-        let is_late = self.by_address.get(&address)?.1.deadline.is_some_and(|deadline| deadline <= now);
-        if is_late {
+    /// The entry of the address, unless its deadline has passed or its token has expired: then it is removed.
+    pub(super) fn find(&mut self, address: SocketAddr, now: Now) -> Option<&Pending> {
+        let (_, pending) = self.by_address.get(&address)?;
+        let is_late = pending.deadline.is_some_and(|deadline| deadline <= now.time);
+        if is_late || is_expired(pending.expire_unix_s, now) {
             self.remove(address);
         }
         self.by_address.get(&address).map(|(_, pending)| pending)
@@ -80,14 +95,15 @@ impl PendingTable {
         self.by_address.contains_key(&address)
     }
 
-    /// The address has asked again with the same token: it counts as the youngest, and its time starts again.
-    pub(super) fn renew(&mut self, address: SocketAddr, deadline: Option<Time>) {
+    /// The address has asked again with the same token and is answered: it counts as the youngest, and its time starts
+    /// again.
+    pub(super) fn renew(&mut self, address: SocketAddr, now: Time, deadline: Option<Time>) {
         if let Some((age, pending)) = self.by_address.get_mut(&address) {
             self.by_age.remove(age);
             *age = self.next_age;
             self.by_age.insert(self.next_age, address);
             self.next_age += 1;
-            pending.deadline = deadline;
+            (pending.answered_at, pending.deadline) = (now, deadline);
         }
     }
 
@@ -111,10 +127,11 @@ mod tests {
             server_to_client: Key::new([2; 32]),
             token_tag: [0; TAG_LEN],
             timeout_s: 5,
-            expire_unix_s: 0,
+            expire_unix_s: 100,
             first_challenge: 0,
             challenged_at: Time(0),
             challenge: Box::new([0; CHALLENGE_BODY_LEN]),
+            answered_at: Time(0),
             deadline: Some(Time::from_secs(deadline_s)),
         }
     }
@@ -123,15 +140,19 @@ mod tests {
         SocketAddr::from(([10, 0, 0, 1], port))
     }
 
+    fn at(millis: u64) -> Now {
+        Now { unix_s: 0, time: Time::from_millis(millis) }
+    }
+
     #[test]
     fn the_oldest_gives_way_and_asking_again_makes_young() {
         let mut table = PendingTable::new(2);
         assert!(!table.insert(address(1), pending(9)));
         assert!(!table.insert(address(2), pending(9)));
-        table.renew(address(1), None);
+        table.renew(address(1), Time(0), None);
         assert!(table.insert(address(3), pending(9)));
         assert_eq!(table.len(), 2);
-        let known: Vec<u16> = (1..=3).filter(|&p| table.find(address(p), Time(0)).is_some()).collect();
+        let known: Vec<u16> = (1..=3).filter(|&p| table.find(address(p), at(0)).is_some()).collect();
         assert_eq!(known, [1, 3]);
         assert_eq!(table.by_age.len(), 2);
     }
@@ -140,8 +161,8 @@ mod tests {
     fn a_deadline_is_kept() {
         let mut table = PendingTable::new(2);
         table.insert(address(1), pending(9));
-        assert!(table.find(address(1), Time::from_millis(8_999)).is_some());
-        assert!(table.find(address(1), Time::from_secs(9)).is_none());
+        assert!(table.find(address(1), at(8_999)).is_some());
+        assert!(table.find(address(1), at(9_000)).is_none());
         assert_eq!((table.len(), table.by_age.len()), (0, 0));
     }
 }

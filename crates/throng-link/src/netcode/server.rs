@@ -36,8 +36,8 @@ pub struct ServerOptions {
     /// How many unexpired connect tokens are remembered; at least 1 is taken. About 200 bytes each. Should exceed the
     /// number of clients that can connect during the lifetime of a token: a forgotten token could be replayed.
     pub used_tokens_max: usize,
-    /// How many requests and wishes to move are decrypted in a second, and how many of those at once. Each takes some 2 µs;
-    /// further ones are dropped and counted, and honest clients ask again.
+    /// How many requests, wishes to move and answers to challenges are decrypted in a second, and how many of those at
+    /// once. Each takes some 2 µs; further ones are dropped and counted, and honest clients ask again.
     pub requests_per_s: u32,
     /// See [`requests_per_s`](ServerOptions::requests_per_s).
     pub requests_burst: u32,
@@ -103,6 +103,11 @@ pub struct Now {
     pub unix_s: u64,
     /// The time by which deadlines are kept.
     pub time: Time,
+}
+
+/// Whether a token with this expiry counts as expired.
+pub(super) fn is_expired(expire_unix_s: u64, now: Now) -> bool {
+    expire_unix_s.saturating_add(CLOCK_SKEW_S) <= now.unix_s
 }
 
 /// The resources of the door at the moment of a datagram.
@@ -205,7 +210,8 @@ pub struct ServerHandshake {
     pub(super) sequences: UnconnectedSequences,
     pending: PendingTable,
     used_tokens: UsedTokens,
-    work: WorkBudget,
+    /// One unit for each decryption for an unknown address.
+    pub(super) work: WorkBudget,
     requests_burst: u32,
     key_form: KeyForm,
     pub(super) counters: NetcodeCounters,
@@ -300,7 +306,7 @@ impl ServerHandshake {
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, DropReason> {
         let request: &mut [u8; REQUEST_LEN] = datagram.try_into().map_err(|_| DropReason::RequestLength)?;
-        if self.challenge_again(now, from, request, seats, reply) {
+        if self.challenge_again(now, from, request, seats, reply)? {
             return Ok(Outcome::Reply);
         }
         let shown = self.read_token(now, request)?;
@@ -336,6 +342,7 @@ impl ServerHandshake {
             first_challenge,
             challenged_at: now.time,
             challenge: Box::new(challenge),
+            answered_at: now.time,
             deadline: super::timeout_of(token.timeout_s).map(|timeout| now.time.after(timeout)),
         };
         self.counters.pending_evicted += u64::from(self.pending.insert(from, pending));
@@ -355,22 +362,13 @@ impl ServerHandshake {
         }
     }
 
-    /// Charges one decryption for an unknown address, if the budget allows it now.
-    pub(super) fn take_work(&mut self, now: Time) -> Result<(), DropReason> {
-        if !self.work.has(now, 1) {
-            return Err(DropReason::TooManyRequests);
-        }
-        self.work.spend(1);
-        Ok(())
-    }
-
     /// The checks of a request that need no memory, cheapest first. A denied token is genuine and names this server.
     fn read_token(&mut self, now: Now, request: &mut [u8; REQUEST_LEN]) -> Result<Shown, DropReason> {
         let (fields, section) = packet::read_request(request);
         let suite = Suite::from_version(fields.version).ok_or(DropReason::RequestVersion)?;
-        self.take_work(now.time)?;
+        self.work.take(now.time)?;
         let is_other_protocol = fields.protocol_id != self.protocol_id;
-        let is_expired = fields.expire_unix_s.saturating_add(CLOCK_SKEW_S) <= now.unix_s;
+        let is_expired = is_expired(fields.expire_unix_s, now);
         let token = self.open_token(suite, &fields, section).map_err(|error| match error {
             TokenError::NotAuthentic if is_other_protocol => DropReason::RequestProtocol,
             TokenError::NotAuthentic if is_expired => DropReason::TokenExpired,
@@ -420,22 +418,24 @@ impl ServerHandshake {
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, DropReason> {
         let (number, challenge, opener) = self.open_response(now, from, datagram)?;
-        let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
+        let pending = self.pending.find(from, now).ok_or(DropReason::UnknownAddress)?;
         let (suite, send_key, expire_unix_s) = (pending.suite, pending.server_to_client.clone(), pending.expire_unix_s);
-        let seat =
-            self.seat_for(challenge.client_id, expire_unix_s, seats).and_then(|seat| match (seats.admission)() {
-                Admission::Granted => Ok(Some(seat)),
-                Admission::Later => Ok(None),
-                Admission::Denied => Err(Denial::Full),
-            });
+        let client_id = challenge.client_id;
+        if let Some(denial) = self.denial_of_used(&challenge.token_tag, expire_unix_s) {
+            // Its claim has given way to others, and it was shown from another address as well.
+            self.pending.remove(from);
+            return Ok(self.turn_away(client_id, ((suite, &send_key), self.protocol_id), denial, reply));
+        }
+        let seat = self.seat_for(client_id, expire_unix_s, seats).and_then(|seat| match (seats.admission)() {
+            Admission::Granted => Ok(Some(seat)),
+            Admission::Later => Ok(None),
+            Admission::Denied => Err(Denial::Full),
+        });
         let (client_index, is_replacement) = match seat {
             Ok(seat) => seat.ok_or(DropReason::AdmittedLater)?,
+            // The address stays pending, so that a lost denial is repeated.
             Err(denial) => {
-                // The address stays pending, so that a lost denial is repeated.
-                let sequence = self.sequences.denial(denial);
-                seal::seal_unconnected((suite, &send_key), self.protocol_id, PacketKind::Denied, sequence, &[], reply);
-                self.counters.deny(denial);
-                return Ok(Outcome::Denied { client_id: challenge.client_id, denial });
+                return Ok(self.turn_away(client_id, ((suite, &send_key), self.protocol_id), denial, reply));
             }
         };
         let pending = self.pending.remove(from).ok_or(DropReason::UnknownAddress)?;
@@ -447,7 +447,7 @@ impl ServerHandshake {
         self.counters.accepted += 1;
         self.counters.replaced += u64::from(is_replacement);
         Ok(Outcome::Accept(Box::new(Accepted {
-            client_id: challenge.client_id,
+            client_id,
             client_index,
             is_replacement,
             round_trip: now.time.since(pending.challenged_at),
@@ -468,11 +468,12 @@ impl ServerHandshake {
         datagram: &mut [u8],
     ) -> Result<(u64, Challenge, Opener), DropReason> {
         let header = packet::read_header(Side::Server, datagram)?;
-        let pending = self.pending.find(from, now.time).ok_or(DropReason::UnknownAddress)?;
+        let pending = self.pending.find(from, now).ok_or(DropReason::UnknownAddress)?;
         if header.kind != PacketKind::Response {
             return Err(DropReason::UnexpectedKind);
         }
         let (first_challenge, token_tag) = (pending.first_challenge, pending.token_tag);
+        self.work.take(now.time)?;
         let mut opener = Opener::new(pending.suite, &pending.client_to_server, self.protocol_id, Side::Server);
         let (number, challenge) = self.open_challenge(Purpose::Join, from, opener.open(datagram)?.body)?;
         if challenge.token_tag != token_tag {
@@ -514,7 +515,7 @@ impl ServerHandshake {
 
     /// A request with the same token from the same address gets the same challenge again, because the first answer may
     /// still be in flight or lost. That takes no decryption: a restart brings back everybody at once, and everybody
-    /// asks ten times a second.
+    /// asks ten times a second. A request that comes sooner after the last answer is dropped.
     fn challenge_again(
         &mut self,
         now: Now,
@@ -522,20 +523,23 @@ impl ServerHandshake {
         request: &[u8; REQUEST_LEN],
         seats: &Seats<'_>,
         reply: &mut Vec<u8>,
-    ) -> bool {
-        let Some(pending) = self.pending.find(from, now.time) else { return false };
+    ) -> Result<bool, DropReason> {
+        let Some(pending) = self.pending.find(from, now) else { return Ok(false) };
         let (client_id, expire_unix_s) = (pending.client_id, pending.expire_unix_s);
         if !request.ends_with(&pending.token_tag) || self.seat_for(client_id, expire_unix_s, seats).is_err() {
-            return false;
+            return Ok(false);
         }
-        let Some(pending) = self.pending.find(from, now.time) else { return false };
+        let Some(pending) = self.pending.find(from, now) else { return Ok(false) };
+        if pending.is_answered(now.time) {
+            return Err(DropReason::TooManyRequests);
+        }
         let sequence = self.sequences.challenge();
         let (key, body) = ((pending.suite, &pending.server_to_client), &pending.challenge[..]);
         seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, body, reply);
         let timeout = super::timeout_of(pending.timeout_s);
-        self.pending.renew(from, timeout.map(|timeout| now.time.after(timeout)));
+        self.pending.renew(from, now.time, timeout.map(|timeout| now.time.after(timeout)));
         self.counters.challenged += 1;
-        true
+        Ok(true)
     }
 
     fn challenge(&mut self, shown: &Shown, to: SocketAddr, reply: &mut Vec<u8>) -> (u64, [u8; CHALLENGE_BODY_LEN]) {
@@ -549,13 +553,31 @@ impl ServerHandshake {
         (number, body)
     }
 
+    /// Why a token is refused that has been accepted, or may have been.
+    fn denial_of_used(&self, tag: &[u8; TAG_LEN], expire_unix_s: u64) -> Option<Denial> {
+        if self.used_tokens.is_spent(tag) {
+            return Some(Denial::TokenSpent);
+        }
+        self.used_tokens.may_be_forgotten(tag, expire_unix_s).then_some(Denial::TokenExpired)
+    }
+
     /// Turns a genuine token away. The answer is for the client that it was made for: sealed with its key, for its protocol.
     fn deny(&mut self, shown: &Shown, denial: Denial, reply: &mut Vec<u8>) -> Outcome {
-        let sequence = self.sequences.denial(denial);
         let key = (shown.token.suite, &shown.token.server_to_client);
-        seal::seal_unconnected(key, shown.protocol_id, PacketKind::Denied, sequence, &[], reply);
+        self.turn_away(shown.token.client_id, (key, shown.protocol_id), denial, reply)
+    }
+
+    fn turn_away(
+        &mut self,
+        client_id: u64,
+        (key, protocol_id): ((Suite, &Key), u64),
+        denial: Denial,
+        reply: &mut Vec<u8>,
+    ) -> Outcome {
+        let sequence = self.sequences.denial(denial);
+        seal::seal_unconnected(key, protocol_id, PacketKind::Denied, sequence, &[], reply);
         self.counters.deny(denial);
-        Outcome::Denied { client_id: shown.token.client_id, denial }
+        Outcome::Denied { client_id, denial }
     }
 }
 
