@@ -141,13 +141,13 @@ impl Feed {
         self.leave(replaced);
     }
 
-    /// Shows that something happened.
+    /// Shows that something happened. At most 200 bytes of its words are shown.
     pub fn mark(&mut self, text: impl Into<String>) {
         let is_full = {
             let mut waiting = self.shared.waiting();
             let is_full = waiting.marks.len() >= MARKS_MAX;
             if !is_full {
-                waiting.marks.push_back(Mark { text: text.into() });
+                waiting.marks.push_back(Mark::new(text));
             }
             is_full
         };

@@ -26,6 +26,8 @@ pub const POINTS_MAX: usize = 65_536;
 
 /// Bytes of one point.
 const POINT_BYTES: usize = 5;
+/// The longest text.
+const TEXT_BYTES_MAX: usize = 200;
 
 /// A message of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,6 +184,16 @@ pub struct Command {
     pub amount: Option<u32>,
 }
 
+impl Mark {
+    /// Something that happened, in words that are cut where the hub would refuse them.
+    pub(crate) fn new(text: impl Into<String>) -> Mark {
+        let mut text = text.into();
+        let end = (0..=TEXT_BYTES_MAX.min(text.len())).rfind(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        Mark { text }
+    }
+}
+
 impl Map {
     /// A position of this map as a point. Positions outside lie at its border.
     pub fn point(&self, [x_m, y_m]: [f64; 2], kind: u8) -> Point {
@@ -228,9 +240,8 @@ impl Message {
     }
 
     fn is_sensible(&self) -> bool {
-        const TEXT_MAX: usize = 200;
         const SUBSYSTEMS_MAX: usize = 64;
-        let is_text = |text: &str| text.len() <= TEXT_MAX;
+        let is_text = |text: &str| text.len() <= TEXT_BYTES_MAX;
         match self {
             Message::Hello(hello) => {
                 let map_is_fine = hello.map.is_none_or(|map| map.width_m > 0.0 && map.height_m > 0.0);

@@ -185,6 +185,20 @@ fn a_load_without_a_hub_is_told_what_to_do_and_one_whose_hub_ends_goes_on() {
 }
 
 #[test]
+fn a_long_mark_is_shown_shortened() {
+    let hub = hub();
+    let mut view = View::open(hub.address()).unwrap();
+    let mut feed = Feed::connect(hub.address(), hello()).unwrap();
+    // The 200th byte is in the middle of a character.
+    feed.mark(format!("x{}", "ä".repeat(150)));
+    feed.mark("a".repeat(200));
+    let shown = [(); 2].map(|()| wait_for(&mut view, |m| matches!(m, Message::Mark(_))).message);
+    let texts = [format!("x{}", "ä".repeat(99)), "a".repeat(200)];
+    assert_eq!(shown, texts.map(|text| Message::Mark(Mark { text })));
+    assert_eq!(hub.counters().bad_lines, 0);
+}
+
+#[test]
 fn pages_of_other_sites_neither_look_nor_steer() {
     let hub = hub();
     let port = hub.address().port();
