@@ -83,6 +83,23 @@ fn only_files_that_differ_are_written_and_recorded() {
 }
 
 #[test]
+fn values_that_are_good_enough_stay_as_they_are() {
+    let buffers = ["proc/sys/net/core/rmem_max", "proc/sys/net/core/wmem_max"];
+    let [receive, send] = buffers;
+    let machine = Machine::base_with(&format!("{receive} = 212992\n{send} = 16777216"));
+    let written = apply(&machine.host(), check("udp-buffers").unwrap()).unwrap();
+    let shown: Vec<_> = written.iter().map(|written| (&*written.path, &*written.now)).collect();
+    assert_eq!(shown, [(&*format!("/{receive}"), "4194304")]);
+    assert_eq!(buffers.map(|path| machine.text(path)), ["4194304", "16777216"]);
+    for paranoid in ["-1", "0", "2"] {
+        let machine = Machine::base_with(&format!("proc/sys/kernel/perf_event_paranoid = {paranoid}"));
+        let error = apply(&machine.host(), check("pmu").unwrap()).unwrap_err();
+        assert_eq!(error, ApplyError::SetAlready { check: "pmu" });
+        assert_eq!(machine.text("proc/sys/kernel/perf_event_paranoid"), paranoid);
+    }
+}
+
+#[test]
 fn a_quota_is_taken_away_at_the_level_that_has_one() {
     let machine = Machine::base_with(BAD);
     let written = apply(&machine.host(), check("quota").unwrap()).unwrap();

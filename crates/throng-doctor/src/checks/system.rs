@@ -1,5 +1,7 @@
 //! The rest: other programs, counters, limits.
 
+use std::str::FromStr;
+
 use super::{all, count};
 use crate::apply::Change;
 use crate::check::{Finding, Verdict};
@@ -67,11 +69,21 @@ pub(crate) fn pmu(machine: &Machine<'_>) -> Result<Finding, ReadError> {
         return Err(ReadError::Absent { path: format!("{PMUS}/cpu") });
     };
     let paranoid: i32 = machine.host.value(PARANOID)?;
-    Ok(Finding::new(format!("{name}, perf_event_paranoid {paranoid}"), paranoid <= 2, Verdict::Advice))
+    Ok(Finding::new(format!("{name}, perf_event_paranoid {paranoid}"), allows_counters(paranoid), Verdict::Advice))
+}
+
+fn allows_counters(paranoid: i32) -> bool {
+    paranoid <= 2
 }
 
 pub(crate) fn counters_allowed(host: &Host) -> Result<Vec<Change>, ReadError> {
-    all(host, [PARANOID.to_owned()], "1")
+    Ok(lacking(host, all(host, [PARANOID.to_owned()], "1")?, allows_counters))
+}
+
+/// Without the files whose value is good enough as it is.
+fn lacking<T: FromStr>(host: &Host, mut changes: Vec<Change>, is_enough: impl Fn(T) -> bool) -> Vec<Change> {
+    changes.retain(|change| !host.value(&change.path).is_ok_and(&is_enough));
+    changes
 }
 
 pub(crate) fn mitigations(machine: &Machine<'_>) -> Result<Finding, ReadError> {
@@ -112,9 +124,13 @@ pub(crate) fn udp_buffers(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let [receive, send] = BUFFERS.map(|path| machine.host.value::<u64>(path));
     let (receive, send) = (receive?, send?);
     let read = format!("at most {} kB to receive, {} kB to send", receive / 1024, send / 1024);
-    Ok(Finding::new(read, receive.min(send) >= BUFFER_BYTES, Verdict::Advice))
+    Ok(Finding::new(read, is_large(receive.min(send)), Verdict::Advice))
+}
+
+fn is_large(buffer_bytes: u64) -> bool {
+    buffer_bytes >= BUFFER_BYTES
 }
 
 pub(crate) fn large_buffers(host: &Host) -> Result<Vec<Change>, ReadError> {
-    all(host, BUFFERS.map(str::to_owned), &BUFFER_BYTES.to_string())
+    Ok(lacking(host, all(host, BUFFERS.map(str::to_owned), &BUFFER_BYTES.to_string())?, is_large))
 }
