@@ -387,8 +387,8 @@ impl Opener {
         if self.forgeries >= suite.forgeries_max() {
             return Err(OpenError::KeyWornOut);
         }
-        if (suite.packets_max()..UNCONNECTED_SEQUENCE).contains(&header.sequence) {
-            // No sealer gives this number, and its nonce could be that of another.
+        if header.sequence >= suite.packets_max() && (is_protected || header.sequence < UNCONNECTED_SEQUENCE) {
+            // No sealer gives such a packet this number, and its nonce could be that of another.
             return Err(OpenError::NotAuthentic);
         }
         self.additional[ADDITIONAL_LEN - 1] = header.prefix;
@@ -424,6 +424,7 @@ impl fmt::Debug for Opener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netcode::packet::CHALLENGE_BODY_LEN;
 
     #[test]
     fn the_errors_of_sealing_have_tags_of_their_own() {
@@ -477,7 +478,9 @@ mod tests {
         let key = Key::new([1; 32]);
         let mut opener = Opener::new(Suite::Aes256Gcm, &key, 1, Side::Client);
         opener.answered(9);
-        for sequence in [Suite::Aes256Gcm.packets_max(), 1 << 32, UNCONNECTED_SEQUENCE - 1] {
+        for sequence in
+            [Suite::Aes256Gcm.packets_max(), 1 << 32, UNCONNECTED_SEQUENCE - 1, UNCONNECTED_SEQUENCE, u64::MAX]
+        {
             let mut packet = Vec::new();
             lay_out(sequence, &[], &mut packet);
             let mut additional = packet::additional_data(Suite::Aes256Gcm, 1, 0);
@@ -495,6 +498,25 @@ mod tests {
         opener.forget_received();
         opener.answered(8);
         assert_eq!(opener.open(&mut packet), Err(OpenError::NotAuthentic), "of another challenge");
+    }
+
+    /// The numbers outside of connections are for packets that may be repeated.
+    #[test]
+    fn a_packet_of_a_connection_with_a_number_from_outside_does_not_open() {
+        for suite in Suite::ALL {
+            let key = Key::new([1; 32]);
+            let mut opener = Opener::new(suite, &key, 1, Side::Server);
+            let open = |opener: &mut Opener, kind, sequence| {
+                let mut packet = Vec::new();
+                seal_unconnected((suite, &key), 1, kind, sequence, &[0; CHALLENGE_BODY_LEN], &mut packet);
+                opener.open(&mut packet).map(|opened| opened.sequence)
+            };
+            for sequence in [UNCONNECTED_SEQUENCE, u64::MAX] {
+                assert_eq!(open(&mut opener, PacketKind::Payload, sequence), Err(OpenError::NotAuthentic));
+                assert_eq!(open(&mut opener, PacketKind::Response, sequence), Ok(sequence));
+            }
+            assert_eq!((opener.newest(), open(&mut opener, PacketKind::Payload, 5)), (0, Ok(5)));
+        }
     }
 
     #[test]
