@@ -65,6 +65,11 @@ impl Fsm {
         &self.machine.states[usize::from(self.state)].name
     }
 
+    /// The rules.
+    pub(crate) fn machine(&self) -> Arc<Machine> {
+        Arc::clone(&self.machine)
+    }
+
     /// Takes over a machine that was read again: into the state of the same name, or of the same number if no state
     /// has the name any more.
     pub fn reload(&mut self, machine: Arc<Machine>) {

@@ -149,6 +149,11 @@ impl Session {
         Session { shards, side, connection_id, fsm }
     }
 
+    /// Goes on by the rules of a session that the engine has given out since, in the state of the same name.
+    pub fn take_rules_of(&mut self, newer: &Session) {
+        self.fsm.reload(newer.fsm.machine());
+    }
+
     /// The engine for the connection's next message.
     pub fn route(&mut self, message: &Message) -> Route {
         if !self.fsm.accepts(message.msg_type) {

@@ -46,6 +46,17 @@ fn w9_a_payload_that_is_no_packet_ends_the_connection_and_costs_nothing_more() {
     client.send_raw(&frame(0, &[0x0A, 0xFF, 0xFF, 0xFF])).expect("connected");
     assert!(matches!(wait_for_end(&mut client), ClientError::Closed | ClientError::Io(_)));
     serving.counts(Reason::BadPacket, 1);
+    // All that came before it counts, also if it came in one piece: whole packets, and whole messages of the packet itself.
+    let mut client = serving.join(ClientOptions::default());
+    let came = || serving.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in;
+    let before = came();
+    let mut packet = Vec::new();
+    (0..3).for_each(|_| put_message(&mut packet, Header::new(0, ECHO), b"sound"));
+    let broken = [&packet[..], &[0x0A, 0xFF, 0xFF, 0xFF]].concat();
+    client.send_raw(&[frame(0, &packet), frame(0, &broken)].concat()).expect("connected");
+    wait_for_end(&mut client);
+    serving.counts(Reason::BadPacket, 2);
+    eventually("all six count", || came() == before + 6);
     serving.end();
 }
 

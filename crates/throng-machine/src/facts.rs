@@ -102,26 +102,46 @@ pub fn throttled() -> Option<Throttled> {
     throttled_of(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))
 }
 
-/// Groups of the second version are below `root`, those of the first version below a folder of the controller. In a container the
-/// path may be that of the machine, and `root` the group itself.
 fn throttled_of(root: &Path, groups: &str) -> Option<Throttled> {
-    let mut all = Vec::new();
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let has_cpu = controllers.split(',').any(|controller| controller == "cpu");
-        if !has_cpu && !controllers.is_empty() {
-            continue;
-        }
-        let root = root.join(if has_cpu { "cpu" } else { "" });
-        let group = root.join(path.trim_start_matches('/'));
-        let groups = group.ancestors().take_while(|folder| folder.starts_with(&root));
-        all.extend(groups.filter_map(|folder| Throttled::parse(&fs::read_to_string(folder.join("cpu.stat")).ok()?)));
-    }
-    all.into_iter().reduce(|sum, of| Throttled {
+    let stats = group_files(root, groups, "cpu", |_| "cpu.stat");
+    stats.iter().filter_map(|text| Throttled::parse(text)).reduce(|sum, of| Throttled {
         periods: sum.periods.saturating_add(of.periods),
         time: sum.time.saturating_add(of.time),
     })
+}
+
+/// The memory that this process may have: the least of what its control group, those above it and the machine have, in bytes.
+/// `None` where the system tells none of them.
+pub fn memory_limit_bytes() -> Option<u64> {
+    let machine = Some(memory_bytes()).filter(|bytes| *bytes > 0);
+    memory_limit_of(Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup")).into_iter().chain(machine).min()
+}
+
+/// A group without limit says `max`, or in the first version a number beyond the memory of any machine.
+fn memory_limit_of(root: &Path, groups: &str) -> Option<u64> {
+    let name = |is_first: bool| if is_first { "memory.limit_in_bytes" } else { "memory.max" };
+    let limits = group_files(root, groups, "memory", name);
+    limits.iter().filter_map(|text| text.trim().parse().ok()).min()
+}
+
+/// A file of the control group that has this controller, and of the groups above it. Groups of the second version are below `root`,
+/// those of the first version below a folder of the controller, and their files may have another name. In a container the path may
+/// be that of the machine, and `root` the group itself.
+fn group_files(root: &Path, groups: &str, controller: &str, name: impl Fn(bool) -> &'static str) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let is_first = controllers.split(',').any(|of| of == controller);
+        if !is_first && !controllers.is_empty() {
+            continue;
+        }
+        let root = root.join(if is_first { controller } else { "" });
+        let group = root.join(path.trim_start_matches('/'));
+        let folders = group.ancestors().take_while(|folder| folder.starts_with(&root));
+        files.extend(folders.filter_map(|folder| fs::read_to_string(folder.join(name(is_first))).ok()));
+    }
+    files
 }
 
 /// Whether the processor says that it is a hypervisor's.
@@ -234,6 +254,29 @@ mod tests {
         // The first version: a controller has a folder of its own, and a container sees its group there.
         put("cpu", "nr_throttled 2\nthrottled_time 1500000\n");
         assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/docker/x\n0::/\n"), Some((2, 1_500)));
+    }
+
+    #[test]
+    fn a_process_may_have_as_much_memory_as_the_smallest_of_the_groups_above_it() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let of = |groups: &str| memory_limit_of(root.path(), groups);
+        assert_eq!(of("0::/system.slice/gate.service\n"), None);
+        put("system.slice/gate.service/memory.max", "2147483648\n");
+        put("system.slice/memory.max", "max\n");
+        assert_eq!(of("0::/system.slice/gate.service\n"), Some(2 << 30), "the root of a machine has no such file");
+        put("system.slice/memory.max", "1073741824\n");
+        assert_eq!([of("0::/system.slice/gate.service\n"), of("0::/\n")], [Some(1 << 30), None]);
+        // In a container the root is the group itself.
+        put("memory.max", "4096\n");
+        assert_eq!([of("0::/\n"), of("0::/docker/x\n")], [Some(4096), Some(4096)]);
+        put("memory/x/memory.limit_in_bytes", "1000\n");
+        assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/y\n"), Some(1000));
+        assert!(memory_limit_bytes().is_some_and(|bytes| bytes <= memory_bytes()));
     }
 
     #[test]

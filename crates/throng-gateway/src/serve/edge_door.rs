@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +29,8 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 /// The shared data of the tasks of all edges.
 pub(crate) struct EdgeDoor {
     pub(crate) secret: EdgeSecret,
-    pub(crate) settings: u64,
+    /// A hash of the rules that a home and its edges share, as the engine has them now.
+    pub(crate) settings: Arc<AtomicU64>,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
     /// Refusals are logged at a limited rate.
@@ -78,7 +80,7 @@ pub(crate) async fn accept(door: Arc<EdgeDoor>, listener: TcpListener) {
 async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
     let _ = stream.set_nodelay(true);
     let _ = tcp::notice_silence(&stream, UNREACHABLE);
-    if let Err(error) = greet_edge(&mut stream, &door.secret, door.settings).await {
+    if let Err(error) = greet_edge(&mut stream, &door.secret, door.settings.load(Ordering::Relaxed)).await {
         return door.refuse(address, &error.to_string());
     }
     let outbox = PathOutbox(PathQueue::new(&door.counters.memory));

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub struct Gateway {
     snapshots: Option<Snapshots>,
     /// Becomes true a while before: no client should be sent here any more.
     pub(super) leaving: watch::Sender<bool>,
-    pub(super) lame_duck: Duration,
+    pub(super) lame_duck_ms: AtomicU64,
     /// As long as it is held, connections are accepted.
     is_open: Option<mpsc::Sender<()>>,
     alive: mpsc::Receiver<()>,
@@ -148,7 +148,7 @@ impl Gateway {
             recorder,
             snapshots: None,
             leaving: leaving.clone(),
-            lame_duck: options.lame_duck,
+            lame_duck_ms: AtomicU64::new(options.lame_duck.as_millis() as u64),
             is_open: Some(alive_sender),
             alive,
             tls: Vec::new(),
@@ -162,8 +162,8 @@ impl Gateway {
             let address = gateway.open(door, shared.clone())?;
             gateway.addresses.push(address);
         }
-        let edge_settings = parts.engines.first().map_or(0, Engine::edge_settings);
-        gateway.open_paths(options, &runtime, edge_settings, (clock, &ration))?;
+        let edge_settings = Arc::new(AtomicU64::new(parts.engines.first().map_or(0, Engine::edge_settings)));
+        gateway.open_paths(options, &runtime, &edge_settings, (clock, &ration))?;
         let pages = http::Pages {
             events: events.clone(),
             counters: Arc::clone(&counters),
@@ -219,6 +219,7 @@ impl Gateway {
             lacks_home,
             home: None,
             leaver: None,
+            edge_settings,
         };
         gateway.run_engine("engine".into(), move || {
             // Dropped at the end, a panic's too.
@@ -253,7 +254,7 @@ impl Gateway {
         &mut self,
         options: &ServeOptions,
         runtime: &Runtime,
-        settings: u64,
+        settings: &Arc<AtomicU64>,
         (clock, ration): (Clock, &Arc<Ration>),
     ) -> Result<(), ServeError> {
         let _inside = runtime.enter();
@@ -264,7 +265,7 @@ impl Gateway {
             self.edges_address = Some(listener.local_addr().map_err(listen_error)?);
             let door = EdgeDoor {
                 secret: edges.secret.clone(),
-                settings,
+                settings: Arc::clone(settings),
                 events: self.events.clone(),
                 counters: Arc::clone(&self.counters),
                 ration: Arc::clone(ration),
@@ -276,7 +277,7 @@ impl Gateway {
         if let Some(home) = &options.home {
             runtime.spawn(home_path::keep(HomePath {
                 options: home.clone(),
-                settings,
+                settings: Arc::clone(settings),
                 events: self.events.clone(),
                 counters: Arc::clone(&self.counters),
                 closing,
@@ -336,6 +337,10 @@ impl Gateway {
         let desk = DeskLimits::from_settings(&settings);
         let limits = settings.engine.limits;
         self.counters.memory.set_limit(budget_bytes(limits.max_memory_bytes));
+        self.lame_duck_ms.store(limits.lame_duck_ms.into(), Ordering::Relaxed);
+        if let Some(snapshots) = &self.snapshots {
+            snapshots.set_max_bytes(limits.max_snapshot_bytes);
+        }
         // Nothing fails from here on, unless the engine is gone.
         let reload = Box::new(Reload { settings, provider, desk });
         self.events.send(Event::Reload(reload)).map_err(|_| ServeError::Ended)?;

@@ -1,6 +1,7 @@
 //! An edge's path to its home: made again and again, as long as the process lives.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -24,7 +25,7 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct HomePath {
     pub(crate) options: HomeOptions,
-    pub(crate) settings: u64,
+    pub(crate) settings: Arc<AtomicU64>,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
     pub(crate) closing: watch::Receiver<bool>,
@@ -71,7 +72,7 @@ async fn begin(path: &HomePath) -> Result<(TcpStream, u64), PathError> {
     let mut stream = connect.await.map_err(|_| PathError::Silent)??;
     let _ = stream.set_nodelay(true);
     let _ = tcp::notice_silence(&stream, UNREACHABLE);
-    let tick = greet_home(&mut stream, &path.options.secret, path.settings).await?;
+    let tick = greet_home(&mut stream, &path.options.secret, path.settings.load(Ordering::Relaxed)).await?;
     Ok((stream, tick))
 }
 

@@ -71,6 +71,8 @@ pub(crate) struct Intake {
     batch_bytes: usize,
     /// With several engines, once it has logged in: sorts what it says.
     session: Option<Box<Session>>,
+    /// Settings were read again, and the session has the rules of before.
+    is_session_old: bool,
     recording: Option<Recording>,
     has_recorded: bool,
     /// The memory of its buffer and of the packet that is being parsed.
@@ -99,6 +101,7 @@ impl Intake {
             batch: Batch::new(),
             batch_bytes: 0,
             session: None,
+            is_session_old: false,
             recording: None,
             has_recorded: false,
             holding: Holding::new(door.memory(), Part::Inbound, 0),
@@ -121,9 +124,18 @@ impl Intake {
     }
 
     /// Hands what has come to the engine, `bytes` of it new. Waits for room there, and as long as the peer is too fast.
+    ///
+    /// All that came before a fault counts, however the peer's bytes came in pieces.
     pub(crate) async fn take(&mut self, bytes: usize) -> Result<(), End> {
         add(&self.door.counters().bytes_in, bytes);
         self.pace(0, bytes).await;
+        let taken = self.take_frames().await;
+        self.hand_over().await?;
+        taken?;
+        self.count_buffer()
+    }
+
+    async fn take_frames(&mut self) -> Result<(), End> {
         while let Some(frame) = self.next_frame().await? {
             self.manner.learn(self.reader.dialect(), frame.compression);
             let frame_bytes = frame.payload.len();
@@ -136,8 +148,7 @@ impl Intake {
         if self.reader.buffered_bytes() > 0 {
             add(&self.door.counters().packets_frag, 1);
         }
-        self.hand_over().await?;
-        self.count_buffer()
+        Ok(())
     }
 
     /// Counts what is held while the connection waits: the buffer, and the packet that is being taken apart.
@@ -167,10 +178,10 @@ impl Intake {
         if payload.len() > self.unpacked_bytes() {
             self.await_admission(Reason::FrameTooLong, payload.len()).await?;
         }
-        self.take_packet(payload).await?;
+        let taken = self.take_packet(payload).await;
         self.hand_over().await?;
         self.count_held(0);
-        Ok(())
+        taken
     }
 
     /// The next frame that has come whole. One that is too long for a stranger waits for admission.
@@ -268,12 +279,20 @@ impl Intake {
         }
     }
 
-    /// Whether the peer has a session. It gets one once it has logged in.
+    /// Whether the peer has a session. It gets one once it has logged in, and new rules for it when the engine has new settings: the
+    /// engine heard of these before the door did.
     async fn is_sorted(&mut self) -> Result<bool, End> {
-        if self.session.is_none() && self.queue.is_admitted() {
+        let is_old = std::mem::take(&mut self.is_session_old);
+        if is_old || self.session.is_none() && self.queue.is_admitted() {
             let (reply, answer) = oneshot::channel();
             self.door.events().send(Event::Fence { key: self.key, reply }).map_err(|_| End::Gone)?;
-            self.session = answer.await.map_err(|_| End::Gone)?.map(Box::new);
+            let newer = answer.await.map_err(|_| End::Gone)?;
+            match (&mut self.session, newer) {
+                (Some(session), Some(newer)) => session.take_rules_of(&newer),
+                // The engine has ended the connection.
+                (Some(_), None) => {}
+                (None, newer) => self.session = newer.map(Box::new),
+            }
         }
         Ok(self.session.is_some())
     }
@@ -325,6 +344,7 @@ impl Intake {
     fn follow_limits(&mut self) {
         if self.changes.has_changed().unwrap_or(false) {
             self.limits = Arc::clone(&self.changes.borrow_and_update());
+            self.is_session_old = self.session.is_some();
             let (limits, now) = (&self.limits, self.door.now());
             self.messages.set(limits.messages_per_s, limits.burst_messages, now);
             self.bytes.set(limits.bytes_per_s, limits.burst_bytes, now);

@@ -189,19 +189,10 @@ impl Drop for Holding {
 
 /// Three quarters of what the process may have: of its control group, or else of the machine. Without either, 2 GiB.
 pub(crate) fn usual_limit_bytes() -> u64 {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let of_group = group.into_iter().filter_map(read).find_map(|text| text.trim().parse::<u64>().ok());
-    let of_machine = read("/proc/meminfo").and_then(|text| total_bytes(&text));
-    of_group.into_iter().chain(of_machine).min().unwrap_or(UNKNOWN_MACHINE_BYTES) / 4 * 3
+    throng_machine::memory_limit_bytes().unwrap_or(UNKNOWN_MACHINE_BYTES) / 4 * 3
 }
 
 const UNKNOWN_MACHINE_BYTES: u64 = 2 << 30;
-
-fn total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? << 10)
-}
 
 #[cfg(test)]
 mod tests {
@@ -248,7 +239,6 @@ mod tests {
 
     #[test]
     fn without_a_number_the_budget_is_what_the_machine_has() {
-        assert_eq!(total_bytes("MemTotal:       2048 kB\nMemFree: 1 kB\n"), Some(2 << 20));
         let limit_bytes = usual_limit_bytes();
         assert!(limit_bytes >= 64 << 20, "{limit_bytes}");
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -113,15 +115,16 @@ impl Gateway {
 
     /// Continues for a while, so that load balancers can notice the end. Another signal ends that.
     fn limp(&self, runtime: &Runtime, signals: &mut Received) {
-        if self.lame_duck.is_zero() {
+        let lame_duck = Duration::from_millis(self.lame_duck_ms.load(Ordering::Relaxed));
+        if lame_duck.is_zero() {
             return;
         }
         self.leaving.send_replace(true);
-        info!(ms = self.lame_duck.as_millis() as u64, "not ready any more; the doors close later");
+        info!(ms = lame_duck.as_millis() as u64, "not ready any more; the doors close later");
         let mut engine_end = self.engine_end.clone();
         runtime.block_on(async {
             tokio::select! {
-                () = sleep(self.lame_duck) => {}
+                () = sleep(lame_duck) => {}
                 _ = signals.next() => {}
                 _ = engine_end.changed() => {}
             }

@@ -14,7 +14,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -45,7 +45,9 @@ pub(crate) struct Snapshots {
 }
 
 struct Writer {
-    options: SnapshotOptions,
+    every: Option<Duration>,
+    /// A longer snapshot is given up.
+    max_bytes: AtomicU64,
     file: WholeFile,
     events: Events,
     counters: Arc<ShellCounters>,
@@ -61,10 +63,16 @@ impl Snapshots {
         let file = WholeFile::claim(&options.file)?;
         counters.snapshots.begin_to_age();
         let (stop, stopped) = mpsc::channel();
-        let writer = Arc::new(Writer { options, file, events, counters });
+        let SnapshotOptions { every, max_bytes, .. } = options;
+        let writer = Arc::new(Writer { every, max_bytes: max_bytes.into(), file, events, counters });
         let own = Arc::clone(&writer);
         let thread = thread::Builder::new().name("snapshots".into()).spawn(move || own.run(&stopped))?;
         Ok(Snapshots { writer, thread, stop })
+    }
+
+    /// From the next one on, a snapshot may have so many bytes.
+    pub(crate) fn set_max_bytes(&self, max_bytes: u64) {
+        self.writer.max_bytes.store(max_bytes, Ordering::Relaxed);
     }
 
     /// From now on only the last one is written: the parts that all engines send when they are told where to.
@@ -89,7 +97,7 @@ impl Snapshots {
 
 impl Writer {
     fn run(&self, stopped: &Receiver<()>) {
-        let Some(every) = self.options.every else {
+        let Some(every) = self.every else {
             // There is nothing to do before the end.
             let _ = stopped.recv();
             return;
@@ -102,7 +110,7 @@ impl Writer {
     }
 
     fn write(&self, stopped: &Receiver<()>) -> Result<u64, WriteError> {
-        let mut draft = Draft::begin(&self.file, self.options.max_bytes)?;
+        let mut draft = Draft::begin(&self.file, self.max_bytes.load(Ordering::Relaxed))?;
         for engine in 0..self.events.engine_count() {
             let mut begins = true;
             loop {
@@ -136,7 +144,7 @@ impl Writer {
     }
 
     fn put_last(&self, parts: &Receiver<Part>) -> Result<u64, WriteError> {
-        let mut draft = Draft::begin(&self.file, self.options.max_bytes)?;
+        let mut draft = Draft::begin(&self.file, self.max_bytes.load(Ordering::Relaxed))?;
         let mut complete = 0;
         for part in parts {
             draft.put(&part)?;
@@ -162,7 +170,7 @@ impl Writer {
             Err(cause) => {
                 if !matches!(cause, WriteError::Ended) {
                     counters.failed.fetch_add(1, Ordering::Relaxed);
-                    error!(file = %self.options.file.display(), "a snapshot was not written: {cause}");
+                    error!(file = %self.file.path().display(), "a snapshot was not written: {cause}");
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::budget::{Budget, gather};
@@ -60,6 +60,8 @@ pub(crate) struct Turn {
     pub(crate) home: Option<PathOutbox>,
     /// Waits until the home has let the clients go.
     pub(crate) leaver: Option<oneshot::Sender<()>>,
+    /// A hash of the rules that a home and its edges share.
+    pub(crate) edge_settings: Arc<AtomicU64>,
 }
 
 /// The shell's data about a connection.
@@ -290,6 +292,7 @@ impl Turn {
             Event::Admin(ask) => self.answer(ask),
             Event::Reload(reload) => {
                 self.engine.reload(Arc::new(reload.settings.engine.clone()));
+                self.edge_settings.store(self.engine.edge_settings(), Ordering::Relaxed);
                 self.events.send_to_others(|| Event::Settings(Arc::clone(&reload.settings)));
                 self.desk.take_over(reload.provider, &reload.desk);
             }
@@ -441,6 +444,7 @@ mod tests {
             lacks_home: Arc::default(),
             home: None,
             leaver: None,
+            edge_settings: Arc::default(),
         };
         (turn, events, runtime)
     }
