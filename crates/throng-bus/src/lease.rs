@@ -239,7 +239,7 @@ impl Lease {
             return None;
         }
         if self.is_released {
-            return self.poll_delete();
+            return self.poll_delete().or_else(|| self.poll_look(now));
         }
         if self.asked.is_none() && now >= self.next_attempt {
             let operation = match (self.held, self.revision) {
@@ -274,6 +274,14 @@ impl Lease {
     pub fn next_timeout(&self) -> Time {
         let attempt = if self.asked.is_some() { Time(u64::MAX) } else { self.next_attempt };
         self.held.map_or(attempt, |held| held.until.min(attempt))
+    }
+
+    /// Whether a write that was under way has happened after all.
+    fn poll_look(&mut self, now: Time) -> Option<Command> {
+        let is_look = |asked: &&mut Asked| !asked.is_sent && asked.operation == Operation::Look;
+        let asked = self.asked.as_mut().filter(is_look)?;
+        (asked.is_sent, asked.sent) = (true, now);
+        Some(Command::Get { ticket: asked.ticket, key: self.key.clone() })
     }
 
     fn poll_delete(&mut self) -> Option<Command> {
@@ -336,8 +344,8 @@ impl Lease {
     }
 
     fn hold(&mut self, now: Time, fence: Fence, until: Time) {
-        if now >= until {
-            return; // The answer came too late to be of use. The next attempt takes the entry anew.
+        if now >= until || self.is_released {
+            return; // The answer came too late to be of use. The next attempt takes the entry anew, or removes it.
         }
         self.held = Some(Held { fence, until, unsure_since: None });
         self.changes.push_back(LeaseChange::Taken(fence));

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use throng_bus::sim::{SimBus, SimNet, Weather};
 use throng_bus::{
-    Bus, Fence, Fenced, FencedError, FencedWrites, Holder, Lease, LeaseChange, LeaseOptions, Limits, MemberId, WriteId,
+    Bus, Command, Entry, Event, Expect, Fence, Fenced, FencedError, FencedWrites, Holder, Lease, LeaseChange,
+    LeaseOptions, Limits, MemberId, Revision, StoreError, WriteId,
 };
 use throng_wire::Time;
 
@@ -250,6 +251,31 @@ fn a_released_lease_goes_to_another_at_once() {
     assert_eq!(holder.holds(), None);
     pass(&mut holder, &mut other, 120);
     assert!(other.holds().is_some() && holder.holds().is_none());
+}
+
+/// A write that takes the lease may be under way when the lease is given up: it is done, and nobody holds the lease by it.
+#[test]
+fn a_lease_that_is_given_up_while_it_is_taken_is_never_held_and_its_entry_is_removed() {
+    for is_answered in [true, false] {
+        let mut lease = Lease::new(subject(KEY), MemberId(1), "note".into(), LeaseOptions::default(), 1);
+        lease.handle_event(Time(0), &Event::Connected);
+        let Some(Command::Put { ticket, value, .. }) = lease.poll_command(Time(0)) else { panic!("it takes it") };
+        lease.release();
+        assert_eq!(lease.poll_command(Time(1)), None);
+        let revision = Revision(7);
+        let result = if is_answered { Ok(revision) } else { Err(StoreError::Unknown) };
+        lease.handle_event(Time(2), &Event::Written { ticket, result });
+        if !is_answered {
+            let Some(Command::Get { ticket, .. }) = lease.poll_command(Time(3)) else { panic!("it is in doubt") };
+            lease.handle_event(Time(4), &Event::Got { ticket, result: Ok(Some(Entry { value, revision })) });
+        }
+        lease.handle_timeout(Time(5));
+        assert_eq!((lease.fence(Time(5)), lease.poll_change()), (None, None));
+        let removal = lease.poll_command(Time(5));
+        let expected = Expect::Revision(revision);
+        assert!(matches!(removal, Some(Command::Delete { expect, .. }) if expect == expected), "{removal:?}");
+        assert_eq!(lease.poll_command(Time(9_000_000)), None);
+    }
 }
 
 #[test]
