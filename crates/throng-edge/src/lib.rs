@@ -17,6 +17,8 @@
 //!   a connection.
 //! - An edge is an [`Edge`]: call [`Edge::step`] once per tick. It has no game in it.
 //!
+//! `examples/one_edge.rs` is all of it in one process: a server, an edge and eight clients.
+//!
 //! Promises, with tests in `tests/contracts`:
 //!
 //! - A client at an edge ends with the origin's state of all that it looks at, whatever is lost on either way.

@@ -7,6 +7,8 @@ mod ends;
 mod hostile;
 mod inputs;
 mod moves;
+#[path = "../../examples/one_edge.rs"]
+mod one_edge;
 mod over_bus;
 mod over_bus_storms;
 mod readers;
@@ -14,3 +16,8 @@ mod recalls;
 mod returns;
 mod stage;
 mod worlds;
+
+#[test]
+fn the_example_runs() {
+    one_edge::main().unwrap();
+}
