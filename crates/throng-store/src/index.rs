@@ -1,7 +1,7 @@
 //! The index: one line of text for each run, in the order of their uploads. Its lines are the caller's.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::AtomicBool;
 
 use futures_util::StreamExt;
@@ -37,7 +37,12 @@ impl RunStore {
         let line = format!("{}\n", line.trim().replace('\n', " "));
         if let Some(folder) = &self.folder {
             let path = folder.join(INDEX_FILE);
-            let add = || OpenOptions::new().create(true).append(true).open(&path)?.write_all(line.as_bytes());
+            let add = || {
+                let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path)?;
+                // A line that was cut off stays alone.
+                let end = if is_torn(&mut file)? { "\n" } else { "" };
+                file.write_all(format!("{end}{line}").as_bytes())
+            };
             return add().map_err(StoreError::local(&path));
         }
         self.wait(async {
@@ -104,4 +109,15 @@ impl RunStore {
             Err(error) => Err(StoreError::remote(&self.place, &error)),
         }
     }
+}
+
+/// Whether the last line of a file does not end.
+fn is_torn(file: &mut File) -> std::io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }

@@ -38,6 +38,8 @@ pub const FILES_MAX: usize = 1_000;
 pub const OBJECTS_MAX: usize = 1_000_000;
 
 const NAME_BYTES_MAX: usize = 120;
+/// A file has this extension while it is read from a store.
+const PART: &str = "part";
 /// How often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 /// A request, and each part of an answer, takes no longer.
@@ -243,20 +245,29 @@ impl RunStore {
         if there > most_bytes {
             return Err(too_large());
         }
-        let mut file = File::create(to).map_err(StoreError::local(to))?;
-        let mut parts = answer.into_stream();
-        let mut here = 0;
-        while let Some(part) = self.ask(stop, async { parts.next().await.transpose() }).await? {
-            here += part.len() as u64;
-            if here > there {
-                return Err(too_large());
+        // A file has its name once it is whole: a run is known by its summary.
+        let part = to.with_extension(PART);
+        let copy = async {
+            let mut file = File::create(&part).map_err(StoreError::local(&part))?;
+            let mut parts = answer.into_stream();
+            let mut here = 0;
+            while let Some(bytes) = self.ask(stop, async { parts.next().await.transpose() }).await? {
+                here += bytes.len() as u64;
+                if here > there {
+                    return Err(too_large());
+                }
+                file.write_all(&bytes).map_err(StoreError::local(&part))?;
             }
-            file.write_all(&part).map_err(StoreError::local(to))?;
+            if here != there {
+                return Err(StoreError::Differs { file: from.to_string(), there, here });
+            }
+            fs::rename(&part, to).map_err(StoreError::local(to))
+        };
+        let copied = copy.await;
+        if copied.is_err() {
+            let _ = fs::remove_file(&part);
         }
-        if here != there {
-            return Err(StoreError::Differs { file: from.to_string(), there, here });
-        }
-        Ok(())
+        copied
     }
 
     /// Whether there is a summary below `path`.

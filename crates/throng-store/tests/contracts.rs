@@ -5,9 +5,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use object_store::chunked::ChunkedStore;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt};
 use throng_store::{FILES, RunName, RunStore, is_address};
 
@@ -86,6 +89,48 @@ fn a_stopped_upload_is_no_run_and_goes_on_where_it_ended() {
     let store = RunStore::open_to_write(place.to_str().unwrap(), &GO_ON).unwrap();
     assert_eq!(store.upload(&first, &GO_ON, &mut |_| ()).unwrap_err().tag(), "taken");
     assert_eq!(store.runs(&GO_ON).unwrap(), []);
+}
+
+#[test]
+fn a_download_that_is_stopped_leaves_no_run_and_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let summary = "1".repeat(1_000_000);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let path = ObjectPath::from("run/summary.json");
+    runtime.block_on(objects.put(&path, summary.clone().into_bytes().into())).unwrap();
+    // A byte comes each millisecond: the whole would take a quarter of an hour.
+    let slow = ThrottleConfig { wait_get_per_byte: Duration::from_millis(1), ..ThrottleConfig::default() };
+    let slow = ThrottledStore::new(ChunkedStore::new(objects.clone(), 1), slow);
+    let slow = RunStore::with_objects("slow", Arc::new(slow)).unwrap();
+    let (stop, into) = (AtomicBool::new(false), folder.path().join("run"));
+    let sizes =
+        || fs::read_dir(&into).into_iter().flatten().flatten().filter_map(|file| Some(file.metadata().ok()?.len()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) && !sizes().any(|bytes| bytes > 0) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let error = slow.download(&name("run"), &["summary.json"], folder.path(), &stop).unwrap_err();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(error.tag(), "stopped", "{error}");
+    });
+    assert_eq!(sizes().count(), 0, "a part of a file is none");
+    let store = RunStore::with_objects("memory", objects).unwrap();
+    store.download_all(&["summary.json"], folder.path(), &GO_ON).unwrap();
+    assert!(fs::read_to_string(into.join("summary.json")).unwrap() == summary && sizes().count() == 1);
+}
+
+#[test]
+fn a_torn_line_of_the_index_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [on_disk, _] = stores(folder.path());
+    fs::write(folder.path().join("store/index.jsonl"), "{\"name\": \"a\"}\n{\"name\": \"to").unwrap();
+    on_disk.add_to_index("b", &GO_ON).unwrap();
+    on_disk.add_to_index("c", &GO_ON).unwrap();
+    assert_eq!(on_disk.index(&GO_ON).unwrap(), ["{\"name\": \"a\"}", "{\"name\": \"to", "b", "c"]);
 }
 
 #[test]
