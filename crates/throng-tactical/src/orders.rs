@@ -49,9 +49,11 @@ impl Tactical {
     fn begin_round(&mut self) {
         self.round.begin(&self.rules, self.now);
         self.smokes.clear();
-        while let Some(barrier) = self.barriers.pop().or_else(|| self.fallen.pop()) {
+        while let Some(barrier) = self.barriers.pop() {
+            self.break_part(barrier.part, Break::Death);
             self.free_parts.push(barrier.part);
         }
+        self.free_parts.extend(self.fallen.drain(..).map(|barrier| barrier.part));
         let yaws = Team::BOTH.map(|team| self.arena.spawn_yaw(team));
         let team_size = usize::from(self.rules.team_size);
         for (seat, character) in self.characters.iter_mut().enumerate() {
@@ -62,6 +64,14 @@ impl Tactical {
         let carrier = self.random.usize(..team_size);
         self.bomb = Bomb::Carried(self.characters[carrier].seat);
         self.note(Event::RoundBegan { round: self.round.number });
+    }
+
+    /// Breaks the way of a wall's part: shots of later moments do not meet the wall that had it.
+    fn break_part(&mut self, part: PartId, cause: Break) {
+        self.rewind.break_part(part, self.now, cause);
+        if let Some(twin) = &mut self.twin {
+            twin.break_part(part, self.now, cause);
+        }
     }
 
     /// The actions of all players in this tick.
@@ -161,10 +171,7 @@ impl Tactical {
         }
         let Some(part) = self.free_parts.pop() else { return };
         // Nothing is left of the wall that had this part before.
-        self.rewind.break_part(part, self.now, Break::Spawn);
-        if let Some(twin) = &mut self.twin {
-            twin.break_part(part, self.now, Break::Spawn);
-        }
+        self.break_part(part, Break::Spawn);
         barrier.part = part;
         self.made = barrier.number;
         self.barriers.push(barrier);
@@ -230,10 +237,7 @@ impl Tactical {
         while let Some(barrier) = self.barriers.get(place).copied() {
             if now >= barrier.until {
                 self.barriers.remove(place);
-                self.rewind.break_part(barrier.part, now, Break::Death);
-                if let Some(twin) = &mut self.twin {
-                    twin.break_part(barrier.part, now, Break::Death);
-                }
+                self.break_part(barrier.part, Break::Death);
                 self.fallen.push(barrier);
                 continue;
             }

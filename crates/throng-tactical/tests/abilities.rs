@@ -103,6 +103,34 @@ fn walls_of_many_rounds_take_no_more_room() {
 }
 
 #[test]
+fn a_wall_that_stood_at_the_end_of_a_round_stops_no_shot_of_the_next() {
+    let rules = Rules { buy_s: 0.5, end_s: 0.1, live_s: 1.0, money: 9_000, ..Rules::default() };
+    let mut play = Play::new(course(), rules, 1);
+    play.hold(0, 1, |command| command.choice = Choice::Buy(Item::Wall));
+    let stand = |play: &mut Play| {
+        play.until(RoundPhase::Live);
+        play.put(0, vec3(-50.0, 0.0, 20.0), Vec3::X);
+        play.put(7, vec3(-44.0, 0.0, 20.0), Vec3::NEG_X);
+        play.hold(0, 20, |_| ());
+    };
+    let fire = |play: &mut Play| {
+        let ahead = vec3(-44.0, 1.25, 20.0) - play.me(0).eye();
+        play.hold(0, 1, |command| {
+            command.look_along(ahead);
+            command.buttons = Buttons::FIRE;
+        });
+        (play.shots(), play.hits(), play.game.rewind_counters().blocked)
+    };
+    stand(&mut play);
+    play.press(0, Buttons::WALL);
+    play.hold(0, 40, |_| ());
+    assert_eq!(fire(&mut play), (1, 0, 1), "it stops the shots of its round");
+    play.until(RoundPhase::Buy);
+    stand(&mut play);
+    assert_eq!(fire(&mut play), (2, 1, 1), "nothing stands there any more");
+}
+
+#[test]
 fn a_smoke_hangs_where_it_was_thrown_and_hides() {
     let mut play = with(Item::Smoke);
     play.put(7, vec3(-20.0, 0.0, 20.0), Vec3::NEG_X);
