@@ -116,7 +116,7 @@ impl Store {
             // It ends with an error of the server or of the client only.
             drop(self.list(&shared, watch, &pattern, listing).await);
             tokio::time::sleep(LIST_EVERY).await;
-            let next = shared.lock().endpoint.relist(watch);
+            let next = shared.lock().endpoint.relist(watch, listing);
             let Some(next) = next else { return };
             listing = next;
         }

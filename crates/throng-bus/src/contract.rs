@@ -218,7 +218,7 @@ pub enum Event {
         /// The watch.
         watch: WatchId,
     },
-    /// A watch has more keys than [`Limits::watched_keys`], and was ended.
+    /// A watch has more keys than [`Limits::watched_keys`], or more than twice as many changes of it wait. It was ended.
     WatchFailed {
         /// The watch.
         watch: WatchId,
@@ -383,7 +383,7 @@ pub struct Limits {
     pub subscriptions: usize,
     /// Most watches.
     pub watches: usize,
-    /// Most keys of one watch.
+    /// Most keys of one watch. Twice as many changes of it wait at most.
     pub watched_keys: usize,
     /// Most requests and operations of the store that wait for an answer.
     pub open_tickets: usize,

@@ -266,20 +266,25 @@ impl Endpoint {
             return;
         };
         let change = Change { key, revision, value };
-        match view.handle(&change, self.limits.watched_keys) {
-            Ok(true) => self.waiting.push_change(watch, change),
-            Ok(false) => {}
-            Err(()) => self.fail_watch(watch),
+        let fits = match view.handle(&change, self.limits.watched_keys) {
+            Ok(true) => self.waiting.push_change(watch, change, &self.limits),
+            Ok(false) => true,
+            Err(()) => false,
+        };
+        if !fits {
+            self.fail_watch(watch);
         }
     }
 
     /// All entries of a watch have been handed to [`Endpoint::handle_entry`].
     pub fn handle_listed(&mut self, watch: WatchId, listing: u32) {
         let Some(view) = self.watches.get_mut(&watch).filter(|view| view.is_current(listing)) else { return };
-        for change in view.listed() {
-            self.waiting.push_change(watch, change);
+        let fits = view.listed().into_iter().all(|change| self.waiting.push_change(watch, change, &self.limits));
+        if fits {
+            self.waiting.push_listed(watch);
+        } else {
+            self.fail_watch(watch);
         }
-        self.waiting.push_listed(watch);
     }
 
     /// The network refuses a watch: it has too many keys. It is ended.
@@ -289,9 +294,9 @@ impl Endpoint {
         }
     }
 
-    /// A watch has to be listed again, because its changes were interrupted. The new number of the listing.
-    pub fn relist(&mut self, watch: WatchId) -> Option<u32> {
-        self.watches.get_mut(&watch).map(View::begin)
+    /// A listing of a watch was interrupted. The number of the next one, unless another one has begun, or the watch has ended.
+    pub fn relist(&mut self, watch: WatchId, interrupted: u32) -> Option<u32> {
+        self.watches.get_mut(&watch).filter(|view| view.is_current(interrupted)).map(View::begin)
     }
 
     fn take(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
@@ -430,8 +435,7 @@ impl Endpoint {
     fn fail_watch(&mut self, watch: WatchId) {
         self.counters.failed_watches += 1;
         self.watches.remove(&watch);
-        self.waiting.forget_watch(watch);
-        self.waiting.push_control(Event::WatchFailed { watch });
+        self.waiting.fail_watch(watch);
         self.outgoing.push_back(Outgoing::Unwatch { watch });
     }
 

@@ -150,6 +150,10 @@ impl Bus for LocalBus {
             match &event {
                 Event::Message(_) => self.counters.delivered += 1,
                 Event::Gap(_) => self.counters.gaps += 1,
+                Event::WatchFailed { watch } => {
+                    self.counters.failed_watches += 1;
+                    self.watches.remove(watch);
+                }
                 _ => match self.answer(event) {
                     Some(event) => return Some(event),
                     None => continue,
@@ -332,14 +336,15 @@ impl LocalBus {
         }
         let mut shared = lock(&self.hub.shared);
         let list = shared.store_at(now).list(&pattern);
-        // Further on, the keys are those of the store, which has a limit of its own.
+        // Further on, the keys are those of the store, which has a limit of its own; what waits of them has one too.
         if list.len() > self.limits.watched_keys {
             self.counters.failed_watches += 1;
             return Err(CommandError::Limit { limit: "watched_keys" });
         }
-        self.mailbox.push(|waiting, _| {
-            list.into_iter().for_each(|change| waiting.push_change(watch, change));
-            waiting.push_listed(watch);
+        self.mailbox.push(|waiting, limits| {
+            if list.into_iter().all(|change| waiting.push_change(watch, change, limits)) {
+                waiting.push_listed(watch);
+            }
         });
         shared.watches.push((pattern.clone(), watch, self.mailbox.clone()));
         drop(shared);
@@ -389,12 +394,19 @@ impl Shared {
         &mut self.store
     }
 
-    fn tell(&self, change: &Change) {
-        for (pattern, watch, mailbox) in &self.watches {
+    fn tell(&mut self, change: &Change) {
+        self.watches.retain(|(pattern, watch, mailbox)| {
+            let mut stays = true;
             if pattern.matches(&change.key) {
-                mailbox.push(|waiting, _| waiting.push_change(*watch, change.clone()));
+                mailbox.push(|waiting, limits| {
+                    stays = waiting.push_change(*watch, change.clone(), limits);
+                    if !stays {
+                        waiting.fail_watch(*watch);
+                    }
+                });
             }
-        }
+            stays
+        });
     }
 }
 

@@ -11,14 +11,16 @@ use crate::{Event, Gap, Limits, MemberId, Message, Missing, Sequence, Subject, S
 pub const GAPS_MAX: usize = 1_024;
 
 /// Events in three rows. Answers and news of the connection are bounded by the commands that ask for them. Of watches, each
-/// key waits once, with its newest state. Messages are bounded by number and bytes; those that find no room are dropped.
+/// key waits once, with its newest state; a watch of which too many wait is ended. Messages are bounded by number and bytes; those that
+/// find no room are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     control: VecDeque<Event>,
-    changed: FxHashMap<(WatchId, Subject), Change>,
+    changed: FxHashMap<WatchId, FxHashMap<Subject, Change>>,
     changes: VecDeque<WatchEvent>,
     messages: VecDeque<Item>,
     bytes: usize,
+    /// The gaps that wait, and behind which no message of the same waits.
     gaps: FxHashSet<(SubscriptionId, MemberId, Subject)>,
     wide_gaps: FxHashSet<SubscriptionId>,
     pub(crate) dropped: u64,
@@ -48,11 +50,22 @@ impl Waiting {
         self.control.push_back(event);
     }
 
-    pub(crate) fn push_change(&mut self, watch: WatchId, change: Change) {
-        let place = (watch, change.key.clone());
-        if self.changed.insert(place, change.clone()).is_none() {
-            self.changes.push_back(WatchEvent::Changed(watch, change.key));
+    /// False if more wait of the watch than a change of all its keys: keys come and go, and nobody polls.
+    #[must_use]
+    pub(crate) fn push_change(&mut self, watch: WatchId, change: Change, limits: &Limits) -> bool {
+        let changed = self.changed.entry(watch).or_default();
+        let key = change.key.clone();
+        if changed.insert(change.key.clone(), change).is_none() {
+            self.changes.push_back(WatchEvent::Changed(watch, key));
         }
+        // All may have been removed, and as many others may have come.
+        changed.len() <= limits.watched_keys.saturating_mul(2)
+    }
+
+    /// A watch has ended by a limit.
+    pub(crate) fn fail_watch(&mut self, watch: WatchId) {
+        self.forget_watch(watch);
+        self.push_control(Event::WatchFailed { watch });
     }
 
     pub(crate) fn push_listed(&mut self, watch: WatchId) {
@@ -123,25 +136,36 @@ impl Waiting {
         if let Some(event) = self.changes.pop_front() {
             return Some(self.watch_event(event));
         }
-        let item = self.messages.pop_front();
-        if self.messages.is_empty() && !(self.gaps.is_empty() && self.wide_gaps.is_empty()) {
-            self.gaps.clear();
-            self.wide_gaps.clear();
-        }
-        Some(match item? {
+        Some(match self.messages.pop_front()? {
             Item::Message(message) => {
                 self.bytes -= message.payload.len();
                 Event::Message(message)
             }
-            Item::Gap(gap) => Event::Gap(gap),
+            Item::Gap(gap) => {
+                self.end_gap(&gap);
+                Event::Gap(gap)
+            }
         })
+    }
+
+    /// A gap is told: what is lost from now on is another one.
+    #[cold]
+    fn end_gap(&mut self, gap: &Gap) {
+        match &gap.missing {
+            Missing::Of { subject, publisher, .. } => {
+                self.gaps.remove(&(gap.subscription, *publisher, subject.clone()));
+            }
+            Missing::Anywhere => {
+                self.wide_gaps.remove(&gap.subscription);
+            }
+        }
     }
 
     fn watch_event(&mut self, event: WatchEvent) -> Event {
         match event {
             WatchEvent::Listed(watch) => Event::Listed { watch },
             WatchEvent::Changed(watch, key) => {
-                let change = self.changed.remove(&(watch, key.clone()));
+                let change = self.changed.get_mut(&watch).and_then(|changed| changed.remove(&key));
                 let (revision, value) = change.map(|change| (change.revision, change.value)).unwrap_or_default();
                 Event::Changed { watch, key, revision, value }
             }
@@ -150,7 +174,8 @@ impl Waiting {
 
     /// Forgets what waits of a watch that has ended.
     pub(crate) fn forget_watch(&mut self, ended: WatchId) {
-        self.changed.retain(|(watch, _), _| *watch != ended);
+        self.control.retain(|event| *event != Event::WatchFailed { watch: ended });
+        self.changed.remove(&ended);
         self.changes.retain(|event| match event {
             WatchEvent::Changed(watch, _) | WatchEvent::Listed(watch) => *watch != ended,
         });

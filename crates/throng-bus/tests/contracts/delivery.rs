@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use throng_bus::endpoint::{Endpoint, Outgoing};
 use throng_bus::sim::{SimBus, SimNet, Weather};
-use throng_bus::{Bus, Event, Gap, Limits, MemberId, Message, Missing, Subject, SubscriptionId};
+use throng_bus::{Bus, Command, Event, Gap, Limits, MemberId, Message, Missing, Subject, SubscriptionId};
+use throng_wire::Time;
 
 use crate::{pattern, subject};
 
@@ -226,4 +228,78 @@ fn without_faults_nothing_is_missing_and_nothing_is_said_of_gaps() {
     }
     assert_eq!((reader.told, reader.gaps), (500, 0));
     assert!(bus.counters().duplicates > 50, "{:?}", bus.counters());
+}
+
+/// A reader that is never done, and takes the present state of a subject when it is told of a gap.
+fn slow_reader(seed: u64) -> Result<u64, String> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let subjects = [subject("news.0"), subject("news.1"), subject("other")];
+    let subscription = |at: usize| SubscriptionId(1 + u32::from(at == 2));
+    let mut publisher = Endpoint::new(MemberId(1), Limits::default());
+    publisher.handle_connected(Time(0));
+    let mut reader = Endpoint::new(MemberId(2), Limits { waiting_events: 6, ..Limits::default() });
+    for (number, text) in [(1, "news.*"), (2, "other")] {
+        let (subscription, pattern) = (SubscriptionId(number), pattern(text));
+        reader.handle_command(Time(0), Command::Subscribe { subscription, pattern }).expect("there is room");
+    }
+    let (mut published, mut known, mut gaps) = ([0u64; 3], [0u64; 3], 0);
+    let mut take = |event: Event, published: &[u64; 3], known: &mut [u64; 3]| {
+        match event {
+            Event::Gap(Gap { subscription: of, missing }) => {
+                gaps += 1;
+                for at in (0..3).filter(|&at| subscription(at) == of) {
+                    let is_it = match &missing {
+                        Missing::Of { subject, .. } => *subject == subjects[at],
+                        _ => true,
+                    };
+                    if is_it {
+                        known[at] = published[at];
+                    }
+                }
+            }
+            Event::Message(Message { subject, payload, .. }) => {
+                let at = subjects.iter().position(|known| *known == subject).expect("one of the three");
+                let number = u64::from_le_bytes(payload[..8].try_into().expect("the test's own payload"));
+                if number > known[at] + 1 {
+                    return Err(format!("{subject}: {number} after {} without a gap", known[at]));
+                }
+                known[at] = known[at].max(number);
+            }
+            _ => {}
+        }
+        Ok(())
+    };
+    for _ in 0..400 {
+        let at = rng.usize(0..3);
+        published[at] += 1;
+        let payload = published[at].to_le_bytes().to_vec().into();
+        let publish = Command::Publish { subject: subjects[at].clone(), payload };
+        publisher.handle_command(Time(0), publish).expect("there is room");
+        while let Some(Outgoing::Publish { subject, bytes }) = publisher.poll_outgoing() {
+            reader.handle_delivery(subscription(at), subject.as_str(), &bytes, None);
+        }
+        match rng.u8(0..100) {
+            0 => reader.handle_dropped(),
+            1..=80 => {
+                for event in (0..rng.u8(0..3)).map_while(|_| reader.poll_event()).collect::<Vec<_>>() {
+                    take(event, &published, &mut known)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    while let Some(event) = reader.poll_event() {
+        take(event, &published, &mut known)?;
+    }
+    if known == published { Ok(gaps) } else { Err(format!("{known:?} of {published:?} are known")) }
+}
+
+#[test]
+fn a_reader_that_is_never_done_is_told_of_each_loss_after_the_one_that_it_knows() {
+    let mut gaps = 0;
+    throng_seeds::for_seeds(200, |seed| {
+        gaps += slow_reader(seed)?;
+        Ok(())
+    });
+    assert!(gaps > 1_000 || throng_seeds::is_partial(), "{gaps}");
 }

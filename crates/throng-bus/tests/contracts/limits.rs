@@ -145,3 +145,43 @@ fn in_process_a_watch_with_too_many_keys_is_refused() {
     assert_eq!(refused, Err(CommandError::Limit { limit: "watched_keys" }));
     assert_eq!(bus.counters().failed_watches, 1);
 }
+
+/// Keys come and go, and the member takes no event.
+#[test]
+fn a_watch_of_which_too_much_waits_is_ended_and_counted() {
+    let limits = || Limits { watched_keys: 4, ..Limits::default() };
+    let failed = Event::WatchFailed { watch: WatchId(1) };
+    let watch = || Command::Watch { watch: WatchId(1), pattern: pattern("k.*") };
+    let mut endpoint = Endpoint::new(MemberId(1), limits());
+    endpoint.handle_connected(Time(0));
+    endpoint.handle_command(Time(0), watch()).unwrap();
+    endpoint.handle_listed(WatchId(1), 1);
+    for number in 0..50 {
+        let key = format!("k.{number}");
+        endpoint.handle_entry(WatchId(1), 1, &key, Revision(2 * number + 1), Some("x".into()));
+        endpoint.handle_entry(WatchId(1), 1, &key, Revision(2 * number + 2), None);
+    }
+    assert_eq!(endpoint.counters().failed_watches, 1);
+    let told: Vec<Event> = std::iter::from_fn(|| endpoint.poll_event()).collect();
+    assert_eq!(told, [Event::Connected, failed.clone()]);
+    endpoint.handle_command(Time(0), watch()).unwrap();
+
+    let hub = LocalHub::new();
+    let [mut writer, mut slow] = [1, 2].map(|id| hub.join(MemberId(id), limits()));
+    slow.handle_command(Time(0), watch()).unwrap();
+    let write = |writer: &mut dyn Bus, key: &str, expect| {
+        let (key, value) = (subject(key), "x".into());
+        let put = Command::Put { ticket: Ticket(1), key: key.clone(), value, expect, lives_for: None };
+        writer.handle_command(Time(0), put).unwrap();
+        events(writer, Time(0));
+        writer.handle_command(Time(0), Command::Delete { ticket: Ticket(1), key, expect: Expect::Anything }).unwrap();
+        events(writer, Time(0));
+    };
+    (0..50).for_each(|number| write(&mut writer, &format!("k.{number}"), Expect::Absent));
+    assert_eq!(events(&mut slow, Time(0)), [Event::Connected, failed]);
+    assert_eq!(slow.counters().failed_watches, 1);
+    slow.handle_command(Time(0), watch()).unwrap();
+    write(&mut writer, "k.new", Expect::Absent);
+    let told = events(&mut slow, Time(0));
+    assert!(matches!(&told[..], [Event::Listed { .. }, Event::Changed { value: None, .. }]), "{told:?}");
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use throng_bus::endpoint::{Endpoint, Outgoing};
 use throng_bus::sim::{SimBus, SimNet, Weather};
 use throng_bus::{
     Bus, Command, Event, Expect, Limits, LocalHub, MemberId, Revision, StoreError, Subject, Ticket, WatchId,
@@ -175,4 +176,33 @@ fn a_watch_with_too_many_keys_ends_and_says_so() {
     let told = events(&mut bus, net.now());
     assert!(told.contains(&Event::WatchFailed { watch: WatchId(9) }), "{told:?}");
     assert_eq!(bus.counters().failed_watches, 1);
+}
+
+/// A task of the former listing may wake up late.
+#[test]
+fn a_listing_that_another_one_has_followed_begins_none() {
+    let watch = WatchId(1);
+    let mut endpoint = Endpoint::new(MemberId(1), Limits::default());
+    endpoint.handle_connected(Time(0));
+    endpoint.handle_command(Time(0), Command::Watch { watch, pattern: pattern("k.*") }).unwrap();
+    endpoint.handle_disconnected();
+    endpoint.handle_connected(Time(1));
+    let listings = std::iter::from_fn(|| endpoint.poll_outgoing()).filter_map(|outgoing| match outgoing {
+        Outgoing::Watch { listing, .. } => Some(listing),
+        _ => None,
+    });
+    assert_eq!(listings.collect::<Vec<_>>(), [2]);
+    assert_eq!(endpoint.relist(watch, 1), None);
+    endpoint.handle_entry(watch, 2, "k.a", Revision(1), Some("x".into()));
+    endpoint.handle_listed(watch, 2);
+    let told = events_of(&mut endpoint);
+    assert!(matches!(&told[told.len() - 2..], [Event::Changed { .. }, Event::Listed { .. }]), "{told:?}");
+    assert_eq!(
+        (endpoint.relist(watch, 2), endpoint.relist(watch, 2), endpoint.relist(WatchId(2), 3)),
+        (Some(3), None, None)
+    );
+}
+
+fn events_of(endpoint: &mut Endpoint) -> Vec<Event> {
+    std::iter::from_fn(|| endpoint.poll_event()).collect()
 }
