@@ -93,6 +93,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     news: Condvar,
     pub(crate) work: Notify,
+    /// The caller's end is dropped.
+    pub(crate) stop: Notify,
 }
 
 #[derive(Debug)]
@@ -121,7 +123,12 @@ impl NatsBus {
             connections: 0,
             has_news: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), news: Condvar::new(), work: Notify::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            news: Condvar::new(),
+            work: Notify::new(),
+            stop: Notify::new(),
+        });
         let (started, result) = channel();
         let (member, theirs) = (options.member, shared.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -185,6 +192,7 @@ impl Drop for NatsBus {
     fn drop(&mut self) {
         self.shared.lock().is_stopping = true;
         self.shared.work.notify_one();
+        self.shared.stop.notify_one();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }

@@ -51,10 +51,18 @@ pub(crate) async fn run(shared: &Arc<Shared>, options: &NatsOptions, started: &S
         let now = state.now;
         state.endpoint.handle_connected(now);
     });
-    if started.send(Ok(())).is_ok() {
-        driver.serve().await;
+    if started.send(Ok(())).is_err() {
+        return;
     }
-    drop(timeout(FAREWELL, driver.client.flush()).await);
+    // A server that is silent or away takes nothing.
+    let overdue = async {
+        shared.stop.notified().await;
+        tokio::time::sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        () = driver.serve() => {}
+        () = overdue => {}
+    }
 }
 
 async fn open(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Driver, StartError> {
@@ -140,6 +148,7 @@ impl Driver {
                 self.send(outgoing).await;
             }
             if is_stopping {
+                drop(self.client.flush().await);
                 return;
             }
         }

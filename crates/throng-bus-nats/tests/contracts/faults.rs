@@ -1,13 +1,18 @@
-//! nats-server dies by `kill -9`, and comes back.
+//! nats-server dies by `kill -9`, and comes back, or is silent.
 
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use throng_bus::{
     Bus, Command, CommandError, Event, Expect, Gap, Limits, Missing, RequestError, SubscriptionId, Ticket, WatchId,
 };
+use throng_bus_nats::{NatsBus, NatsOptions};
 
 use crate::stores::{put, written};
-use crate::{Clock, join, pattern, subject, until};
+use crate::{Clock, join, options, pattern, subject, until};
 use throng_testkit::NatsServer;
 
 #[test]
@@ -55,4 +60,63 @@ fn after_the_death_of_the_server_everything_goes_on_and_every_loss_is_told() {
     a.publish(clock.now(), &subject("news"), "3".into()).unwrap();
     until(&clock, &mut b, |event| matches!(event, Event::Message(m) if &m.payload[..] == b"3").then_some(()));
     assert_eq!((a.counters().disconnects, b.counters().disconnects), (1, 1));
+}
+
+/// Passes on what one end says, until nobody takes anything any more.
+fn pass_on(mut from: TcpStream, mut to: TcpStream, is_silent: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 65_536];
+        while let Ok(length @ 1..) = from.read(&mut bytes) {
+            if is_silent.load(Ordering::Acquire) {
+                // Neither end is closed.
+                std::thread::sleep(Duration::from_secs(10));
+            }
+            if to.write_all(&bytes[..length]).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// An address behind which the server is, until it is made silent.
+fn silencer(server: &NatsServer) -> (String, Arc<AtomicBool>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("nats://{}", listener.local_addr().unwrap());
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let (target, theirs) = (server.address().trim_start_matches("nats://").to_owned(), is_silent.clone());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(&target) else { return };
+            pass_on(client.try_clone().unwrap(), server.try_clone().unwrap(), theirs.clone());
+            pass_on(server, client, theirs.clone());
+        }
+    });
+    (address, is_silent)
+}
+
+#[test]
+fn a_bus_whose_server_is_silent_ends_within_a_second() {
+    let Some(server) = NatsServer::start(&[]) else { return };
+    let (servers, is_silent) = silencer(&server);
+    let limits = Limits { outgoing: 16, ..Limits::default() };
+    let ping_every = Duration::from_secs(60);
+    let mut bus = NatsBus::start(NatsOptions { servers, limits, ping_every, ..options(&server, 1) }).unwrap();
+    is_silent.store(true, Ordering::Release);
+    let clock = Clock::start();
+    let payload = vec![7; 16_384];
+    // It stays full: nothing leaves any more.
+    let mut refused_since = None;
+    let is_full = |since: Option<Instant>| since.is_some_and(|since| since.elapsed() > Duration::from_millis(300));
+    while !is_full(refused_since) {
+        match bus.publish(clock.now(), &subject("news"), payload.clone().into()) {
+            Ok(()) => refused_since = None,
+            Err(_) => {
+                refused_since.get_or_insert_with(Instant::now);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    let begun = Instant::now();
+    drop(bus);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }
