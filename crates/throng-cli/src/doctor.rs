@@ -42,7 +42,7 @@ a check that has nothing to apply or to compare.";
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// Show only these checks, with all details
-    #[arg(value_name = "CHECK", value_parser = check_name)]
+    #[arg(value_name = "CHECK", value_parser = check_name, conflicts_with_all = ["apply", "undo", "measure", "neighbours"])]
     checks: Vec<&'static str>,
     /// Print JSON (docs/doctor.md)
     #[arg(long)]

@@ -35,6 +35,10 @@ const ROUNDS: u8 = 1;
 /// The same with a load profile. Each takes as long as the buy phase at least.
 const ROUNDS_OF_PROFILE: u8 = ROUNDS_TO_WIN_MAX;
 
+/// Options for the figures, the budgets and the real time of a match. A replay has none of these.
+const NOT_OF_A_REPLAY: [&str; 9] =
+    ["limits", "limit", "junit", "markdown", "json", "store", "budgets", "metrics", "live"];
+
 pub(crate) const LONG_ABOUT: &str = "\
 Play a match of the tactical game with ten bots over UDP, and write a report
 
@@ -147,7 +151,7 @@ pub(crate) struct MatchArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<PathBuf>,
     /// Play an input log again, on the same map, and compare it with the match
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_OF_A_REPLAY)]
     replay: Option<PathBuf>,
     /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
     #[arg(long, conflicts_with = "replay")]

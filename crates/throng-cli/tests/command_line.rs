@@ -49,6 +49,26 @@ fn a_mistake_in_the_arguments_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
+fn options_that_a_replay_or_a_written_setting_would_ignore_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file").display().to_string();
+    for option in ["--limit=frame_ms.p99<=1", "--limits=x", "--junit=FILE", "--markdown=FILE", "--store=FILE"] {
+        let option = option.replace("FILE", &file);
+        let text = complaint(&["match", "--replay", "a.log", &option], 2);
+        assert!(text.contains("cannot be used with"), "{option}: {text}");
+    }
+    for option in ["--json", "--budgets=x", "--metrics=127.0.0.1:0", "--live=127.0.0.1:1"] {
+        let text = complaint(&["match", "--replay", "a.log", option], 2);
+        assert!(text.contains("cannot be used with"), "{option}: {text}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    for task in ["--apply=clock", "--undo=clock", "--measure=clock", "--neighbours"] {
+        let text = complaint(&["doctor", "thp", task], 2);
+        assert!(text.contains("cannot be used with"), "{task}: {text}");
+    }
+}
+
+#[test]
 fn figures_are_listed_by_kind() {
     let listed = |kind: &str| String::from_utf8(throng(&["lab", "metrics", kind]).stdout).unwrap();
     let (crowd, gateway) = (listed("crowd"), listed("gateway"));
