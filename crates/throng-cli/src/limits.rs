@@ -83,17 +83,21 @@ impl Gate {
         let head = played.figures.head();
         let of = (played.name, &head.invalid_reasons[..]);
         let verdicts = Verdicts::new(self.kind, of, &self.limits, &figures);
+        // Each that can be written is, also after one that cannot.
+        let put = [
+            put(self.junit, &verdicts.to_junit(head.seconds, played.figures.cases())),
+            put(self.markdown, &(verdicts.to_markdown() + &played.figures.markdown())),
+        ];
         if !verdicts.limits.is_empty() {
+            err!("{}", verdicts.table());
+            errln!("limits: {}", verdicts.words());
             if let Some(folder) = played.folder {
                 let written = verdicts.write(folder);
                 written.with_context(|| format!("cannot write the verdicts to {}", folder.display()))?;
                 crate::pages::page(folder)?;
             }
-            err!("{}", verdicts.table());
-            errln!("limits: {}", verdicts.words());
         }
-        put(self.junit, &verdicts.to_junit(head.seconds, played.figures.cases()))?;
-        put(self.markdown, &(verdicts.to_markdown() + &played.figures.markdown()))?;
+        put.into_iter().collect::<Result<(), Failure>>()?;
         Ok(ExitCode::from(code(&verdicts, played.figures.answer().transpose()?)))
     }
 }
@@ -118,9 +122,49 @@ fn code(verdicts: &Verdicts, answer: Option<u8>) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::SystemTime;
+
+    use serde::Serialize;
+    use serde_json::{Value, json};
+    use throng_report::RunHead;
 
     use super::*;
+
+    #[derive(Serialize)]
+    struct Held {
+        #[serde(flatten)]
+        head: RunHead,
+        server: Value,
+    }
+
+    impl Figures for Held {
+        fn head(&self) -> &RunHead {
+            &self.head
+        }
+
+        fn text(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn the_files_for_a_build_server_are_written_though_the_verdicts_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let [junit, markdown] = ["junit.xml", "limits.md"].map(|name| folder.path().join(name));
+        let limit = vec!["server.held_hz>=30".parse().unwrap()];
+        let of = |path: &PathBuf| Some(path.clone());
+        let arguments = LimitArguments { limits: None, limit, junit: of(&junit), markdown: of(&markdown) };
+        let gate = arguments.open(Kind::Crowd, &[]).map_err(|_| "usage").unwrap();
+        let head = RunHead::new(Kind::Crowd, "crowd", SystemTime::now());
+        let figures = Held { head, server: json!({ "held_hz": 30.0 }) };
+        let gone = folder.path().join("gone");
+        let judged = gate.judge(&Played { name: "crowd", figures: &figures, folder: Some(&gone) });
+        assert!(judged.is_err());
+        for path in [junit, markdown] {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains("server.held_hz"), "{}: {text}", path.display());
+        }
+    }
 
     #[test]
     fn the_exit_code_tells_an_exceeded_limit_from_a_run_that_says_nothing() {
