@@ -219,7 +219,7 @@ pub(crate) struct CrowdArguments {
     /// Number of objects, spread over the area, that never change
     #[arg(long, value_name = "COUNT")]
     idle_objects: Option<u32>,
-    /// Server threads for encoding, writing, encrypting and sending
+    /// Server threads for all work of each connection, from receiving to sending; the game's own thread is one of them
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
@@ -252,7 +252,7 @@ pub(crate) struct CrowdArguments {
     /// (docs/edges.md)
     #[arg(long = "fault", value_name = "FAULT")]
     faults: Vec<Fault>,
-    /// Reserve the first core for the server; the bots use the next ones
+    /// Reserve the first core for the server; the bots use the next one, or with --edges the last
     #[arg(long)]
     pin: bool,
     /// Cipher of the packets: chacha20-poly1305, aes-256-gcm, or the one that is the fastest here
@@ -327,7 +327,7 @@ pub(crate) struct ServeArguments {
     /// The address that clients use for the server, if it differs from --listen; required with 0.0.0.0
     #[arg(long, value_name = "ADDR")]
     pub(crate) public: Option<SocketAddr>,
-    /// Server threads for encoding, writing, encrypting and sending
+    /// Server threads for all work of each connection, from receiving to sending; the game's own thread is one of them
     #[arg(long, value_name = "T")]
     server_threads: Option<u32>,
     /// Folder in which each group of bots that measures leaves the folder of a run
@@ -395,7 +395,7 @@ impl BotsArguments {
 pub(crate) struct ReportArguments {
     /// Folder of a run: runs/..., or its address in a store, from which it is copied to runs/
     pub(crate) folder: PathBuf,
-    /// Print the table too
+    /// Print the table too; for runs of `crowd` only
     #[arg(long)]
     pub(crate) table: bool,
 }

@@ -63,7 +63,7 @@ pub(crate) struct CompareArguments {
     /// have arrived]
     #[arg(long, value_name = "S")]
     warmup: Option<u32>,
-    /// Reserve the first core for the server; the bots use the next ones
+    /// Reserve the first core for the server; the bots use the next one
     #[arg(long)]
     pin: bool,
     #[command(flatten)]

@@ -33,12 +33,13 @@ mod top;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress, Share};
@@ -236,13 +237,21 @@ fn find_density(arguments: &DensityArguments) -> Outcome {
 
 fn rebuild(arguments: &ReportArguments) -> Outcome {
     let folder = store::take(&arguments.folder, stop_on_interrupt)?;
-    let page = pages::page(&folder)?;
-    outln!("{}", page.display());
-    if arguments.table {
-        let summary = RunFile::figures(&folder, Kind::Crowd).map_err(|error| Failure::Usage(error.into()))?;
-        out!("{}", report::text(&summary));
+    // Before the page is written: only a crowd has this table.
+    let figures = arguments.table.then(|| crowd_of(&folder)).transpose().map_err(Failure::Usage)?;
+    outln!("{}", pages::page(&folder)?.display());
+    if let Some(figures) = figures {
+        out!("{}", report::text(&figures));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn crowd_of(folder: &Path) -> Result<RunSummary> {
+    let file = RunFile::open(folder)?;
+    if file.head.kind != Kind::Crowd {
+        bail!("--table is for runs of crowd only, and {} is of {}", folder.display(), file.head.kind.name());
+    }
+    Ok(file.into_figures(Kind::Crowd)?)
 }
 
 fn scenario(name: &str, overrides: &throng_lab::scenario::Overrides) -> Result<Scenario, Failure> {

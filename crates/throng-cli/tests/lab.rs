@@ -8,6 +8,8 @@ use serde_json::Value;
 use throng_capacity::Load;
 use throng_report::{RunFile, RunHead};
 
+use crate::lines::throng;
+
 /// The command of a built-in load has printed `figures`: all that the load file names is in it.
 pub(crate) fn has_samples_of(load: &str, figures: &Value) {
     let load = Load::resolve(load).expect("it is built in");
@@ -83,6 +85,13 @@ fn given_loads_are_held_with_a_curve_and_a_file_for_the_build_server() {
     assert!(xml.contains("tests=\"4\" skipped=\"0\" failures=\"0\"") && xml.contains("trial 2: cpu"), "{xml}");
     let markdown = fs::read_to_string(folder.path().join("limits.md")).expect("it is written");
     assert!(markdown.contains("accepted: all holds keep all limits"), "{markdown}");
+    // The table of `throng report` is that of a crowd: nothing is written before that is said.
+    let run = folders(&folder.path().join("runs")).remove(0);
+    fs::remove_file(run.join("report.html")).expect("it is written");
+    let output = throng(&["report", run.to_str().expect("a plain path"), "--table"]);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && words.contains("capacity") && words.contains("crowd"), "{words}");
+    assert!(!run.join("report.html").exists() && output.stdout.is_empty());
     assert_eq!(
         markdown.lines().filter(|line| line.starts_with("| ")).count(),
         6,

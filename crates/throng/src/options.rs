@@ -166,7 +166,8 @@ pub struct ServerOptions {
     pub idle_timeout: Duration,
     /// Inputs that are carried by each packet of a client: the newest and those before it. Both ends should agree.
     pub input_redundancy: usize,
-    /// Threads for decrypting, encoding, writing, encrypting and sending, the calling one among them.
+    /// Threads for all work of each connection: receiving, interest, planning, encoding, writing, encrypting and sending. The
+    /// calling one is among them.
     pub threads: usize,
     /// Events that wait to be polled: at this number no client can join, and refusals are not reported.
     pub event_limit: usize,
