@@ -14,7 +14,9 @@
 //! number belong together. Meanwhile the state from the public facet's channel is kept aside, in case the object gets
 //! another owner.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod waits;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use throng_schema::{Facet, FieldMask, Kind, Reckoning, Schema, Values, ValuesMut};
@@ -23,6 +25,7 @@ use throng_wire::{KindId, ObjectId, Tick};
 use crate::client::{ApplyError, ClientEvent, DespawnReason};
 use crate::events::Events;
 use crate::store::seconds_between;
+use waits::{Wait, Waits, awaits_turn};
 
 /// One object as the client knows it.
 #[derive(Debug)]
@@ -103,14 +106,6 @@ struct Known {
     ticks: Vec<Option<Tick>>,
     /// Those with a tick.
     fields: FieldMask,
-}
-
-/// A wait for a cell's next turn, or for late packets to be too late.
-#[derive(Clone, Copy, Debug)]
-struct Wait {
-    ticket: u64,
-    /// The subscription that is going to introduce it. `None` if it has ended or gone, and is only remembered.
-    subscription: Option<u16>,
 }
 
 /// Where a facet lives as far as the client knows, and the tick of that information.
@@ -212,10 +207,6 @@ impl ReplicaObject {
         Sight { is_any: self.is_in_sight(), is_near: self.is_near() }
     }
 
-    fn wait_mut(&mut self, facet: Facet) -> &mut Option<Wait> {
-        if facet == Facet::Far { &mut self.far_wait } else { &mut self.wait }
-    }
-
     /// Whether news of `tick` comes from a home of its public facet that it has left, and whose fields are forgotten.
     fn is_forgotten(&self, facet: Facet, tick: Tick) -> bool {
         facet == Facet::Public && !self.is_near() && self.settled.is_some_and(|settled| settled.is_newer_than(tick))
@@ -232,16 +223,6 @@ impl ReplicaObject {
     }
 }
 
-fn awaits_turn(wait: Option<Wait>) -> bool {
-    wait.is_some_and(|wait| wait.subscription.is_some())
-}
-
-/// The queue of waits may be so many times as long as there are objects: each can wait for two cells.
-const WAITS_PER_OBJECT: usize = 4;
-
-/// How many ended waits the queue of waits may hold before it is cleared of them.
-const WAITS_SLACK: usize = 16;
-
 /// All objects of a client, by slab index and by id. Some have no id yet: they are known by a slot only.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -251,22 +232,9 @@ pub(crate) struct Objects {
     by_id: HashMap<ObjectId, u32>,
     in_sight: usize,
     events: Events,
-    /// In the order in which they began. Some are over.
-    waits: VecDeque<WaitEntry>,
-    /// The waits for the turn of a cell, by subscription, object and facet: exactly those in force.
-    waits_for: BTreeSet<(u16, u32, Facet)>,
-    next_ticket: u64,
+    waits: Waits,
     /// The newest tick of any packet.
     now: Tick,
-}
-
-/// A wait of the object at `index`, over when the object no longer holds this ticket.
-#[derive(Clone, Copy, Debug)]
-struct WaitEntry {
-    index: u32,
-    facet: Facet,
-    ticket: u64,
-    since: Tick,
 }
 
 impl Objects {
@@ -278,9 +246,7 @@ impl Objects {
             by_id: HashMap::new(),
             in_sight: 0,
             events: Events::default(),
-            waits: VecDeque::new(),
-            waits_for: BTreeSet::new(),
-            next_ticket: 0,
+            waits: Waits::default(),
             now: Tick(0),
         }
     }
@@ -319,10 +285,6 @@ impl Objects {
 
     pub(crate) fn waiting_events(&self) -> usize {
         self.events.len()
-    }
-
-    pub(crate) fn wait_count(&self) -> usize {
-        self.waits.len()
     }
 
     /// Adds an object that nothing points to yet.
@@ -376,15 +338,12 @@ impl Objects {
     }
 
     pub(crate) fn retain(&mut self, index: u32) {
-        if let Some(object) = self.get_mut(index) {
-            object.references += 1;
-        }
+        self.change(index, |object| object.references += 1);
     }
 
     /// One thing less points to the object.
     pub(crate) fn release(&mut self, index: u32) {
-        if let Some(object) = self.get_mut(index) {
-            object.references -= 1;
+        if self.change(index, |object| object.references -= 1).is_some() {
             self.forget_if_unused(index);
         }
     }
@@ -610,100 +569,9 @@ impl Objects {
         true
     }
 
-    /// Ends the waits that have lasted for longer than `limit_ticks`.
-    pub(crate) fn end_waits(&mut self, now: Tick, limit_ticks: u32) {
-        self.now = now;
-        while let Some(&entry) = self.waits.front() {
-            if now.since(entry.since) <= limit_ticks {
-                return;
-            }
-            self.waits.pop_front();
-            if self.is_waiting(entry) {
-                self.end_wait(entry.index, entry.facet);
-            }
-        }
-    }
-
-    /// Ends the waits for a subscription that has ended, and looks at no other waits.
-    pub(crate) fn end_waits_for(&mut self, subscription: u16) {
-        let all = (subscription, 0, Facet::Public)..=(subscription, u32::MAX, Facet::Far);
-        while let Some(&wait) = self.waits_for.range(all.clone()).next() {
-            self.waits_for.remove(&wait);
-            self.end_wait(wait.1, wait.2);
-        }
-    }
-
     /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.poll(&mut self.slab)
-    }
-
-    /// The home of the object's facet is a channel whose turn has not come.
-    fn await_turn(&mut self, (index, facet): (u32, Facet), subscription: u16, since: Tick) {
-        let ticket = self.queue_wait((index, facet), since);
-        self.set_wait(index, facet, Some(Wait { ticket, subscription: Some(subscription) }));
-    }
-
-    /// The object has ended or gone, and is kept until late packets are too late.
-    fn remember(&mut self, index: u32, since: Tick) {
-        let ticket = self.queue_wait((index, Facet::Public), since);
-        self.set_wait(index, Facet::Public, Some(Wait { ticket, subscription: None }));
-    }
-
-    /// Begins or ends the wait of an object's facet: nothing else does.
-    fn set_wait(&mut self, index: u32, facet: Facet, wait: Option<Wait>) {
-        let Some(object) = self.slab.get_mut(index as usize).and_then(Option::as_mut) else { return };
-        let former = std::mem::replace(object.wait_mut(facet), wait);
-        if let Some(subscription) = former.and_then(|wait| wait.subscription) {
-            self.waits_for.remove(&(subscription, index, facet));
-        }
-        if let Some(subscription) = wait.and_then(|wait| wait.subscription) {
-            self.waits_for.insert((subscription, index, facet));
-        }
-    }
-
-    /// Queues a wait. The queue stays in proportion to the objects, however often they come and go in between.
-    fn queue_wait(&mut self, (index, facet): (u32, Facet), since: Tick) -> u64 {
-        if self.waits.len() >= WAITS_PER_OBJECT * self.slab.len() + WAITS_SLACK {
-            let mut waits = std::mem::take(&mut self.waits);
-            waits.retain(|&entry| self.is_waiting(entry));
-            self.waits = waits;
-        }
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.waits.push_back(WaitEntry { index, facet, ticket, since });
-        ticket
-    }
-
-    fn is_waiting(&self, entry: WaitEntry) -> bool {
-        let object = self.get(entry.index);
-        let wait = object.and_then(|object| if entry.facet == Facet::Far { object.far_wait } else { object.wait });
-        wait.is_some_and(|wait| wait.ticket == entry.ticket)
-    }
-
-    fn end_wait(&mut self, index: u32, facet: Facet) {
-        let Some(object) = self.get_mut(index) else { return };
-        let (before, awaited_turn) = (object.sight(), awaits_turn(*object.wait_mut(facet)));
-        self.set_wait(index, facet, None);
-        if awaited_turn {
-            self.look_again(index, before, DespawnReason::OutOfSight);
-            self.forget_if_unused(index);
-        } else if self.is_unused(index) {
-            self.forget(index);
-        }
-    }
-
-    /// Makes room where there is none: late packets of an object that has ended or gone are taken for possible no longer.
-    fn forget_a_remembered_one(&mut self) {
-        let is_unneeded = |object: &ReplicaObject| {
-            let awaits_any = awaits_turn(object.wait) || awaits_turn(object.far_wait);
-            !awaits_any && object.references == 0
-        };
-        let is_remembered =
-            |entry: &WaitEntry| self.is_waiting(*entry) && self.get(entry.index).is_some_and(is_unneeded);
-        if let Some(entry) = self.waits.iter().copied().find(|entry| is_remembered(entry)) {
-            self.end_wait(entry.index, entry.facet);
-        }
     }
 
     fn get_mut(&mut self, index: u32) -> Option<&mut ReplicaObject> {
@@ -886,54 +754,5 @@ fn told_of(kind: &Kind) -> FieldMask {
     match kind.notify_mask() {
         0 => FieldMask::MAX,
         marked => marked,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use throng_schema::Replicate;
-
-    use super::*;
-
-    #[derive(Clone, Debug, Default, PartialEq, Replicate)]
-    struct Spark {
-        #[replicate(integer)]
-        heat: u8,
-    }
-
-    /// A client that knows of one object, and has not seen it in any channel.
-    fn one_object() -> (Objects, u32) {
-        let schema = Arc::new(Schema::builder().kind::<Spark>().build().expect("a good schema"));
-        let mut objects = Objects::new(Arc::clone(&schema));
-        let (kind, id) = (KindId(0), ObjectId { index: 1, generation: 1 });
-        let index = objects.insert(schema.kind(kind), kind, id, 1).expect("room");
-        (objects, index)
-    }
-
-    #[test]
-    fn an_object_is_passed_on_by_the_channel_that_it_is_awaited_in_and_by_no_other() {
-        let (mut objects, index) = one_object();
-        let awaited_in = |objects: &Objects| objects.get(index)?.wait?.subscription;
-        objects.retain(index);
-        objects.await_turn((index, Facet::Public), 5, Tick(10));
-        objects.pass_on(index, 4, Tick(11), Departure::To(3));
-        assert_eq!(awaited_in(&objects), Some(5));
-        objects.pass_on(index, 5, Tick(12), Departure::To(6));
-        assert_eq!(awaited_in(&objects), Some(6));
-    }
-
-    #[test]
-    fn waits_that_are_over_take_no_memory_however_many_they_were() {
-        let (mut objects, index) = one_object();
-        objects.retain(index);
-        for tick in 0..1_000 {
-            objects.await_turn((index, Facet::Public), 5, Tick(tick));
-            objects.set_wait(index, Facet::Public, None);
-            assert!(
-                objects.wait_count() <= WAITS_PER_OBJECT + WAITS_SLACK,
-                "{} waits of one object",
-                objects.wait_count()
-            );
-        }
     }
 }
