@@ -31,6 +31,63 @@ fn dashboard() -> Value {
     serde_json::from_str(&read("helm/files/grafana/dashboards/gateway.json")).expect("the dashboard is JSON")
 }
 
+/// The paths of the repository that the image is built from, from the folder with them.
+fn sent_to_the_builder() -> Vec<PathBuf> {
+    let ignored = read("Dockerfile.dockerignore");
+    let sent: Vec<PathBuf> = ignored.lines().filter_map(|line| line.strip_prefix('!')).map(PathBuf::from).collect();
+    assert!(ignored.lines().any(|line| line == "*") && !sent.is_empty(), "it names what is sent");
+    sent
+}
+
+#[test]
+fn the_image_is_built_from_all_members_and_all_files_that_are_in_the_program() {
+    let repository = deploy("..").canonicalize().expect("it is here");
+    let context = tempfile::tempdir().expect("a folder");
+    let sent = sent_to_the_builder();
+    for path in &sent {
+        let place = context.path().join(path);
+        fs::create_dir_all(place.parent().expect("it is in the context")).expect("the folder is ours");
+        std::os::unix::fs::symlink(repository.join(path), place).expect("the folder is ours");
+    }
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--locked", "--format-version", "1"]).current_dir(context.path());
+    let answer = cargo.output().expect("cargo runs the tests");
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+
+    let mut included = 0;
+    let mut folders = vec![repository.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            let is_source = entry.components().any(|part| part.as_os_str() == "src");
+            if entry.is_dir() && !entry.ends_with("target") {
+                folders.push(entry);
+            } else if is_source && entry.extension().is_some_and(|end| end == "rs") && !entry.ends_with("tests.rs") {
+                for file in files_in_the_program(&fs::read_to_string(&entry).expect("it is text")) {
+                    let file = folder.join(file).canonicalize().expect("it is there");
+                    let file = file.strip_prefix(&repository).expect("it is ours");
+                    assert!(
+                        sent.iter().any(|path| file.starts_with(path)),
+                        "{} needs {}",
+                        entry.display(),
+                        file.display()
+                    );
+                    included += 1;
+                }
+            }
+        }
+    }
+    assert!(included > 20, "the search finds them: {included}");
+}
+
+/// The paths that a source file includes, without those of its documents and of tests, which stand last.
+fn files_in_the_program(text: &str) -> Vec<&str> {
+    let program = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = program.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths =
+        lines.flat_map(|line| line.split("include_str!(\"").skip(1).chain(line.split("include_bytes!(\"").skip(1)));
+    paths.filter_map(|rest| rest.split('"').next()).collect()
+}
+
 /// A gateway, where its clients and its pages are.
 struct Deployed {
     _process: Gateway,

@@ -121,7 +121,10 @@ struct Page {
 impl Page {
     fn occupancy(&self, report: &Report) {
         let connections = self.gauges("connection_num", "Open connections.", "type");
-        connections.with_label_values(&[Side::Server.tag()]).set(report.occupancy.servers as i64);
+        // World servers connect to the home. A 0 of an edge would say that its clients have none.
+        if report.is_linked.is_none() {
+            connections.with_label_values(&[Side::Server.tag()]).set(report.occupancy.servers as i64);
+        }
         connections.with_label_values(&[Side::Client.tag()]).set(report.occupancy.clients as i64);
         let channels = self.gauges("channel_num", "Channels.", "type");
         for (&kind, &count) in &report.occupancy.channels {
