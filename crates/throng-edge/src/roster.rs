@@ -322,6 +322,8 @@ pub(crate) struct Roster {
     entry_written: (BordersVersion, Time),
     /// The leases and borders that there are have all been told, and the connection holds.
     is_current: bool,
+    /// Entries that were known when the watch failed, and that no listing has named since.
+    unnamed: Vec<Subject>,
     to_send: VecDeque<Command>,
     counters: WorldCounters,
 }
@@ -339,6 +341,7 @@ impl Roster {
             entry_written: (BordersVersion::default(), Time(0)),
             decider: None,
             is_current: false,
+            unnamed: Vec::new(),
             to_send: VecDeque::from([subscribe, watching]),
             counters: WorldCounters::default(),
             name,
@@ -418,15 +421,21 @@ impl Roster {
             Event::Connected | Event::Disconnected => self.is_current = false,
             Event::Listed { watch } if *watch == self.watch => {
                 self.is_current = true;
+                for key in std::mem::take(&mut self.unnamed) {
+                    let revision = Revision(self.entry_written.0.0);
+                    self.see(now, &key, revision, None);
+                }
                 // A member that was cut off from the bus, or has just come, waits before it takes anybody for gone.
                 self.seats.iter_mut().for_each(|seat| seat.empty_since = now);
             }
             // Somebody fills the store with keys of this world.
             Event::WatchFailed { watch } if *watch == self.watch => {
                 self.is_current = false;
+                self.unnamed = self.known_keys();
                 self.to_send.push_back(Command::Watch { watch: self.watch, pattern: self.name.pattern(">") });
             }
             Event::Changed { watch, key, revision, value } if *watch == self.watch => {
+                self.unnamed.retain(|unnamed| unnamed != key);
                 let is_sound = self.see(now, key, *revision, value.as_ref());
                 self.counters.refused += u64::from(!is_sound);
             }
@@ -453,6 +462,15 @@ impl Roster {
         if is_ours {
             self.to_send.push_back(command.clone());
         }
+    }
+
+    /// The entries that there are, as far as is known.
+    fn known_keys(&self) -> Vec<Subject> {
+        let held = (0..).zip(&self.seats).filter(|(_, seat)| seat.holder.is_some());
+        let leases = held.map(|(number, _)| self.name.server_key(number));
+        let decider = self.decider.iter().map(|_| self.name.decider_key());
+        let borders = (self.entry != BordersEntry::Missing).then(|| self.name.borders_key());
+        leases.chain(decider).chain(borders).collect()
     }
 
     /// Takes an entry of the store, or its end. False if it makes no sense.
@@ -623,6 +641,33 @@ mod tests {
         let seat = roster.seat(1).unwrap();
         assert_eq!((&seat.report, seat.holder.as_ref().map(|holder| holder.member)), (&None, Some(MemberId(71))));
         assert_eq!(roster.address(1), None);
+    }
+
+    /// The next watch does not tell what has ended before it.
+    #[test]
+    fn after_a_watch_that_failed_a_listing_tells_also_what_it_does_not_name() {
+        let mut roster = roster();
+        let listed = Event::Listed { watch: WatchId(1) };
+        changed(&mut roster, "world.w.server.0", 4, Some(lease(70, "")));
+        changed(&mut roster, "world.w.server.1", 5, Some(lease(71, "")));
+        changed(&mut roster, "world.w.decider", 6, Some(lease(70, "")));
+        roster.handle_event(Time(5), &listed);
+        let holders = |roster: &Roster| {
+            let seats = roster.seats().map(|seat| seat.holder.is_some());
+            seats.chain([roster.decider().is_some()]).collect::<Vec<_>>()
+        };
+        // A connection that comes again tells only what is new.
+        roster.handle_event(Time(6), &Event::Connected);
+        roster.handle_event(Time(7), &listed);
+        assert_eq!(holders(&roster), [true, true, false, true]);
+        roster.handle_event(Time(8), &Event::WatchFailed { watch: WatchId(1) });
+        changed(&mut roster, "world.w.server.1", 5, Some(lease(71, "")));
+        assert!(!roster.is_current());
+        assert_eq!(holders(&roster), [true, true, false, true]);
+        roster.handle_event(Time(9), &listed);
+        assert_eq!(holders(&roster), [false, true, false, false]);
+        assert!(roster.is_current() && roster.seat(0).unwrap().empty_since == Time(9));
+        assert_eq!(roster.counters().refused, 0);
     }
 
     #[test]
