@@ -119,6 +119,8 @@ pub struct FencedWrites {
     to_do: VecDeque<WriteId>,
     results: VecDeque<(WriteId, Result<FencedWrite, FencedError>)>,
     is_connected: bool,
+    /// The bus has just refused a command: the next ones wait for the next pass.
+    is_refused: bool,
 }
 
 #[derive(Debug)]
@@ -145,6 +147,7 @@ impl FencedWrites {
             to_do: VecDeque::new(),
             results: VecDeque::new(),
             is_connected: false,
+            is_refused: false,
         }
     }
 
@@ -208,7 +211,7 @@ impl FencedWrites {
 
     /// The next command for the bus. If the bus refuses it, call [`FencedWrites::handle_refusal`].
     pub fn poll_command(&mut self) -> Option<Command> {
-        if !self.is_connected {
+        if !self.is_connected || std::mem::take(&mut self.is_refused) {
             return None;
         }
         loop {
@@ -224,12 +227,14 @@ impl FencedWrites {
         }
     }
 
-    /// Says that the bus refused a command: its write is tried again.
+    /// Says that the bus refused a command: its write is tried again after the next `None` of [`FencedWrites::poll_command`]. It is no
+    /// attempt.
     pub fn handle_refusal(&mut self, command: &Command) {
         if let Command::Get { ticket, .. } | Command::Put { ticket, .. } = command
             && let Some(id) = self.open.remove(ticket)
         {
-            self.again(id);
+            self.is_refused = true;
+            self.to_do.push_back(id);
         }
     }
 

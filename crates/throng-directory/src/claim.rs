@@ -15,7 +15,10 @@
 
 use throng_bus::{Command, Entry, Event, Expect, Fence, Holder, MemberId, Revision, Subject, Ticket, Tickets};
 
+use throng_wire::Time;
+
 use crate::HomeKey;
+use crate::moves::RETRY_AFTER;
 use crate::record::Home;
 
 /// Most attempts of a claim. Then it ends as refused, and may be made again.
@@ -29,6 +32,7 @@ pub(crate) struct Claim {
     pub(crate) term: Fence,
     step: Step,
     ticket: Option<Ticket>,
+    not_before: Time,
     attempts: u8,
     /// Our own entry that this claim writes anew.
     replaces: Option<Fence>,
@@ -59,12 +63,12 @@ pub(crate) fn lease_subject(member: MemberId) -> Subject {
 
 impl Claim {
     pub(crate) fn new(key: HomeKey, member: MemberId, term: Fence) -> Claim {
-        Claim { key, member, term, step: Step::Look, ticket: None, attempts: 0, replaces: None }
+        Claim { key, member, term, step: Step::Look, ticket: None, not_before: Time(0), attempts: 0, replaces: None }
     }
 
     /// The next command, unless one is under way.
-    pub(crate) fn poll_command(&mut self, tickets: &mut Tickets) -> Option<Command> {
-        if self.ticket.is_some() {
+    pub(crate) fn poll_command(&mut self, now: Time, tickets: &mut Tickets) -> Option<Command> {
+        if self.ticket.is_some() || now < self.not_before {
             return None;
         }
         let ticket = tickets.issue();
@@ -84,9 +88,9 @@ impl Claim {
         self.ticket == Some(ticket)
     }
 
-    /// The command was refused by the bus.
-    pub(crate) fn handle_refusal(&mut self) -> Option<Claimed> {
-        self.again(None)
+    /// The command was refused by the bus. It is no attempt.
+    pub(crate) fn handle_refusal(&mut self, now: Time) {
+        (self.ticket, self.not_before) = (None, now.after(RETRY_AFTER));
     }
 
     /// Takes the answer to its command.

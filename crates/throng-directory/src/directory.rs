@@ -1,17 +1,18 @@
 //! One member's end of the directory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 use throng_bus::{
     Command, Event, Fence, FencedError, FencedWrites, Lease, LeaseChange, LeaseOptions, MemberId, Message, Pattern,
-    Revision, Subject, SubscriptionId, Ticket, Tickets, WatchId, WriteId,
+    Revision, SubscriptionId, Ticket, Tickets, WatchId, WriteId,
 };
 use throng_wire::Time;
 
 use crate::HomeKey;
 use crate::claim::{Claim, Claimed, lease_subject};
-use crate::moves::{Arrivals, Departed, Departure, moves_subject};
+use crate::moves::{Arrivals, Departed, Departure, RETRY_AFTER, moves_subject};
 use crate::record::{Home, Note, answer};
 use crate::release::Release;
 
@@ -149,12 +150,18 @@ pub struct Directory {
     tickets: Tickets,
     ours: BTreeMap<HomeKey, Ours>,
     open: BTreeMap<Ticket, HomeKey>,
-    /// Homes whose next command is to be polled.
-    busy: VecDeque<HomeKey>,
+    /// Homes whose next command is to be polled, and the one that was polled last.
+    busy: BTreeSet<HomeKey>,
+    polled: Option<HomeKey>,
     known: BTreeMap<HomeKey, Home>,
+    /// Homes that were known when the watch failed, and that no listing has named since.
+    unnamed: BTreeSet<HomeKey>,
     arrivals: Arrivals,
     offers: u64,
     to_send: VecDeque<Command>,
+    /// Subscriptions and watches that the bus had no room for, and when they are tried again.
+    refused: Vec<Command>,
+    again_at: Time,
     changes: VecDeque<HomeChange>,
 }
 
@@ -185,8 +192,8 @@ impl Directory {
         let tickets = Tickets::new(options.desk.wrapping_add(2));
         let subscription = options.subscription;
         let subscribe = Command::Subscribe { subscription, pattern: Pattern::from(&moves_subject(member)) };
-        let homes = Pattern::new("home.>").unwrap_or_else(|error| unreachable!("this is a pattern: {error}"));
-        let watch = Command::Watch { watch: options.watch, pattern: homes };
+        let watch = Command::Watch { watch: options.watch, pattern: homes_pattern() };
+        let to_send = VecDeque::from([subscribe, watch]);
         Directory {
             member,
             options,
@@ -196,11 +203,15 @@ impl Directory {
             tickets,
             ours: BTreeMap::new(),
             open: BTreeMap::new(),
-            busy: VecDeque::new(),
+            busy: BTreeSet::new(),
+            polled: None,
             known: BTreeMap::new(),
+            unnamed: BTreeSet::new(),
             arrivals: Arrivals::default(),
             offers: 0,
-            to_send: VecDeque::from([subscribe, watch]),
+            to_send,
+            refused: Vec::new(),
+            again_at: Time(0),
             changes: VecDeque::new(),
         }
     }
@@ -246,7 +257,7 @@ impl Directory {
         }
         let stage = Stage::Claiming(Claim::new(key, self.member, term));
         self.ours.insert(key, Ours { term, fence: Fence(0), stage, checkpoint: None });
-        self.busy.push_back(key);
+        self.busy.insert(key);
         Ok(())
     }
 
@@ -263,7 +274,7 @@ impl Directory {
         if let Some(ours) = self.ours.get_mut(&key) {
             ours.stage = Stage::Leaving(departure);
         }
-        self.busy.push_back(key);
+        self.busy.insert(key);
         Ok(())
     }
 
@@ -294,22 +305,36 @@ impl Directory {
         if let Some(ours) = self.ours.get_mut(&key) {
             ours.stage = Stage::Releasing(Release::new(key, fence));
         }
-        self.busy.push_back(key);
+        self.busy.insert(key);
         Ok(())
     }
 
     /// Takes an event of the bus. Events of others are ignored.
     pub fn handle_event(&mut self, now: Time, event: &Event) {
         // A member that was stopped learns first that its time is over.
-        self.handle_timeout(now);
+        self.end_lease(now);
         self.lease.handle_event(now, event);
         self.checkpoints.handle_event(event);
         self.follow_lease();
         match event {
             Event::Message(message) if message.subscription == self.options.subscription => self.take(now, message),
             Event::Changed { watch, key, revision, value } if *watch == self.options.watch => {
-                self.see(now, key, *revision, value.as_ref());
+                if let Some(key) = HomeKey::read(key) {
+                    self.unnamed.remove(&key);
+                    self.see(now, key, *revision, value.as_ref());
+                }
             }
+            Event::Listed { watch } if *watch == self.options.watch => {
+                for key in std::mem::take(&mut self.unnamed) {
+                    self.see(now, key, Revision(0), None);
+                }
+            }
+            Event::WatchFailed { watch } if *watch == self.options.watch => {
+                self.unnamed = self.known.keys().copied().collect();
+                self.try_again(now, Command::Watch { watch: *watch, pattern: homes_pattern() });
+            }
+            Event::Connected => self.arrivals.connect(now, true),
+            Event::Disconnected => self.arrivals.connect(now, false),
             Event::Got { ticket, .. } | Event::Written { ticket, .. } | Event::Answer { ticket, .. } => {
                 if let Some(key) = self.open.remove(ticket) {
                     self.advance(now, key, *ticket, event);
@@ -320,8 +345,13 @@ impl Directory {
         self.end_writes();
     }
 
-    /// Notices the end of the member's lease.
+    /// Notices the end of the member's lease, and of moves to it whose sources are silent.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.end_lease(now);
+        self.arrivals.sweep(now);
+    }
+
+    fn end_lease(&mut self, now: Time) {
         self.lease.handle_timeout(now);
         self.follow_lease();
     }
@@ -333,6 +363,9 @@ impl Directory {
 
     /// The next command for the bus.
     pub fn poll_command(&mut self, now: Time) -> Option<Command> {
+        if now >= self.again_at {
+            self.to_send.extend(self.refused.drain(..));
+        }
         if let Some(command) = self.to_send.pop_front() {
             return Some(command);
         }
@@ -340,14 +373,22 @@ impl Directory {
             return Some(command);
         }
         for _ in 0..self.busy.len() {
-            let key = self.busy.pop_front()?;
+            let last = self.polled.map_or(Unbounded, Excluded);
+            let key = *self.busy.range((last, Unbounded)).next().or_else(|| self.busy.first())?;
+            self.polled = Some(key);
             let command = match self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
-                Some(Stage::Claiming(claim)) => claim.poll_command(&mut self.tickets),
-                Some(Stage::Leaving(departure)) => departure.poll_command(now, &mut self.tickets),
+                Some(Stage::Claiming(claim)) => claim.poll_command(now, &mut self.tickets),
+                Some(Stage::Leaving(departure)) => {
+                    let command = departure.poll_command(now, &mut self.tickets);
+                    self.to_send.extend(command.as_ref().and_then(|_| departure.hold()));
+                    command
+                }
                 Some(Stage::Releasing(release)) => release.poll_command(now, &mut self.tickets),
-                _ => continue,
+                _ => {
+                    self.busy.remove(&key);
+                    continue;
+                }
             };
-            self.busy.push_back(key);
             if let Some(command) = command {
                 if let Some(ticket) = ticket_of(&command) {
                     self.open.insert(ticket, key);
@@ -360,7 +401,12 @@ impl Directory {
 
     /// Says that the bus refused a command: it is tried again where that matters.
     pub fn handle_refusal(&mut self, now: Time, command: &Command) {
-        let Some(ticket) = ticket_of(command) else { return };
+        let Some(ticket) = ticket_of(command) else {
+            if matches!(command, Command::Subscribe { .. } | Command::Watch { .. }) {
+                self.try_again(now, command.clone());
+            }
+            return;
+        };
         if let Some(key) = self.open.remove(&ticket) {
             self.refuse(now, key);
         } else if command_is_lease(command, self.member) {
@@ -371,14 +417,15 @@ impl Directory {
         self.end_writes();
     }
 
+    fn try_again(&mut self, now: Time, command: Command) {
+        self.refused.push(command);
+        self.again_at = now.after(RETRY_AFTER);
+    }
+
     fn refuse(&mut self, now: Time, key: HomeKey) {
         let Some(ours) = self.ours.get_mut(&key) else { return };
         match &mut ours.stage {
-            Stage::Claiming(claim) => {
-                if let Some(end) = claim.handle_refusal() {
-                    self.end_claim(key, end);
-                }
-            }
+            Stage::Claiming(claim) => claim.handle_refusal(now),
             Stage::Leaving(departure) => {
                 if let Some(end) = departure.handle_refusal(now) {
                     self.end_departure(key, end);
@@ -393,6 +440,7 @@ impl Directory {
     fn follow_lease(&mut self) {
         while let Some(change) = self.lease.poll_change() {
             let LeaseChange::Lost(term) = change else { continue };
+            self.arrivals.clear();
             let lost: Vec<HomeKey> =
                 self.ours.iter().filter(|(_, ours)| ours.term == term).map(|(key, _)| *key).collect();
             lost.into_iter().for_each(|key| self.lose(key));
@@ -405,6 +453,14 @@ impl Directory {
                 self.writes.remove(&id);
             }
             self.changes.push_back(HomeChange::Lost { key });
+        }
+    }
+
+    /// A home whose entry is ours, and that cannot be served. Others can claim it when the entry is removed.
+    fn give_up(&mut self, key: HomeKey) {
+        if let Some(ours) = self.ours.get_mut(&key) {
+            ours.stage = Stage::Releasing(Release::new(key, ours.fence));
+            self.busy.insert(key);
         }
     }
 
@@ -447,16 +503,11 @@ impl Directory {
                 }
             },
             Claimed::Ours(fence) => {
-                let Some(id) = self.checkpoints.fence(key.state_subject(), fence) else {
-                    // The entry stays ours, without being served, until the claim is made again.
-                    self.ours.remove(&key);
-                    self.changes.push_back(HomeChange::Refused { key, owner: Some(self.member) });
-                    return;
-                };
+                let Some(ours) = self.ours.get_mut(&key) else { return };
+                ours.fence = fence;
+                let Some(id) = self.checkpoints.fence(key.state_subject(), fence) else { return self.give_up(key) };
                 self.writes.insert(id, key);
-                if let Some(ours) = self.ours.get_mut(&key) {
-                    (ours.fence, ours.stage, ours.checkpoint) = (fence, Stage::Fencing, Some(id));
-                }
+                (ours.stage, ours.checkpoint) = (Stage::Fencing, Some(id));
             }
         }
     }
@@ -497,8 +548,8 @@ impl Directory {
                 }
                 Ok(_) => self.changes.push_back(HomeChange::Checkpointed { key }),
                 // A home that cannot begin or go on with its checkpoint is given up, whatever the reason.
-                Err(FencedError::Old { .. } | FencedError::NotFenced) => self.lose(key),
-                Err(_) if is_fencing => self.lose(key),
+                Err(FencedError::Old { .. } | FencedError::NotFenced) => self.give_up(key),
+                Err(_) if is_fencing => self.give_up(key),
                 Err(_) => self.changes.push_back(HomeChange::NotCheckpointed { key }),
             }
         }
@@ -511,7 +562,7 @@ impl Directory {
         let is_taken = match (note, term) {
             (Some(note), Some(_)) => {
                 let home = self.known.get(&note.key).copied();
-                self.arrivals.handle(message, note, home.as_ref())
+                self.arrivals.handle(now, message, note, home.as_ref())
             }
             _ => false,
         };
@@ -522,8 +573,7 @@ impl Directory {
     }
 
     /// An entry of the store, as it is now.
-    fn see(&mut self, now: Time, key: &Subject, revision: Revision, value: Option<&Bytes>) {
-        let Some(key) = HomeKey::read(key) else { return };
+    fn see(&mut self, now: Time, key: HomeKey, revision: Revision, value: Option<&Bytes>) {
         let home = value.and_then(|value| Home::read(value, revision));
         match home {
             Some(home) => self.known.insert(key, home),
@@ -553,6 +603,10 @@ impl Directory {
         self.ours.insert(key, Ours { term, fence, stage: Stage::Serving, checkpoint: None });
         self.changes.push_back(HomeChange::Arrived { key, fence, state });
     }
+}
+
+fn homes_pattern() -> Pattern {
+    Pattern::new("home.>").unwrap_or_else(|error| unreachable!("this is a pattern: {error}"))
 }
 
 fn ticket_of(command: &Command) -> Option<Ticket> {

@@ -11,6 +11,10 @@
 //! Before the write, the source may give up and serve on. After it has sent the write, it may not, until it knows the outcome: the
 //! write may still happen. It sends the same write again until it knows. The target serves only what the store says is its own,
 //! and only with the parts of that very offer.
+//!
+//! The target keeps the parts until the store says whose the home is, or the source gives up. A source that dies says nothing, and its
+//! words may be lost. So the target forgets the parts of a source that is silent for longer than the source would try to send a part.
+//! With each attempt of the write, the source asks it to hold them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,6 +40,8 @@ pub const PART_ATTEMPTS_MAX: u8 = 5;
 pub const PART_PATIENCE: Duration = Duration::from_secs(1);
 /// The time between two attempts to send a part or to write the entry.
 pub const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// A source that is silent for longer has given up, or is dead.
+const SILENCE_MAX: Duration = PART_PATIENCE.saturating_add(RETRY_AFTER).saturating_mul(PART_ATTEMPTS_MAX as u32);
 
 /// The subject on which a member takes the messages of moves.
 pub(crate) fn moves_subject(member: MemberId) -> Subject {
@@ -128,7 +134,16 @@ impl Departure {
 
     /// Tells the target that it may forget the state.
     pub(crate) fn abort(&self) -> Command {
-        Command::Publish { subject: moves_subject(self.to), payload: self.note(Content::Abort).encode() }
+        self.say(Content::Abort)
+    }
+
+    /// Tells the target that the state is still needed, if the move is being written.
+    pub(crate) fn hold(&self) -> Option<Command> {
+        (!matches!(self.step, Step::Send)).then(|| self.say(Content::Hold))
+    }
+
+    fn say(&self, content: Content) -> Command {
+        Command::Publish { subject: moves_subject(self.to), payload: self.note(content).encode() }
     }
 
     pub(crate) fn handle_refusal(&mut self, now: Time) -> Option<Departed> {
@@ -189,6 +204,10 @@ impl Departure {
 pub(crate) struct Arrivals {
     prepared: BTreeMap<HomeKey, Prepared>,
     bytes: usize,
+    /// This member hears what is said.
+    is_connected: bool,
+    /// The time of the newest sweep.
+    swept: Time,
 }
 
 #[derive(Debug)]
@@ -198,22 +217,31 @@ struct Prepared {
     fence: Fence,
     parts: u16,
     state: Vec<Bytes>,
+    /// When the source was heard last.
+    heard: Time,
 }
 
 impl Arrivals {
     /// Takes a message of a move. Whether a part was taken; `home` is what the store says of the key.
-    pub(crate) fn handle(&mut self, message: &Message, note: Note, home: Option<&Home>) -> bool {
+    pub(crate) fn handle(&mut self, now: Time, message: &Message, note: Note, home: Option<&Home>) -> bool {
         // Only the member that serves a home may offer it, and only as it is now.
         let is_owner = home.is_some_and(|home| home.owner == message.publisher && home.fence == note.fence);
         if !is_owner {
             return false;
         }
-        let Content::Part { part, parts, bytes } = note.content else {
-            let is_it = |prepared: &mut Prepared| prepared.offer == note.offer && prepared.from == message.publisher;
-            if self.prepared.get_mut(&note.key).is_some_and(is_it) {
-                self.remove(note.key);
+        let is_it = |prepared: &&mut Prepared| prepared.offer == note.offer && prepared.from == message.publisher;
+        let known = self.prepared.get_mut(&note.key).filter(is_it);
+        let (part, parts, bytes) = match (note.content, known) {
+            (Content::Part { part, parts, bytes }, _) => (part, parts, bytes),
+            (Content::Hold, Some(known)) => {
+                known.heard = now;
+                return false;
             }
-            return false;
+            (Content::Abort, Some(_)) => {
+                self.remove(note.key);
+                return false;
+            }
+            (Content::Abort | Content::Hold, None) => return false,
         };
         if parts > PARTS_MAX || bytes.len() > PART_BYTES_MAX {
             return false;
@@ -221,11 +249,15 @@ impl Arrivals {
         let is_new =
             self.prepared.get(&note.key).is_none_or(|known| (known.fence, known.offer) < (note.fence, note.offer));
         if is_new {
+            // The parts before were forgotten, or never came.
+            if part != 0 {
+                return false;
+            }
             if self.prepared.len() >= ARRIVALS_MAX && !self.prepared.contains_key(&note.key) {
                 return false;
             }
-            let prepared =
-                Prepared { from: message.publisher, offer: note.offer, fence: note.fence, parts, state: Vec::new() };
+            let (from, state) = (message.publisher, Vec::new());
+            let prepared = Prepared { from, offer: note.offer, fence: note.fence, parts, state, heard: now };
             self.remove(note.key);
             self.prepared.insert(note.key, prepared);
         }
@@ -233,6 +265,7 @@ impl Arrivals {
         if (prepared.fence, prepared.offer, prepared.parts) != (note.fence, note.offer, parts) {
             return false;
         }
+        prepared.heard = now;
         let at = usize::from(part);
         if at == prepared.state.len() && self.bytes + bytes.len() <= ARRIVING_BYTES_MAX {
             self.bytes += bytes.len();
@@ -261,6 +294,37 @@ impl Arrivals {
                 })
                 .freeze()
         })
+    }
+
+    /// There is a connection, or none any more.
+    pub(crate) fn connect(&mut self, now: Time, is_connected: bool) {
+        self.is_connected = is_connected;
+        self.begin_silence(now);
+    }
+
+    /// Forgets the states of sources that are silent. Call it after all that was said was handled.
+    pub(crate) fn sweep(&mut self, now: Time) {
+        // This member may still hear what was said while it stood still or was cut off.
+        if !self.is_connected || now.since(self.swept) > PART_PATIENCE {
+            self.begin_silence(now);
+        }
+        self.swept = now;
+        let is_silent = |prepared: &Prepared| now.since(prepared.heard) > SILENCE_MAX;
+        let silent: Vec<HomeKey> =
+            self.prepared.iter().filter(|(_, prepared)| is_silent(prepared)).map(|(key, _)| *key).collect();
+        for key in silent {
+            self.remove(key);
+        }
+    }
+
+    fn begin_silence(&mut self, now: Time) {
+        self.prepared.values_mut().for_each(|prepared| prepared.heard = now);
+    }
+
+    /// The term that was promised to the sources has ended.
+    pub(crate) fn clear(&mut self) {
+        self.prepared.clear();
+        self.bytes = 0;
     }
 
     fn remove(&mut self, key: HomeKey) -> Option<Prepared> {

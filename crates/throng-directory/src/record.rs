@@ -4,6 +4,7 @@
 //! entry    | 1 | owner u64 | term u64 | offer u64 |
 //! part     | 1 | 1 | offer u64 | fence u64 | part u16 | parts u16 | key length u8 | key | bytes ... |
 //! abort    | 1 | 2 | offer u64 | fence u64 | 0 u16    | 0 u16     | key length u8 | key |
+//! hold     | 1 | 3 | offer u64 | fence u64 | 0 u16    | 0 u16     | key length u8 | key |
 //! answer   | 1 | term u64: 0 is a refusal |
 //! ```
 //!
@@ -17,6 +18,7 @@ use crate::HomeKey;
 const VERSION: u8 = 1;
 const PART: u8 = 1;
 const ABORT: u8 = 2;
+const HOLD: u8 = 3;
 
 /// A home, as its entry in the store says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub(crate) enum Content {
     Part { part: u16, parts: u16, bytes: Bytes },
     /// The state will not be needed.
     Abort,
+    /// The state is still needed: its move is being written.
+    Hold,
 }
 
 impl Note {
@@ -70,6 +74,7 @@ impl Note {
         let (kind, part, parts, bytes) = match &self.content {
             Content::Part { part, parts, bytes } => (PART, *part, *parts, &bytes[..]),
             Content::Abort => (ABORT, 0, 0, &[][..]),
+            Content::Hold => (HOLD, 0, 0, &[][..]),
         };
         let mut note = BytesMut::with_capacity(32 + key.as_str().len() + bytes.len());
         note.put_slice(&[VERSION, kind]);
@@ -92,9 +97,11 @@ impl Note {
         let end = 23 + usize::from(length);
         let key = std::str::from_utf8(bytes.get(23..end)?).ok()?;
         let key = HomeKey::read(&Subject::new(key).ok()?)?;
+        let is_bare = bytes.len() == end && part == 0 && parts == 0;
         let content = match kind {
             PART if part < parts => Content::Part { part, parts, bytes: bytes.slice(end..) },
-            ABORT if bytes.len() == end && part == 0 && parts == 0 => Content::Abort,
+            ABORT if is_bare => Content::Abort,
+            HOLD if is_bare => Content::Hold,
             _ => return None,
         };
         Some(Note { key, offer, fence: Fence(fence), content })
@@ -135,8 +142,10 @@ mod tests {
         expected.extend(b"home.channel.7hi");
         assert_eq!(&note.encode()[..], &expected[..]);
         assert_eq!(Note::read(&note.encode()), Some(note.clone()));
-        let abort = Note { content: Content::Abort, ..note };
-        assert_eq!(Note::read(&abort.encode()), Some(abort));
+        for (kind, content) in [(2, Content::Abort), (3, Content::Hold)] {
+            let bare = Note { content, ..note.clone() };
+            assert_eq!((bare.encode()[1], Note::read(&bare.encode())), (kind, Some(bare)));
+        }
         assert_eq!(read_answer(&answer(Some(Fence(9)))), Some(Fence(9)));
         assert_eq!(read_answer(&answer(None)), None);
         let value = Home::value(MemberId(4), Fence(5), 6);

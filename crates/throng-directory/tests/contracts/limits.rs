@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throng_bus::sim::{SimNet, Weather};
-use throng_bus::{Bus, Command, Event, MemberId, Subject, Ticket};
+use throng_bus::{Bus, Command, Event, Expect, Limits, MemberId, Pattern, Subject, Ticket, WatchId};
 use throng_directory::{DirectoryError, HomeKey, PART_BYTES_MAX, PARTS_MAX};
 
 use crate::node::Node;
@@ -101,4 +101,129 @@ fn a_stranger_cannot_offer_a_home_that_it_does_not_serve() {
     });
     assert_eq!(refused.unwrap()[1..], [0; 8]);
     assert_eq!(nodes[1].directory.arriving(), 0);
+}
+
+fn keys(node: &Node) -> Vec<HomeKey> {
+    node.directory.homes().map(|(key, _)| key).collect()
+}
+
+/// The network ends a watch with too many keys. The next one does not tell what has ended meanwhile.
+#[test]
+fn a_directory_whose_watch_fails_watches_again_and_forgets_what_has_ended() {
+    let net = SimNet::new(1, Weather::default());
+    let limits = Limits { watched_keys: 3, ..Limits::default() };
+    let mut nodes = vec![Node::new(&net, 1, true), Node::with_limits(&net, 2, true, limits)];
+    pass(&net, &mut nodes, 500);
+    let all = [1, 2, 3, 4].map(HomeKey::Channel);
+    for key in all {
+        nodes[0].claim(key);
+        pass(&net, &mut nodes, 500);
+    }
+    assert!(nodes[1].bus.counters().failed_watches > 0);
+    assert_eq!(keys(&nodes[0]), all);
+    for key in &all[..2] {
+        nodes[0].release(*key);
+    }
+    pass(&net, &mut nodes, 2_000);
+    assert_eq!(keys(&nodes[1]), all[2..]);
+}
+
+#[test]
+fn a_watch_that_the_bus_has_no_room_for_is_tried_again() {
+    let net = SimNet::new(1, Weather::default());
+    let mut nodes = vec![Node::new(&net, 1, true)];
+    let mut late = Node::with_limits(&net, 2, true, Limits { watches: 1, ..Limits::default() });
+    let watch = WatchId(5);
+    late.bus.handle_command(late.now(), Command::Watch { watch, pattern: Pattern::new("other").unwrap() }).unwrap();
+    nodes.push(late);
+    pass(&net, &mut nodes, 500);
+    nodes[0].claim(KEY);
+    pass(&net, &mut nodes, 500);
+    assert_eq!(keys(&nodes[1]), []);
+    let now = nodes[1].now();
+    nodes[1].bus.handle_command(now, Command::Unwatch { watch }).unwrap();
+    pass(&net, &mut nodes, 1_000);
+    assert_eq!(keys(&nodes[1]), [KEY]);
+}
+
+#[test]
+fn a_claim_waits_for_a_bus_that_has_no_room() {
+    let net = SimNet::new(1, Weather::default());
+    let mut nodes = vec![Node::new(&net, 1, true)];
+    pass(&net, &mut nodes, 500);
+    for entry in ["home.channel.1", "state.channel.1"] {
+        nodes[0].refused = Some(Subject::new(entry).unwrap());
+        nodes[0].claim(KEY);
+        pass(&net, &mut nodes, 1_000);
+        assert!(nodes[0].serves(KEY).is_none());
+        nodes[0].refused = None;
+        pass(&net, &mut nodes, 1_000);
+        assert!(nodes[0].serves(KEY).is_some(), "{entry}");
+        nodes[0].release(KEY);
+        pass(&net, &mut nodes, 1_000);
+        assert_eq!((keys(&nodes[0]), nodes[0].lost), (vec![], 1 + u64::from(entry.starts_with("state"))));
+    }
+}
+
+/// Somebody has written a checkpoint that has no number.
+#[test]
+fn a_claim_that_cannot_have_its_checkpoint_leaves_no_entry_behind() {
+    let net = SimNet::new(1, Weather::default());
+    let mut nodes = vec![Node::new(&net, 1, true)];
+    pass(&net, &mut nodes, 500);
+    let mut stranger = net.join(MemberId(3), Limits::default());
+    net.pass(Duration::from_millis(100));
+    let (ticket, key) = (Ticket(1), Subject::new("state.channel.1").unwrap());
+    let now = stranger.clock();
+    let put = Command::Put { ticket, key: key.clone(), value: "x".into(), expect: Expect::Anything, lives_for: None };
+    stranger.handle_command(now, put).unwrap();
+    pass(&net, &mut nodes, 500);
+    nodes[0].claim(KEY);
+    pass(&net, &mut nodes, 1_000);
+    assert_eq!((nodes[0].lost, keys(&nodes[0])), (1, vec![]));
+    // It can be claimed when the checkpoint is gone.
+    stranger.handle_command(now, Command::Delete { ticket: Ticket(2), key, expect: Expect::Anything }).unwrap();
+    pass(&net, &mut nodes, 500);
+    nodes[0].claim(KEY);
+    pass(&net, &mut nodes, 500);
+    assert!(nodes[0].serves(KEY).is_some());
+}
+
+/// A source may take long to write its move, and may die before that.
+#[test]
+fn a_state_that_is_about_to_come_is_held_while_its_source_asks_for_it_and_no_longer() {
+    let (net, mut nodes) = two_members();
+    nodes[0].send(KEY);
+    pass(&net, &mut nodes, 500);
+    let entry = || Subject::new("home.channel.1").ok();
+    nodes[0].refused = entry();
+    nodes[0].move_to(KEY, MemberId(2), 300_000);
+    pass(&net, &mut nodes, 20_000);
+    assert_eq!(nodes[1].directory.arriving(), 1, "its source is about to write");
+    nodes[0].refused = None;
+    pass(&net, &mut nodes, 1_000);
+    assert_eq!((nodes[1].directory.arriving(), &nodes[1].apps[&KEY].log[..]), (0, &[(1, 1)][..]));
+    // Back again, and the source dies.
+    nodes[1].refused = entry();
+    nodes[1].move_to(KEY, MemberId(1), 0);
+    pass(&net, &mut nodes, 1_000);
+    nodes.pop();
+    pass(&net, &mut nodes, 3_000);
+    assert_eq!(nodes[0].directory.arriving(), 1, "it may still write");
+    pass(&net, &mut nodes, 5_000);
+    assert_eq!(nodes[0].directory.arriving(), 0);
+}
+
+#[test]
+fn a_state_that_is_about_to_come_ends_with_the_term_that_was_promised_for_it() {
+    let (net, mut nodes) = two_members();
+    nodes[0].refused = Subject::new("home.channel.1").ok();
+    nodes[0].move_to(KEY, MemberId(2), 0);
+    pass(&net, &mut nodes, 1_000);
+    let term = nodes[1].directory.term(nodes[1].now());
+    net.cut(MemberId(2), true);
+    pass(&net, &mut nodes, 3_000);
+    assert_eq!((nodes[1].directory.arriving(), nodes[1].directory.term(nodes[1].now())), (1, term));
+    pass(&net, &mut nodes, 3_000);
+    assert_eq!((nodes[1].directory.arriving(), nodes[1].directory.term(nodes[1].now())), (0, None));
 }

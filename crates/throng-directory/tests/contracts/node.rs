@@ -50,6 +50,15 @@ pub(crate) struct Node {
     pub(crate) lost: u64,
     pub(crate) has_had_term: bool,
     pub(crate) claimed: Vec<(HomeKey, Fence)>,
+    /// The bus has no room for operations on this entry.
+    pub(crate) refused: Option<Subject>,
+}
+
+fn key_of(command: &Command) -> Option<&Subject> {
+    match command {
+        Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key, .. } => Some(key),
+        _ => None,
+    }
 }
 
 fn inbox(member: MemberId) -> Subject {
@@ -71,7 +80,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Vec<Entry> {
 
 impl Node {
     pub(crate) fn new(net: &SimNet, id: u64, is_durable: bool) -> Node {
-        let mut bus = net.join(MemberId(id), Limits::default());
+        Node::with_limits(net, id, is_durable, Limits::default())
+    }
+
+    pub(crate) fn with_limits(net: &SimNet, id: u64, is_durable: bool, limits: Limits) -> Node {
+        let mut bus = net.join(MemberId(id), limits);
         let now = bus.clock();
         bus.subscribe(now, INBOX, &Pattern::from(&inbox(MemberId(id)))).expect("there is room");
         Node {
@@ -89,6 +102,7 @@ impl Node {
             lost: 0,
             has_had_term: false,
             claimed: Vec::new(),
+            refused: None,
         }
     }
 
@@ -119,7 +133,8 @@ impl Node {
         self.write_checkpoints(now);
         self.send_messages(now);
         while let Some(command) = self.directory.poll_command(now) {
-            if self.bus.handle_command(now, command.clone()).is_err() {
+            let has_room = self.refused.is_none() || key_of(&command) != self.refused.as_ref();
+            if !has_room || self.bus.handle_command(now, command.clone()).is_err() {
                 self.directory.handle_refusal(now, &command);
             }
         }
