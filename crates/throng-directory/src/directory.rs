@@ -627,3 +627,40 @@ fn command_is_lease(command: &Command, member: MemberId) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use throng_bus::Entry;
+
+    use super::*;
+
+    const KEY: HomeKey = HomeKey::Channel(1);
+
+    /// Answers the next command, a question for an entry.
+    fn answer(directory: &mut Directory, entry: Option<Entry>) {
+        let Some(Command::Get { ticket, .. }) = directory.poll_command(Time(1)) else { panic!("it asks") };
+        directory.handle_event(Time(1), &Event::Got { ticket, result: Ok(entry) });
+    }
+
+    #[test]
+    fn a_home_that_is_claimed_again_and_again_waits_once_to_be_polled() {
+        let mut directory = Directory::new(MemberId(1), DirectoryOptions::default());
+        directory.handle_event(Time(1), &Event::Connected);
+        let lease = std::iter::from_fn(|| directory.poll_command(Time(1))).find_map(|command| ticket_of(&command));
+        let written = Event::Written { ticket: lease.unwrap(), result: Ok(Revision(3)) };
+        directory.handle_event(Time(1), &written);
+        // Another member has it: its entry, and its lease.
+        let home = Entry { value: Home::value(MemberId(2), Fence(4), 0), revision: Revision(5) };
+        let holder = [&[1][..], &2_u64.to_le_bytes(), &0_u64.to_le_bytes()].concat();
+        let holder = Entry { value: holder.into(), revision: Revision(4) };
+        for _ in 0..9 {
+            directory.claim(KEY, Time(1)).unwrap();
+            answer(&mut directory, Some(home.clone()));
+            answer(&mut directory, Some(holder.clone()));
+            let refused = HomeChange::Refused { key: KEY, owner: Some(MemberId(2)) };
+            assert_eq!(directory.poll_change(), Some(refused));
+            assert_eq!(directory.busy.len(), 1);
+        }
+        assert!(directory.poll_command(Time(1)).is_none() && directory.busy.is_empty());
+    }
+}
