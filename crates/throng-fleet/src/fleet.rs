@@ -71,10 +71,33 @@ pub struct Request {
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// With this status of HTTP.
-    Status(u16),
+    /// It was carried out.
+    Done,
+    /// The value is in the list already.
+    Exists,
+    /// There is no such value, list or counter.
+    Missing,
+    /// With another error of the sidecar.
+    Error,
     /// Without an answer.
     Nothing,
+}
+
+impl Reply {
+    /// Reads an answer of HTTP: its status, and of an error the beginning of its body.
+    ///
+    /// The errors of Agones for counters and lists have no code of gRPC, so HTTP has 500 for all of them: their texts tell
+    /// them apart.
+    pub fn read(status: u16, body: &str) -> Reply {
+        match status {
+            200..=299 => Reply::Done,
+            409 => Reply::Exists,
+            404 => Reply::Missing,
+            _ if body.contains("already exists") => Reply::Exists,
+            _ if body.contains("not found") => Reply::Missing,
+            _ => Reply::Error,
+        }
+    }
 }
 
 /// The state of the process for Agones, as far as it was told.
@@ -96,9 +119,9 @@ pub enum FleetState {
 pub struct FleetCounters {
     /// Requests that succeeded.
     pub done: u64,
-    /// Requests without an answer, or with an error of the sidecar.
+    /// Requests without an answer, and those for the state with an error of the sidecar.
     pub failed: u64,
-    /// Values that the Fleet's counter or list did not take: it is full, or not declared.
+    /// Requests that the Fleet's counter or list refused: it is full, not declared, or off.
     pub refused: u64,
     /// Matches left out because of [`MATCHES_MAX`] or [`MATCH_NAME_BYTES_MAX`].
     pub left_out: u64,
@@ -116,7 +139,7 @@ pub struct Fleet {
     is_unsure: bool,
     wanted: BTreeSet<String>,
     told: BTreeSet<String>,
-    /// Names that may be in the list or not: the answer was lost.
+    /// Names that may be in the list or not: the answer was lost, or was a refusal.
     unsure: BTreeSet<String>,
     /// `None` if the answer was lost.
     told_count: Option<usize>,
@@ -125,7 +148,8 @@ pub struct Fleet {
     health_at: Time,
     next_at: Time,
     counter_at: Time,
-    list_at: Time,
+    add_at: Time,
+    remove_at: Time,
     counters: FleetCounters,
 }
 
@@ -156,7 +180,8 @@ impl Fleet {
             health_at: Time(0),
             next_at: Time(0),
             counter_at: Time(0),
-            list_at: Time(0),
+            add_at: Time(0),
+            remove_at: Time(0),
             counters: FleetCounters::default(),
         }
     }
@@ -205,29 +230,32 @@ impl Fleet {
     pub fn handle_reply(&mut self, now: Time, reply: Reply) {
         let Some(call) = self.open.take() else { return };
         match (reply, call) {
-            (Reply::Status(200..=299), call) => {
+            (Reply::Done, call) => {
                 self.counters.done += 1;
                 self.succeed(call);
             }
-            // ALREADY_EXISTS: it was said before, and the answer was lost.
-            (Reply::Status(409), call @ Call::Add(_)) => self.succeed(call),
-            // NOT_FOUND: it was removed before, or there is no such list any more.
-            (Reply::Status(404), call @ Call::Remove(_)) => self.succeed(call),
-            // NOT_FOUND or OUT_OF_RANGE: nobody declared it, or it is full. Everything else goes on.
-            (Reply::Status(400 | 404), Call::Count(_)) => {
-                self.counters.refused += 1;
-                self.counter_at = now.after(self.options.refused_retry_after);
-            }
-            (Reply::Status(400 | 404), Call::Add(name)) => {
-                self.counters.refused += 1;
-                self.unsure.remove(&name);
-                self.list_at = now.after(self.options.refused_retry_after);
-            }
+            // It was said before, and the answer was lost. A list that is missing has no value to remove.
+            (Reply::Exists, call @ Call::Add(_)) | (Reply::Missing, call @ Call::Remove(_)) => self.succeed(call),
+            // A figure waits by itself: everything else goes on.
+            (reply, Call::Count(_)) => self.counter_at = self.put_off(now, reply),
+            (reply, Call::Add(_)) => self.add_at = self.put_off(now, reply),
+            (reply, Call::Remove(_)) => self.remove_at = self.put_off(now, reply),
             (_, Call::Health) => self.counters.failed += 1,
             _ => {
                 self.counters.failed += 1;
                 self.next_at = now.after(self.options.retry_after);
             }
+        }
+    }
+
+    /// When to try again what failed or was refused.
+    fn put_off(&mut self, now: Time, reply: Reply) -> Time {
+        if reply == Reply::Nothing {
+            self.counters.failed += 1;
+            now.after(self.options.retry_after)
+        } else {
+            self.counters.refused += 1;
+            now.after(self.options.refused_retry_after)
         }
     }
 
@@ -264,14 +292,16 @@ impl Fleet {
         if self.options.counter.is_some() && self.told_count != Some(count) && now >= self.counter_at {
             return Some(Call::Count(count));
         }
-        if self.options.list.is_none() || now < self.list_at {
-            return None;
-        }
+        self.options.list.as_ref()?;
         // Removed first, so that a list that is full has room.
-        if let Some(name) = self.told.union(&self.unsure).find(|name| !self.wanted.contains(*name)) {
+        let gone = self.told.union(&self.unsure).find(|name| !self.wanted.contains(*name));
+        if let Some(name) = gone.filter(|_| now >= self.remove_at) {
             return Some(Call::Remove(name.clone()));
         }
-        self.wanted.difference(&self.told).next().map(|name| Call::Add(name.clone()))
+        // Names that the sidecar does not remove leave no room for others: a list holds no more anyway.
+        let has_room = self.told.len() + self.unsure.len() < MATCHES_MAX;
+        let mut new = self.wanted.difference(&self.told).filter(|name| has_room || self.unsure.contains(*name));
+        new.next().filter(|_| now >= self.add_at).map(|name| Call::Add(name.clone()))
     }
 
     /// Until the answer comes, nobody knows whether a request was carried out.

@@ -23,7 +23,7 @@
 //! fleet.set_matches(["match-1".to_owned()]);
 //! while let Some(request) = fleet.poll_request(now) {
 //!     said.push(request.path.clone());
-//!     fleet.handle_reply(now, Reply::Status(200)); // as the sidecar would
+//!     fleet.handle_reply(now, Reply::Done); // as the sidecar would
 //! }
 //! assert_eq!(said[..3], ["/health", "/ready", "/allocate"]);
 //! ```

@@ -1,6 +1,6 @@
 //! The thread that talks to the sidecar.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ pub const PORT_DEFAULT: u16 = 9_358;
 
 /// The time of a request. It is shorter than the time between two signs of life.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The part of an error's body that is read, in bytes.
+const BODY_BYTES_MAX: u64 = 1_024;
 /// The time between two looks at what changed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The time that [`Sidecar::end`] gives to the last requests.
@@ -167,15 +169,20 @@ fn talk(shared: &Shared, port: u16) {
     }
 }
 
-/// Only the status of an answer counts: its body is not read.
+/// Of an answer only the status is read, and of an error the beginning of its body.
 fn send(agent: &Agent, port: u16, request: &Request) -> Reply {
     let address = format!("http://127.0.0.1:{port}{}", request.path);
     let builder = match request.method {
         Method::Post => agent.post(address),
         Method::Patch => agent.patch(address),
     };
-    match builder.content_type("application/json").send(request.body.as_str()) {
-        Ok(response) => Reply::Status(response.status().as_u16()),
-        Err(_) => Reply::Nothing,
+    let Ok(mut response) = builder.content_type("application/json").send(request.body.as_str()) else {
+        return Reply::Nothing;
+    };
+    let mut body = Vec::new();
+    if !response.status().is_success() {
+        // A body that breaks off counts as far as it came.
+        let _ = response.body_mut().as_reader().take(BODY_BYTES_MAX).read_to_end(&mut body);
     }
+    Reply::read(response.status().as_u16(), &String::from_utf8_lossy(&body))
 }

@@ -1,5 +1,5 @@
 //! A sidecar of the tests' own, after `sdk.proto` and `beta.proto` of Agones 1.61: which paths there are, what they do to the
-//! GameServer, and which errors they have, as HTTP says them.
+//! GameServer, and which errors they have. Agones gives counters and lists plain errors, which HTTP says as 500 with a text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,6 +21,8 @@ pub(crate) struct GameServer {
     pub(crate) counters: BTreeMap<String, (i64, i64)>,
     /// Values and capacity.
     pub(crate) lists: BTreeMap<String, (BTreeSet<String>, usize)>,
+    /// The feature of Agones with this name is on.
+    pub(crate) has_counts_and_lists: bool,
 }
 
 impl GameServer {
@@ -34,65 +36,99 @@ impl GameServer {
             most_values: 0,
             counters: BTreeMap::from([(name(), (0, capacity as i64))]),
             lists: BTreeMap::from([(name(), (BTreeSet::new(), capacity))]),
+            has_counts_and_lists: true,
         }
     }
 
-    /// Carries out a request. The status of its answer.
-    pub(crate) fn handle(&mut self, method: &str, path: &str, body: &str) -> u16 {
-        let Ok(body) = serde_json::from_str::<Value>(body) else { return 400 };
+    /// Carries out a request. The status and the body of its answer.
+    pub(crate) fn handle(&mut self, method: &str, path: &str, body: &str) -> (u16, String) {
+        match self.carry_out(method, path, body) {
+            Ok(()) => (200, "{}".to_owned()),
+            Err((status, message)) => {
+                let code = if status == 500 { 2 } else { 5 };
+                (status, serde_json::json!({ "code": code, "message": message, "details": [] }).to_string())
+            }
+        }
+    }
+
+    fn carry_out(&mut self, method: &str, path: &str, body: &str) -> Result<(), (u16, String)> {
+        let body = serde_json::from_str::<Value>(body).map_err(|error| (400, error.to_string()))?;
+        let no_path = || (404, "Not Found".to_owned());
+        if path.starts_with("/v1beta1/") && !self.has_counts_and_lists {
+            return plain("CountsAndLists not enabled");
+        }
         match (method, path) {
             ("POST", "/ready") => self.go("Ready"),
             ("POST", "/allocate") => self.go("Allocated"),
             ("POST", "/shutdown") => self.go("Shutdown"),
             ("POST", "/health") => {
                 self.health += 1;
-                200
+                Ok(())
             }
             ("PATCH", _) => {
-                let Some(name) = path.strip_prefix("/v1beta1/counters/") else { return 404 };
+                let name = path.strip_prefix("/v1beta1/counters/").ok_or_else(no_path)?;
                 // google.protobuf.Int64Value is a text in JSON.
                 let count = body.get("count").and_then(Value::as_str).and_then(|text| text.parse::<i64>().ok());
-                let (Some(count), Some((current, capacity))) = (count, self.counters.get_mut(name)) else { return 404 };
+                let count = count.ok_or((400, "no count".to_owned()))?;
+                let Some((current, capacity)) = self.counters.get_mut(name) else {
+                    return plain(&format!("counter not found: {name}"));
+                };
                 if !(0..=*capacity).contains(&count) {
-                    return 400; // OUT_OF_RANGE
+                    let rule = "out of range. Count must be within range [0,Capacity]";
+                    return plain(&format!("{rule}. Found Count: {count}, Capacity: {capacity}"));
                 }
                 *current = count;
-                200
+                Ok(())
             }
             ("POST", _) => {
-                let Some((name, act)) = path.strip_prefix("/v1beta1/lists/").and_then(|rest| rest.split_once(':'))
-                else {
-                    return 404;
+                let rest = path.strip_prefix("/v1beta1/lists/").ok_or_else(no_path)?;
+                let (name, act) = rest.split_once(':').ok_or_else(no_path)?;
+                let value = body.get("value").and_then(Value::as_str).ok_or((400, "no value".to_owned()))?;
+                let Some(list) = self.lists.get_mut(name) else {
+                    return plain(&format!("list not found: {name}"));
                 };
-                let (Some(value), Some(list)) = (body.get("value").and_then(Value::as_str), self.lists.get_mut(name))
-                else {
-                    return 404; // NOT_FOUND
-                };
-                let status = change_list(list, act, value);
+                let result = change_list(list, name, act, value);
                 self.most_values = self.most_values.max(list.0.len());
-                status
+                result
             }
-            _ => 405,
+            _ => Err((405, "Method Not Allowed".to_owned())),
         }
     }
 
-    fn go(&mut self, state: &str) -> u16 {
+    fn go(&mut self, state: &str) -> Result<(), (u16, String)> {
         self.state = state.to_owned();
         self.history.push(state.to_owned());
-        200
+        Ok(())
     }
 }
 
-fn change_list((values, capacity): &mut (BTreeSet<String>, usize), act: &str, value: &str) -> u16 {
+/// An error without a code of gRPC, which is UNKNOWN.
+fn plain(message: &str) -> Result<(), (u16, String)> {
+    Err((500, message.to_owned()))
+}
+
+/// The room is looked at before the value, as Agones does.
+fn change_list(
+    (values, capacity): &mut (BTreeSet<String>, usize),
+    name: &str,
+    act: &str,
+    value: &str,
+) -> Result<(), (u16, String)> {
     match act {
-        "addValue" if values.contains(value) => 409,    // ALREADY_EXISTS
-        "addValue" if values.len() >= *capacity => 400, // OUT_OF_RANGE
+        "addValue" if values.len() >= *capacity => {
+            let size = values.len();
+            plain(&format!("out of range. No available capacity. Current Capacity: {capacity}, List Size: {size}"))
+        }
+        "addValue" if values.contains(value) => {
+            plain(&format!("already exists. Value: {value} already in List: {name}"))
+        }
         "addValue" => {
             values.insert(value.to_owned());
-            200
+            Ok(())
         }
-        "removeValue" if values.remove(value) => 200,
-        _ => 404,
+        "removeValue" if values.remove(value) => Ok(()),
+        "removeValue" => plain(&format!("not found. Value: {value} not found in List: {name}")),
+        _ => Err((404, "Not Found".to_owned())),
     }
 }
 
@@ -142,8 +178,9 @@ fn serve(stream: TcpStream, server: &Mutex<GameServer>) -> Option<()> {
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).ok()?;
-        let status = server.lock().ok()?.handle(&method, &path, std::str::from_utf8(&body).ok()?);
-        let answer = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}");
-        writer.write_all(answer.as_bytes()).ok()?;
+        let (status, body) = server.lock().ok()?.handle(&method, &path, std::str::from_utf8(&body).ok()?);
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        writer.write_all((head + &body).as_bytes()).ok()?;
     }
 }

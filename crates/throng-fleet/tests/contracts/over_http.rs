@@ -34,6 +34,21 @@ fn a_process_tells_the_sidecar_its_life() {
 }
 
 #[test]
+fn a_refusal_is_read_from_the_text_of_an_error() {
+    let fake = FakeSidecar::start(10);
+    let name = "match-1".to_owned();
+    fake.server.lock().unwrap().lists.get_mut("matches").unwrap().0.insert(name.clone());
+    fake.server.lock().unwrap().counters.clear();
+    let sidecar = Sidecar::start(fake.port, FleetOptions::default()).unwrap();
+    sidecar.set_matches([name]);
+    // The counter is refused, and the name is there already.
+    until(|| sidecar.counters().refused == 1 && sidecar.state() == FleetState::Allocated);
+    let (counters, state) = sidecar.end();
+    assert_eq!((state, counters.failed, counters.refused), (FleetState::Ended, 0, 1));
+    assert_eq!(fake.server.lock().unwrap().lists["matches"].0.len(), 0);
+}
+
+#[test]
 fn without_a_sidecar_nothing_waits_and_failures_are_counted() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let sidecar = Sidecar::start(port, FleetOptions::default()).unwrap();

@@ -13,7 +13,8 @@ fn carry_out(server: &mut GameServer, request: &Request) -> Reply {
         Method::Post => "POST",
         Method::Patch => "PATCH",
     };
-    Reply::Status(server.handle(method, &request.path, &request.body))
+    let (status, body) = server.handle(method, &request.path, &request.body);
+    Reply::read(status, &body)
 }
 
 /// Everything that is to be said now is said.
@@ -60,7 +61,7 @@ fn signs_of_life_come_on_time_also_while_everything_else_fails() {
         while let Some(request) = fleet.poll_request(now) {
             if request.path == "/health" {
                 health.push(tenth);
-                fleet.handle_reply(now, Reply::Status(200));
+                fleet.handle_reply(now, Reply::Done);
             } else {
                 fleet.handle_reply(now, Reply::Nothing);
             }
@@ -89,6 +90,105 @@ fn a_fleet_without_counter_and_list_or_with_full_ones_plays_on() {
     }
 }
 
+/// The fleet drains with no match left, and everything is said in the next seconds.
+fn ends_within(fleet: &mut Fleet, server: &mut GameServer, from_s: u64, seconds: u64) -> bool {
+    fleet.set_matches([]);
+    fleet.drain();
+    for second in from_s..from_s + seconds {
+        settle(fleet, server, Time::from_secs(second));
+    }
+    fleet.state() == FleetState::Ended
+}
+
+#[test]
+fn a_process_ends_though_its_counter_or_list_is_missing_or_off() {
+    type Change = fn(&mut GameServer);
+    let off: Change = |server| server.has_counts_and_lists = false;
+    let changes: [Change; 3] = [|server| server.counters.clear(), |server| server.lists.clear(), off];
+    for (case, change) in changes.into_iter().enumerate() {
+        let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(10));
+        change(&mut server);
+        fleet.set_matches(names(0..3));
+        for second in 0..29 {
+            settle(&mut fleet, &mut server, Time::from_secs(second));
+        }
+        assert_eq!(fleet.counters().refused, [1, 1, 2][case], "once in 30 s for each: case {case}");
+        let list = server.lists.get("matches").map_or(0, |list| list.0.len());
+        assert_eq!(list, [3, 0, 0][case], "the list does not wait for the counter: case {case}");
+        assert!(ends_within(&mut fleet, &mut server, 29, 2), "case {case}");
+        assert_eq!(fleet.counters().failed, 0);
+    }
+}
+
+#[test]
+fn an_answer_to_an_add_or_a_remove_that_was_lost_is_made_up_for() {
+    for lost in [":addValue", ":removeValue"] {
+        let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(10));
+        let mut losses = 0;
+        for (second, matches) in [(0, 0..2), (1, 0..2), (2, 0..1), (3, 0..1)] {
+            let now = Time::from_secs(second);
+            fleet.set_matches(names(matches));
+            while let Some(request) = fleet.poll_request(now) {
+                let mut reply = carry_out(&mut server, &request);
+                if request.path.ends_with(lost) && losses == 0 {
+                    (losses, reply) = (1, Reply::Nothing);
+                }
+                fleet.handle_reply(now, reply);
+            }
+        }
+        assert_eq!((losses, fleet.counters().refused, fleet.counters().failed), (1, 0, 1), "{lost}");
+        assert_eq!(server.lists["matches"].0, BTreeSet::from(["match-0".to_owned()]), "{lost}");
+        assert!(ends_within(&mut fleet, &mut server, 4, 1), "{lost}");
+        assert_eq!(server.lists["matches"].0, BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_full_list_gets_room_at_once_and_the_new_name_later() {
+    let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(2));
+    fleet.set_matches(names(0..3));
+    settle(&mut fleet, &mut server, Time(0));
+    fleet.set_matches(names(1..3));
+    settle(&mut fleet, &mut server, Time::from_secs(1));
+    assert_eq!(server.lists["matches"].0.len(), 1);
+    settle(&mut fleet, &mut server, Time::from_secs(30));
+    assert_eq!(server.lists["matches"].0, names(1..3).into_iter().collect());
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_figures_that_get_no_answer() {
+    let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(2));
+    fleet.set_matches(names(0..1));
+    settle(&mut fleet, &mut server, Time(0));
+    fleet.set_matches([]);
+    fleet.drain();
+    while let Some(request) = fleet.poll_request(Time::from_secs(1)) {
+        let is_figure = request.path.starts_with("/v1beta1/");
+        let reply = if is_figure { Reply::Nothing } else { carry_out(&mut server, &request) };
+        fleet.handle_reply(Time::from_secs(1), reply);
+    }
+    assert_eq!((fleet.state(), fleet.counters().failed), (FleetState::Ended, 2));
+}
+
+#[test]
+fn names_that_the_sidecar_neither_takes_nor_removes_are_no_more_than_a_list_holds() {
+    let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(2));
+    server.has_counts_and_lists = false;
+    let mut added = BTreeSet::new();
+    for number in 0..MATCHES_MAX as u32 + 50 {
+        let now = Time::from_secs(31 * u64::from(number));
+        fleet.set_matches(names([number]));
+        while let Some(request) = fleet.poll_request(now) {
+            if request.path.ends_with(":addValue") {
+                added.insert(request.body.clone());
+            }
+            let reply = carry_out(&mut server, &request);
+            fleet.handle_reply(now, reply);
+        }
+    }
+    assert_eq!(added.len(), MATCHES_MAX);
+}
+
 #[test]
 fn whatever_is_lost_the_gameserver_ends_as_the_process_is() {
     throng_seeds::for_seeds(2_000, |seed| {
@@ -107,7 +207,7 @@ fn whatever_is_lost_the_gameserver_ends_as_the_process_is() {
             // It is carried out or not, and the answer arrives or not.
             let reply = match rng.u8(0..6) {
                 0 => Reply::Nothing,
-                1 => Reply::Status(503),
+                1 => Reply::read(503, ""),
                 2 => {
                     carry_out(&mut server, &request);
                     Reply::Nothing
@@ -128,6 +228,17 @@ fn whatever_is_lost_the_gameserver_ends_as_the_process_is() {
         }
         Ok(())
     });
+}
+
+#[test]
+fn answers_are_told_apart_by_status_and_text() {
+    let read = Reply::read;
+    assert_eq!((read(200, "not found"), read(409, ""), read(404, "")), (Reply::Done, Reply::Exists, Reply::Missing));
+    assert_eq!(read(500, r#"{"code":2,"message":"already exists. Value: a already in List: b"}"#), Reply::Exists);
+    assert_eq!(read(500, r#"{"code":2,"message":"list not found: b"}"#), Reply::Missing);
+    for (status, text) in [(500, "out of range"), (400, ""), (302, ""), (503, "CountsAndLists not enabled")] {
+        assert_eq!(read(status, text), Reply::Error, "{status} {text}");
+    }
 }
 
 #[test]
