@@ -239,6 +239,10 @@ pub mod down {
         /// How many ticks lie between its turns.
         #[prost(uint32, tag = "8")]
         pub turn_ticks: u32,
+        /// Bytes of memory that the home gives the state; 0 before the first write. A state without a schema loses its oldest
+        /// occurrences beyond that.
+        #[prost(uint64, tag = "9")]
+        pub state_bytes: u64,
     }
 
     /// Changes of a channel: all since those before, or everything.
@@ -256,6 +260,10 @@ pub mod down {
         /// To be merged in order.
         #[prost(message, repeated, tag = "4")]
         pub values: Vec<Value>,
+        /// The numbers of the fields of a state without a schema that are lists for the home: values are joined, so the edge cannot
+        /// see it.
+        #[prost(uint32, repeated, tag = "5")]
+        pub repeated_fields: Vec<u32>,
     }
 
     /// The changes that one connection wrote.

@@ -46,6 +46,9 @@ macro_rules! limits {
         }
 
         impl Limits {
+            /// Each limit as large as it may be set.
+            pub(crate) const LARGEST: Limits = Limits { $( $name: $max as $kind, )+ };
+
             /// All limits, in the order of the documentation.
             pub const ALL: &[LimitInfo] = &[
                 $( LimitInfo {

@@ -95,7 +95,7 @@ pub use self::wire::{put_varint, varint_len};
 
 use self::mask::MaskRef;
 use self::merge::Merge;
-use self::tree::{Message, Stamp, Usage};
+use self::tree::{Message, Stamp, Usage, Value};
 
 /// The state of one channel.
 #[derive(Debug)]
@@ -196,11 +196,37 @@ impl DataState {
         now: Tick,
     ) -> Result<Merged, MergeError> {
         self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, Manner { room_bytes, removes: false })?;
+        let merged = self.apply(update, writer, now, (Manner { room_bytes, removes: false }, None))?;
         if self.type_url.is_empty() {
             self.type_url.push_str(type_url);
         }
         Ok(merged)
+    }
+
+    /// Merges a value that another copy of the state has [joined](Self::encode) from many updates. A field that comes twice in it may
+    /// have come once in each of two updates, so it says nothing about lists. `repeated` has the numbers of those fields of the
+    /// outermost message that are lists for the other copy, see [`repeated_fields`](Self::repeated_fields).
+    pub fn merge_joined(
+        &mut self,
+        (update, type_url): (&[u8], &str),
+        repeated: &[u32],
+        writer: u32,
+        now: Tick,
+    ) -> Result<Merged, MergeError> {
+        self.check_type(type_url)?;
+        let merged = self.apply(update, writer, now, (Manner::SET, Some(repeated)))?;
+        if self.type_url.is_empty() {
+            self.type_url.push_str(type_url);
+        }
+        Ok(merged)
+    }
+
+    /// The numbers of the fields of the outermost message that have no schema and are lists: they have come twice in one update.
+    pub fn repeated_fields(&self) -> impl Iterator<Item = u32> + '_ {
+        self.root.fields.iter().filter_map(|field| match &field.value {
+            Value::Map(map) if map.repeats => Some(field.tag >> 3),
+            _ => None,
+        })
     }
 
     /// Merges `value` into the entry with key `key` of the map in field `number` of the outermost message. The entry is
@@ -341,6 +367,11 @@ impl DataState {
         usage.bytes + self.size_bytes() - self.usage.bytes
     }
 
+    /// [`StateLimits::state_bytes`] of this state.
+    pub fn state_bytes_limit(&self) -> usize {
+        self.limits.state_bytes
+    }
+
     /// From now on it may grow to this.
     pub fn set_state_bytes_limit(&mut self, bytes: usize) {
         self.limits.state_bytes = bytes;
@@ -409,7 +440,7 @@ impl DataState {
         let mut update = std::mem::take(&mut self.scratch);
         update.clear();
         let result = match merge::write_entry(self.schema.as_deref(), number, key, value, &mut update) {
-            Some(()) => self.apply(&update, writer, now, manner),
+            Some(()) => self.apply(&update, writer, now, (manner, None)),
             None => Err(MergeError::NotAMap { number }),
         };
         if update.capacity() <= SCRATCH_BYTES {
@@ -423,15 +454,22 @@ impl DataState {
         let mut update = Vec::with_capacity(content.len() + 16);
         put_varint(&mut update, u64::from(wire::tag(number, wire::BYTES)));
         wire::put_bytes(&mut update, content);
-        self.apply(&update, writer, now, Manner::SET)
+        self.apply(&update, writer, now, (Manner::SET, None))
     }
 
-    fn apply(&mut self, update: &[u8], writer: u32, now: Tick, manner: Manner) -> Result<Merged, MergeError> {
+    fn apply(
+        &mut self,
+        update: &[u8],
+        writer: u32,
+        now: Tick,
+        (manner, repeated): (Manner, Option<&[u32]>),
+    ) -> Result<Merged, MergeError> {
         let schema = self.schema.as_deref();
         check::check(&self.root, (schema, self.options), update, self.usage, (&self.limits, manner))?;
         let newest = self.newest.next(now);
         let mut merge = Merge::new(schema, self.options, &self.limits, newest, writer);
         merge.removes = manner.removes;
+        merge.repeated = repeated;
         merge.usage = self.usage;
         merge.root(&mut self.root, update);
         self.newest = newest;

@@ -20,6 +20,8 @@ pub(super) struct Merge<'a> {
     pub(super) writer: u32,
     /// The update is one map entry, which is to be removed.
     pub(super) removes: bool,
+    /// The fields of the outermost message that are lists, if a field that comes twice in the update is none for that.
+    pub(super) repeated: Option<&'a [u32]>,
     /// Merged values replace existing ones.
     replaces: bool,
     pub(super) usage: Usage,
@@ -42,6 +44,7 @@ impl<'a> Merge<'a> {
             stamp,
             writer,
             removes: false,
+            repeated: None,
             replaces: false,
             usage: Usage::default(),
             merged: Merged::default(),
@@ -70,7 +73,7 @@ impl<'a> Merge<'a> {
             match field {
                 Some(field) => self.field(schema, message, shape, field, raw, place),
                 None => {
-                    let repeats = message.fields[place].stamp == self.stamp;
+                    let repeats = self.repeated.is_none() && message.fields[place].stamp == self.stamp;
                     self.opaque_field(message, place, raw, repeats, 0);
                 }
             }

@@ -66,7 +66,7 @@ struct Copy {
     /// Everything up to this tick was sent. `None`: nothing.
     point: Option<Tick>,
     /// The facts about merging and turns that the edge was told.
-    facts: Option<(MergeOptions, u32)>,
+    facts: Option<(MergeOptions, u32, u64)>,
     readers: FxHashMap<Place, Rhythm>,
     /// How many readers have it.
     rhythms: BTreeMap<Rhythm, u32>,
@@ -565,8 +565,9 @@ impl Edge {
         let log = fanout.hub.state(index);
         let options = log.data().map_or_else(|| channel.merge_options(), |data| data.options());
         let Some(copy) = self.copies.get_mut(&index) else { return };
-        if copy.facts != Some((options, turn_ticks)) {
-            copy.facts = Some((options, turn_ticks));
+        let state_bytes = log.data().map_or(0, |data| data.state_bytes_limit() as u64);
+        if copy.facts != Some((options, turn_ticks, state_bytes)) {
+            copy.facts = Some((options, turn_ticks, state_bytes));
             let facts = down::Channel {
                 id: channel.id,
                 kind: channel.kind.into(),
@@ -576,6 +577,7 @@ impl Edge {
                 removes_map_entries: options.remove_map_entries,
                 merges_map_entries: options.merge_map_entries,
                 turn_ticks,
+                state_bytes,
             };
             self.others.push(Down { client: 0, what: Some(down::What::Channel(facts)) });
         }
@@ -598,7 +600,13 @@ impl Edge {
                 bytes += value.len();
                 values.push(down::Value { writer, value });
             }
-            let changes = down::Changes { channel: channel.id, is_whole, type_url: log.type_url().to_owned(), values };
+            let changes = down::Changes {
+                channel: channel.id,
+                is_whole,
+                type_url: log.type_url().to_owned(),
+                values,
+                repeated_fields: changes.repeated_fields.clone(),
+            };
             self.push(0, down::What::Changes(changes));
             is_whole = false;
         }

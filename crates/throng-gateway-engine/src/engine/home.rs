@@ -29,6 +29,8 @@ use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
 use crate::edge::{Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, Up, UpFrame, down, like_tick, up};
 use crate::fsm::Fsm;
+use crate::limits::Limits;
+use crate::settings::EngineSettings;
 use throng_protostate::{MergeError, MergeOptions};
 
 /// The data of an edge about its home.
@@ -38,9 +40,17 @@ pub(super) struct Home {
     ahead: Option<u64>,
     slack: Option<Slack>,
     records: Vec<Up>,
-    /// How updates of the copies are merged.
-    options: FxHashMap<u32, MergeOptions>,
+    /// How updates of the copies are merged, by channel.
+    terms: FxHashMap<u32, Terms>,
     farewell: Farewell,
+}
+
+/// How the home merges updates of a state.
+#[derive(Clone, Copy)]
+struct Terms {
+    options: MergeOptions,
+    /// Bytes that a state without a schema may have.
+    state_bytes: usize,
 }
 
 /// How far the edge has said good-bye to its home.
@@ -53,6 +63,19 @@ enum Farewell {
     Sent,
     /// The home's last frame has come.
     Answered,
+}
+
+/// The limits of requests, states and channels are the home's: an edge that had smaller ones could not follow it. Here each of them is
+/// as large as it may be set at all, so that a home that makes no sense is noticed.
+pub(super) fn settings_of_edge(settings: Arc<EngineSettings>) -> Arc<EngineSettings> {
+    let mut own = EngineSettings::clone(&settings);
+    let Limits { max_state_bytes, max_channels, max_field_masks, max_field_mask_bytes, max_mask_sets, .. } =
+        Limits::LARGEST;
+    let limits = &mut own.limits;
+    (limits.max_state_bytes, limits.max_channels) = (max_state_bytes, max_channels);
+    (limits.max_field_masks, limits.max_field_mask_bytes) = (max_field_masks, max_field_mask_bytes);
+    limits.max_mask_sets = max_mask_sets;
+    Arc::new(own)
 }
 
 /// The number of a connection for the home.
@@ -109,6 +132,7 @@ impl Engine {
     /// From now on this engine holds connections of clients for another one. To be called before anything else.
     pub fn set_edge(&mut self) {
         self.home = Some(Box::default());
+        self.settings = settings_of_edge(Arc::clone(&self.settings));
     }
 
     /// There is a path to the home, which is at this tick. Clients can come now. Turns are late by `slack_ticks` beside the
@@ -143,7 +167,7 @@ impl Engine {
         self.clock.set(now);
         let channels: Vec<u32> = self.home.as_mut().map_or_else(Vec::new, |home| {
             home.ahead = None;
-            home.options.drain().map(|(id, _)| id).collect()
+            home.terms.drain().map(|(id, _)| id).collect()
         });
         channels.into_iter().for_each(|id| self.forget_copy(id));
         let keys: Vec<Key> = self.connections.iter().map(|connection| connection.key).collect();
@@ -325,8 +349,12 @@ impl Engine {
             should_check_removable_map_field: options.remove_map_entries,
         };
         self.fanout.hub.state_mut(index).set_options(options);
+        let state_bytes = match channel.state_bytes {
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
         if let Some(home) = &mut self.home
-            && home.options.insert(channel.id, options).is_none()
+            && home.terms.insert(channel.id, Terms { options, state_bytes }).is_none()
         {
             // GLOBAL is there from the beginning, with a state of its own.
             self.clear_copy(index);
@@ -342,8 +370,8 @@ impl Engine {
 
     fn copy_changes(&mut self, changes: down::Changes) -> Result<(), EdgeFault> {
         let index = self.channels.find(changes.channel).ok_or(EdgeFault::Change)?;
-        let options = self.home.as_ref().and_then(|home| home.options.get(&changes.channel).copied());
-        let options = options.ok_or(EdgeFault::Change)?;
+        let terms = self.home.as_ref().and_then(|home| home.terms.get(&changes.channel).copied());
+        let terms = terms.ok_or(EdgeFault::Change)?;
         let had_data = self.fanout.hub.state(index).data().is_some();
         if changes.is_whole && had_data {
             self.clear_copy(index);
@@ -351,7 +379,7 @@ impl Engine {
         let type_url = changes.type_url;
         for down::Value { writer, value } in changes.values {
             let data = Any { type_url: type_url.clone(), value };
-            self.merge_copy(index, (&data, options), writer)?;
+            self.merge_copy(index, (&data, &changes.repeated_fields), terms, writer)?;
         }
         if !had_data {
             self.resolve_masks_anew(index);
@@ -364,20 +392,25 @@ impl Engine {
     fn merge_copy(
         &mut self,
         index: ChannelIndex,
-        (data, options): (&Any, MergeOptions),
+        (data, repeated): (&Any, &[u32]),
+        Terms { options, state_bytes }: Terms,
         writer: u32,
     ) -> Result<(), EdgeFault> {
-        let (tick, limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
+        let (tick, mut limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
+        if self.schemas.find(&data.type_url).is_none() {
+            // The copy loses what the state at home loses.
+            limits.state_bytes = limits.state_bytes.min(state_bytes);
+        }
         let before = self.fanout.hub.state(index).size_bytes() as u64;
         let state = self.fanout.hub.state_mut(index);
-        let mut merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
+        let mut merged = state.merge_copy(data, repeated, (&self.schemas, options, limits), writer, tick);
         if merged == Err(MergeError::WrongType) && state.is_untouched() {
             // A type that was only expected gives way to the one that comes.
             state.clear();
-            merged = state.merge(data, usize::MAX, (&self.schemas, options, limits), writer, tick);
+            merged = state.merge_copy(data, repeated, (&self.schemas, options, limits), writer, tick);
         }
         self.state_was_changed(index, before);
-        merged.map(|_| ()).map_err(|_| EdgeFault::Change)
+        merged.map_err(|_| EdgeFault::Change)
     }
 
     /// All readers of a channel begin again: their copies are void.
@@ -391,7 +424,7 @@ impl Engine {
 
     fn forget_copy(&mut self, id: u32) {
         if let Some(home) = &mut self.home {
-            home.options.remove(&id);
+            home.terms.remove(&id);
         }
         let Some(index) = self.channels.find(id) else { return };
         let readers: Vec<Place> = self.channels.at(index).subscribers.places().collect();

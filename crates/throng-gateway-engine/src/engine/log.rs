@@ -272,12 +272,47 @@ impl ChannelLog {
             }
         };
         self.unseal();
+        self.note_waiting(came_at);
+        Ok(merged)
+    }
+
+    /// Merges changes of the state at home into this copy. `repeated` are the fields that are lists there.
+    ///
+    /// # Errors
+    /// The copy cannot become what the home has.
+    pub(super) fn merge_copy(
+        &mut self,
+        update: &Any,
+        repeated: &[u32],
+        (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
+        writer: u32,
+        tick: Tick,
+    ) -> Result<(), MergeError> {
+        let tick = self.date(tick);
+        let joined = (&update.value[..], &update.type_url[..]);
+        match &mut self.data {
+            Some(data) => {
+                data.set_state_bytes_limit(limits.state_bytes);
+                data.merge_joined(joined, repeated, writer, tick)?;
+            }
+            None => {
+                let schema = schemas.find(&update.type_url).cloned();
+                let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
+                data.merge_joined(joined, repeated, writer, tick)?;
+                self.data = Some(Box::new(data));
+            }
+        }
+        self.unseal();
+        self.note_waiting(tick);
+        Ok(())
+    }
+
+    fn note_waiting(&mut self, came_at: Tick) {
         let waiting = self.waiting.get_mut();
         if *waiting == 0 {
             *self.waiting_since.get_mut() = came_at.0;
         }
         *waiting = waiting.saturating_add(1);
-        Ok(merged)
     }
 
     /// Counts an encoding for subscribers at `since`: the updates that have waited for it.
@@ -369,7 +404,8 @@ impl ChannelLog {
                 _ => unnamed(chunks),
             }
         });
-        Some(ChangesForEdge { point: last, is_whole: since.is_none(), values })
+        let repeated_fields = data.repeated_fields().collect();
+        Some(ChangesForEdge { point: last, is_whole: since.is_none(), values, repeated_fields })
     }
 
     /// Appends, as messages, what changed without what `reader` wrote itself; how many messages it took.
@@ -467,6 +503,8 @@ pub(super) struct ChangesForEdge {
     pub(super) is_whole: bool,
     /// By whom, and what: to be merged in order.
     pub(super) values: Vec<(u32, Bytes)>,
+    /// The fields that are lists, of those that have no schema.
+    pub(super) repeated_fields: Vec<u32>,
 }
 
 /// Everything, as if the gateway had written it: each reader gets all of it. At least one value, to tell the type.

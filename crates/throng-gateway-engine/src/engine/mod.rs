@@ -347,7 +347,10 @@ impl Engine {
     /// New settings, as read from changed files. Existing channels keep their ids, and connections stay; intervals,
     /// limits, access rules and state machines are the new ones from now on.
     pub fn reload(&mut self, settings: Arc<EngineSettings>) {
-        self.settings = self.share.own_settings(settings);
+        self.settings = match &self.home {
+            Some(_) => home::settings_of_edge(settings),
+            None => self.share.own_settings(settings),
+        };
         self.entities.groups.set_limits(group_limits(&self.settings.limits));
         for connection in self.connections.iter_mut() {
             connection.fsm.reload(Arc::clone(match connection.side {

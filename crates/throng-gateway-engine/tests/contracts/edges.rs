@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_channeld::proto::unrealpb::SpatialChannelData;
 use throng_channeld::proto::unrealpb::{SpatialEntityState, UnrealObjectRef};
-use throng_channeld::proto::{Any, ChannelType, DisconnectMessage};
+use throng_channeld::proto::{Any, ChannelSubscriptionOptions, ChannelType, DisconnectMessage};
 use throng_channeld::{Broadcast, Header, message_type};
 use throng_gateway_engine::edge::EdgeFault;
 use throng_gateway_engine::port::{EndCause, LoginNote, Side};
@@ -285,6 +285,98 @@ fn only_gateways_with_the_same_types_agree() {
     assert_ne!(of("int32 a = 1;"), of("int32 a = 2;"));
     assert_ne!(of("int32 a = 1;"), of("string a = 1;"));
     assert_ne!(of("int32 a = 1;"), usual);
+}
+
+/// A state of a game whose types the gateway does not know.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    hero: Option<Hero>,
+    #[prost(message, repeated, tag = "2")]
+    shots: Vec<Hero>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Hero {
+    #[prost(string, optional, tag = "3")]
+    name: Option<String>,
+    #[prost(uint32, optional, tag = "4")]
+    place: Option<u32>,
+    #[prost(uint32, optional, tag = "5")]
+    health: Option<u32>,
+}
+
+impl Unknown {
+    fn any(&self) -> Any {
+        Any { type_url: "game/unknown".into(), value: prost::Message::encode_to_vec(self).into() }
+    }
+
+    fn moved(place: u32) -> Any {
+        Unknown { hero: Some(Hero { place: Some(place), ..Hero::default() }), shots: Vec::new() }.any()
+    }
+}
+
+#[test]
+fn a_copy_of_an_unknown_type_keeps_what_the_home_keeps() {
+    // The state of one who comes late, after so many updates between two turns.
+    fn told<const EDGE: bool>(at_once: u32) -> (Option<Hero>, Vec<Option<u32>>) {
+        let mut stage = StageOf::<EDGE>::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+        let owner = stage.server();
+        let hero = Hero { name: Some("ada".into()), place: Some(0), health: Some(100) };
+        let shot = |number: u32| Hero { place: Some(number), ..Hero::default() };
+        let begin = Unknown { hero: Some(hero), shots: vec![shot(1), shot(2)] };
+        let channel = stage.create(&owner, ChannelType::Subworld, Some(begin.any()));
+        for place in 1..100 {
+            stage.update(&owner, channel, Unknown::moved(place));
+        }
+        let early = stage.client();
+        stage.subscribe(&early, &early, channel, every(20));
+        stage.pass(100);
+        for place in 100..300 {
+            stage.update(&owner, channel, Unknown::moved(place));
+            if place % at_once == 0 {
+                stage.update(&owner, channel, Unknown { hero: None, shots: vec![shot(place)] }.any());
+                stage.pass(20);
+            }
+        }
+        let late = stage.client();
+        stage.subscribe(&late, &late, channel, every(20));
+        stage.pass(100);
+        let mut state = Unknown::default();
+        for update in stage.updates::<Unknown>(&late, channel) {
+            prost::Message::merge(&mut state, &prost::Message::encode_to_vec(&update)[..]).expect("sound");
+        }
+        (state.hero, state.shots.into_iter().map(|shot| shot.place).collect())
+    }
+    for at_once in [1, 3, 7] {
+        let direct = told::<false>(at_once);
+        assert_eq!(direct.0.as_ref().and_then(|hero| hero.name.as_deref()), Some("ada"));
+        assert_eq!(told::<true>(at_once), direct, "{at_once} updates between two turns");
+    }
+}
+
+#[test]
+fn an_edge_follows_a_home_that_allows_more() {
+    let more = ["-limit=max_field_masks=64", "-limit=max_field_mask_bytes=512", "-limit=max_mask_sets=20"];
+    let usual = ["-dev", "-cfsm=client_authoratative_fsm.json"];
+    let mut stage = EdgeStage::new(settings(&[&usual[..], &more].concat()));
+    let small = ["-limit=max_state_bytes=4096", "-limit=max_channels=1"];
+    stage.engine_of(Side::Client).reload(Arc::new(settings(&[&usual[..], &small].concat())));
+    let owner = stage.server();
+    let channels = [1, 2].map(|_| stage.create(&owner, ChannelType::Subworld, None));
+    let client = stage.client();
+    for channel in channels {
+        for id in 0..200 {
+            stage.update(&owner, channel, object(id, id));
+        }
+        let masks = (0..40).map(|number| format!("entities.{}{number}", "x".repeat(300))).collect();
+        stage.subscribe(&client, &client, channel, ChannelSubscriptionOptions { data_field_masks: masks, ..every(20) });
+        let other = stage.client();
+        stage.subscribe(&other, &other, channel, every(20));
+        stage.pass(200);
+        assert_eq!(objects(stage.updates(&other, channel)).len(), 200);
+    }
+    assert_eq!(stage.edge.as_ref().expect("an edge").engine.occupancy().clients, 3, "nobody was cut off");
 }
 
 #[test]
