@@ -346,8 +346,13 @@ impl Map {
         })
     }
 
-    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> + '_ {
-        self.entries.iter_mut()
+    /// Changes the value of each entry. Places that are free are not looked at: there may be many more of them.
+    pub(super) fn each_value(&mut self, mut change: impl FnMut(&mut Value)) {
+        let mut next = self.newest;
+        while let Some(entry) = self.entries.get_mut(next as usize) {
+            change(&mut entry.value);
+            next = entry.older;
+        }
     }
 
     /// Entries without a key: how many, and the one that was written first.

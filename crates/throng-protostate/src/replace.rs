@@ -76,7 +76,10 @@ impl Purge {
                 false => map.residue = Some(residue),
             }
         }
-        map.entries_mut().for_each(|entry| self.value(&mut entry.value));
+        map.each_value(|value| {
+            self.steps += 1;
+            self.value(value);
+        });
         let (before, after) = map.resettle();
         self.freed.bytes += before;
         self.grown_bytes += after;

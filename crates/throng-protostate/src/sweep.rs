@@ -74,7 +74,7 @@ impl Sweep {
                 if let Some(residue) = &mut map.residue {
                     self.message(residue);
                 }
-                map.entries_mut().for_each(|entry| self.value(&mut entry.value));
+                map.each_value(|value| self.value(value));
             }
             _ => {}
         }

@@ -162,3 +162,19 @@ fn a_field_that_displaces_the_others_of_its_oneof_counts_a_step_for_each_of_them
     };
     assert_eq!(steps(message().varint(11, 1)), steps(message().fixed64(6, 1)) + 2);
 }
+
+#[test]
+fn to_replace_an_entry_that_had_much_in_it_costs_what_the_update_has() {
+    let mut state = DataState::new(Some(schema("World")), &url("World"), MergeOptions::default(), limits(64), Tick(0));
+    let squad = |soldiers: u32| (0..soldiers).fold(message(), |wire, key| wire.entry(1, key, message().varint(1, 9)));
+    let update = |key: u32, soldiers: u32| message().entry(12, key, squad(soldiers));
+    for key in 0..10 {
+        state.merge(&update(key, 2_000).0, &url("World"), 1, Tick(1)).expect("it is merged");
+    }
+    let small = (0..10).fold(message(), |wire, key| wire.and(update(key, 1)));
+    // The first one takes out what was there.
+    for (tick, most) in [(2, 10 * 2_000 * 4), (3, 4 * small.0.len() as u64), (4, 4 * small.0.len() as u64)] {
+        let steps = state.merge(&small.0, &url("World"), 1, Tick(tick)).expect("it is merged").steps;
+        assert!(steps <= most, "{steps} steps for {} bytes", small.0.len());
+    }
+}
