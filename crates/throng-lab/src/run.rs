@@ -232,6 +232,8 @@ struct Play<'a, R> {
     watch: Option<ServerWatch>,
     first_server: Option<ServerFigures>,
     evenness: Evenness,
+    /// Processor time of edges and further servers in the measured part, in seconds.
+    parts_cpu_s: f64,
     faults: Faults,
     has_begun: bool,
     show: Option<Show>,
@@ -319,6 +321,7 @@ impl<'a, R: Replication> Play<'a, R> {
             watch: None,
             first_server: None,
             evenness: Evenness::default(),
+            parts_cpu_s: 0.0,
             faults: Faults::new(&scenario.faults),
             has_begun: false,
             wanted: scenario.profile.first(scenario.players),
@@ -371,8 +374,8 @@ impl<'a, R: Replication> Play<'a, R> {
         while clock::now() < begin && !self.stops() {
             self.tick()?;
         }
-        self.edges.tell(Command::Measure);
-        self.servers.tell(Command::Measure);
+        self.edges.measure();
+        self.servers.measure();
         self.watch = (!self.servers.is_empty()).then(|| ServerWatch::begin(&self.host));
         self.ledger.begin(&self.host);
         let mut is_recorded = false;
@@ -401,8 +404,7 @@ impl<'a, R: Replication> Play<'a, R> {
         self.ledger.end(&self.host);
         self.mark("the measured part has ended");
         self.bots.tell(Command::Settle);
-        self.edges.tell(Command::Settle);
-        self.servers.tell(Command::Settle);
+        self.parts_cpu_s = self.edges.settle() + self.servers.settle();
         self.first_server = self.watch.take().map(|watch| watch.figures(&self.host));
         Ok(())
     }
@@ -572,8 +574,8 @@ impl<'a, R: Replication> Play<'a, R> {
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
         let read = edges.iter().map(|edge| edge.read).collect();
         let edges: Vec<_> = edges.into_iter().map(|edge| edge.figures).collect();
-        let own = edges.iter().map(|edge| edge.cpu_cores).chain(servers.iter().map(|server| server.cpu_cores));
-        let own_cpu_cores: f64 = own.sum();
+        // A process that was killed has no figures, and one that came late has those of a shorter time.
+        let own_cpu_cores = self.parts_cpu_s / self.ledger.seconds_measured().max(1e-9);
         summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
         summary.edges = edges;
         summary.servers = self.first_server.take().into_iter().chain(servers).collect();

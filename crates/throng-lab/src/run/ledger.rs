@@ -523,7 +523,7 @@ impl Ledger {
         }
     }
 
-    fn seconds_measured(&self) -> f64 {
+    pub(super) fn seconds_measured(&self) -> f64 {
         self.ended.since(self.began).as_secs_f64()
     }
 

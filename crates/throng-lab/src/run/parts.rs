@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use throng_machine::clock;
 use throng_machine::piped::{Ear, Gone, Piped, Signal, Unsaid};
 
 use crate::bus::Middle;
@@ -42,6 +43,10 @@ struct Part<P, F> {
     is_ready: bool,
     /// The faults of those processes.
     former_faults: Vec<String>,
+    /// Its processor time at the moment from which it counts, in seconds; `None` while it does not.
+    cpu_from_s: Option<f64>,
+    /// The processor time that has counted, also of those processes, in seconds.
+    cpu_s: f64,
 }
 
 impl<P, F> Default for Parts<P, F> {
@@ -81,6 +86,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         match again(index, part.life) {
             Ok(process) => {
                 part.process = process;
+                // All of its time is of the measured part.
+                part.cpu_from_s = Some(0.0);
                 commands.iter().for_each(|command| part.process.tell(&command.line()));
             }
             Err(error) => part.fault = Some(format!("{} did not start again: {error:#}", part.name)),
@@ -113,6 +120,19 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         self.parts.iter_mut().for_each(|part| part.process.tell(&command.line()));
     }
 
+    /// The measured part begins.
+    pub(super) fn measure(&mut self) {
+        self.parts.iter_mut().for_each(Part::begin_cpu);
+        self.tell(Command::Measure);
+    }
+
+    /// The measured part has ended. Returns the processor time of all processes in it, in seconds, also of those that are gone.
+    pub(super) fn settle(&mut self) -> f64 {
+        self.tell(Command::Settle);
+        self.parts.iter_mut().for_each(Part::end_cpu);
+        self.parts.iter().map(|part| part.cpu_s).sum()
+    }
+
     /// Tells one of them something, by its place.
     pub(super) fn tell_one(&mut self, index: usize, command: Command) {
         if let Some(part) = self.parts.get_mut(index) {
@@ -126,6 +146,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         part.is_killed |= signal == Signal::Kill;
         if part.is_killed {
             part.players = PlayerCount::default();
+            part.end_cpu();
         }
         part.process.signal(signal);
     }
@@ -215,6 +236,8 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
                             life: 0,
                             is_ready: true,
                             former_faults: Vec::new(),
+                            cpu_from_s: None,
+                            cpu_s: 0.0,
                         });
                     }
                     Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
@@ -225,6 +248,22 @@ impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
             }
         }
         bail!("{name} did not start within {} s", START_PATIENCE.as_secs())
+    }
+}
+
+impl<P, F> Part<P, F> {
+    fn begin_cpu(&mut self) {
+        self.cpu_from_s = self.total_cpu_s();
+    }
+
+    /// A process that has ended by itself has a time until it was waited for.
+    fn end_cpu(&mut self) {
+        let spent_s = self.cpu_from_s.take().zip(self.total_cpu_s()).map(|(from_s, now_s)| now_s - from_s);
+        self.cpu_s += spent_s.unwrap_or_default();
+    }
+
+    fn total_cpu_s(&self) -> Option<f64> {
+        clock::cpu_s_of(&self.process.id().to_string())
     }
 }
 
@@ -306,6 +345,58 @@ mod tests {
         parts.restart(7, &[]);
         assert_eq!(*lives.borrow(), [(0, 1), (0, 2)]);
         assert_eq!(parts.finish(), (vec![102], Vec::new()), "nothing has gone wrong");
+    }
+
+    /// Waits until the only process has so much more processor time than `from_s`. Returns what it has.
+    #[cfg(target_os = "linux")]
+    fn burnt(parts: &Parts<(), u32>, from_s: f64) -> f64 {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let now_s = parts.parts[0].total_cpu_s().expect("it is there");
+            if now_s >= from_s + 0.05 {
+                return now_s;
+            }
+            assert!(Instant::now() < end, "{now_s} s");
+            std::thread::sleep(OFTEN);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_time_of_the_measured_part_counts_also_of_processes_that_are_gone() {
+        let burner = "while :; do :; done;";
+        let mut parts = parts(burner);
+        parts.set_again(Box::new(move |_, _| spawn(&script(burner, 1), None, 2, &())));
+        let before_s = burnt(&parts, 0.0);
+        parts.measure();
+        burnt(&parts, before_s);
+        parts.signal(0, Signal::Kill);
+        let first_s = parts.parts[0].cpu_s;
+        assert!(first_s > 0.0, "{first_s}");
+        parts.restart(0, &[Command::Measure]);
+        let second_s = burnt(&parts, 0.0);
+        parts.signal(0, Signal::Kill);
+        let both_s = parts.parts[0].cpu_s;
+        assert!(both_s >= first_s + second_s, "{both_s} of {first_s} and {second_s}");
+        assert_eq!(parts.settle(), both_s, "nothing is counted twice");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn processor_time_before_the_measured_part_does_not_count() {
+        let mut parts = parts("while :; do :; done;");
+        burnt(&parts, 0.0);
+        parts.signal(0, Signal::Stop);
+        // It stands still once its time does.
+        let stands = |parts: &Parts<(), u32>| {
+            let before_s = parts.parts[0].total_cpu_s();
+            std::thread::sleep(OFTEN * 10);
+            before_s == parts.parts[0].total_cpu_s()
+        };
+        while !stands(&parts) {}
+        parts.measure();
+        assert_eq!(parts.settle(), 0.0);
+        parts.signal(0, Signal::Kill);
     }
 
     #[test]
