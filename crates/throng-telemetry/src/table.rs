@@ -84,6 +84,11 @@ pub(crate) struct Table {
     rows: Rows,
     /// The beginning of the frame with which the newest rows were written last.
     saved_ns: Option<u64>,
+    /// Whether a write has failed.
+    has_failed: bool,
+    /// Whether frames came while a full group could not be written. They are in no file, and neither are later ones: a file
+    /// with a gap is worth less than one that ends.
+    has_ended: bool,
     subsystems: Vec<ByteArray>,
     phases: Vec<(Phase, ByteArray)>,
 }
@@ -164,6 +169,8 @@ impl Table {
             groups_hash,
             rows: Rows::with_room(),
             saved_ns: None,
+            has_failed: false,
+            has_ended: false,
             subsystems,
             phases: Vec::new(),
         };
@@ -173,6 +180,9 @@ impl Table {
     }
 
     /// Adds the rows of a frame: those of subsystems that took time or were entered.
+    ///
+    /// # Errors
+    /// The rows could not be written. They are written later, with the next ones. Only the first such error is told.
     pub(crate) fn add(
         &mut self,
         (recorder, frame): (&ByteArray, &FrameTimes),
@@ -180,6 +190,17 @@ impl Table {
         budgets: &Budgets,
         names: &Subsystems,
     ) -> io::Result<()> {
+        if self.rows.tick.len() >= ROWS_PER_GROUP {
+            self.has_ended = true;
+            if !self.is_due(frame) {
+                return Ok(());
+            }
+            self.saved_ns = Some(frame.start_ns);
+            return self.save_again();
+        }
+        if self.has_ended {
+            return Ok(());
+        }
         let mut entered = [0_u64; END as usize + 1];
         borders.iter().for_each(|border| entered[(border >> OFFSET_BITS) as usize] += 1);
         let phase = self.phase(frame.phase);
@@ -202,17 +223,30 @@ impl Table {
             rows.scopes.push(is_complete.then_some(entered[index]));
             rows.budget_ns.push(budgets.limit_ns(subsystem));
         }
-        let since_ns = frame.start_ns.saturating_sub(*self.saved_ns.get_or_insert(frame.start_ns));
-        let is_full = self.rows.tick.len() >= ROWS_PER_GROUP;
-        if !is_full && since_ns < SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups as u64 {
+        let is_due = self.is_due(frame);
+        if !is_due && self.rows.tick.len() < ROWS_PER_GROUP {
             return Ok(());
         }
         self.saved_ns = Some(frame.start_ns);
-        self.save()
+        self.save_again()
+    }
+
+    /// Whether it is time to write the newest rows, since they were written last or could not be.
+    fn is_due(&mut self, frame: &FrameTimes) -> bool {
+        let since_ns = frame.start_ns.saturating_sub(*self.saved_ns.get_or_insert(frame.start_ns));
+        since_ns >= SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups as u64
+    }
+
+    /// Writes the newest rows. Tells only the first error.
+    fn save_again(&mut self) -> io::Result<()> {
+        let saved = self.save();
+        let had_failed = self.has_failed;
+        self.has_failed |= saved.is_err();
+        if had_failed { Ok(()) } else { saved }
     }
 
     /// Writes the rest, which nobody else will do.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.save()
     }
 
@@ -236,20 +270,13 @@ impl Table {
             None => self.full_groups().map_err(as_io)?,
         };
         groups.extend(group);
-        let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
-        let columns = description.schema_descr_ptr();
-        let created_by = description.created_by().map(str::to_owned);
-        let checksum = checksum::of(group_hash.clone(), &description, &groups);
-        let keys = Some(vec![KeyValue::new(checksum::KEY.to_owned(), checksum)]);
-        let description = FileMetaData::new(description.version(), rows, created_by, keys, columns, None);
-        let end = ParquetMetaData::new(description, groups);
+        let end = end_of_file(&description, groups, group_hash.clone());
         ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io)?;
         self.before_write.iter().for_each(BeforeWrite::run);
         if let Err(error) = self.write_end(&bytes) {
-            // The file may have lost its end: until it has one again, the full groups are described here alone.
             let mut groups = end.into_builder().take_row_groups();
             groups.truncate(self.groups);
-            self.unwritten = Some(groups);
+            self.end_after_full_groups(&description, groups);
             return Err(error);
         }
         if self.rows.tick.len() >= ROWS_PER_GROUP {
@@ -258,6 +285,18 @@ impl Table {
             self.groups += 1;
         }
         Ok(())
+    }
+
+    /// Ends the file behind the full groups, so that it can be read without the newest rows. A full disk has room for that:
+    /// this end is hardly longer than the one that stood there.
+    fn end_after_full_groups(&mut self, description: &FileMetaData, groups: Vec<RowGroupMetaData>) {
+        let end = end_of_file(description, groups, self.groups_hash.clone());
+        let mut bytes = Vec::new();
+        let encoded = ParquetMetaDataWriter::new(&mut bytes, &end).finish().map_err(as_io);
+        if encoded.and_then(|()| self.write_end(&bytes)).is_err() {
+            // Until the file has an end again, the full groups are described here alone.
+            self.unwritten = Some(end.into_builder().take_row_groups());
+        }
     }
 
     /// Writes everything that comes after the full groups.
@@ -294,6 +333,17 @@ impl Table {
         let by = self.groups_end as i64 - MAGIC.len() as i64;
         Ok((bytes, description, Some(moved(group, self.groups as i32, by)?)))
     }
+}
+
+/// The end of a file with these groups. `data` is the hash of all that lies before it.
+fn end_of_file(description: &FileMetaData, groups: Vec<RowGroupMetaData>, data: Hasher) -> ParquetMetaData {
+    let rows = groups.iter().map(RowGroupMetaData::num_rows).sum();
+    let columns = description.schema_descr_ptr();
+    let created_by = description.created_by().map(str::to_owned);
+    let checksum = checksum::of(data, description, &groups);
+    let keys = Some(vec![KeyValue::new(checksum::KEY.to_owned(), checksum)]);
+    let description = FileMetaData::new(description.version(), rows, created_by, keys, columns, None);
+    ParquetMetaData::new(description, groups)
 }
 
 /// The group as the one of this number, `by` bytes later in its file.

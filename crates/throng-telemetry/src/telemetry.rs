@@ -311,13 +311,17 @@ impl Telemetry {
     }
 
     /// Writes the end of the Parquet file, without which nobody can read it. Later frames are in no file. The last handle
-    /// does it too when it is dropped, but cannot say what went wrong.
+    /// does it too when it is dropped, but cannot say what went wrong. A file that cannot be written stays open: another call
+    /// tries again.
     ///
     /// # Errors
     /// The file could not be written, now or before.
     pub fn finish(&self) -> io::Result<()> {
         let mut collector = self.collector();
-        collector.table.take().map_or(Ok(()), Table::finish)?;
+        if let Some(table) = &mut collector.table {
+            table.finish()?;
+            collector.table = None;
+        }
         match &collector.last_write_error {
             Some(error) => Err(io::Error::other(error.clone())),
             None => Ok(()),
@@ -345,7 +349,7 @@ impl Drop for Shared {
         let new = std::mem::take(self.new.get_mut().unwrap_or_else(PoisonError::into_inner));
         collector.adopt(new, self.subsystems.count());
         collector.collect(&self.subsystems);
-        if let Some(table) = collector.table.take() {
+        if let Some(mut table) = collector.table.take() {
             let _ = table.finish();
         }
     }
@@ -400,10 +404,6 @@ impl Collector {
             if let Some(table) = &mut self.table {
                 let parts = (parts_ns, own, head.skipped == 0);
                 let added = table.add((&track.name, frame), parts, &self.budgets.subsystems, names);
-                if added.is_err() {
-                    // A file with a gap is worth less than one that ends.
-                    self.table = None;
-                }
                 self.note(added);
             }
         }
