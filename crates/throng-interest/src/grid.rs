@@ -52,6 +52,16 @@ impl CellBounds {
             && (self.min.z..=self.max.z).contains(&cell.z)
     }
 
+    /// The cell of the box that is nearest to this one. A box without cells has its highest one.
+    #[inline]
+    pub(crate) fn nearest(&self, cell: CellId) -> CellId {
+        CellId {
+            x: cell.x.max(self.min.x).min(self.max.x),
+            y: cell.y.max(self.min.y).min(self.max.y),
+            z: cell.z.max(self.min.z).min(self.max.z),
+        }
+    }
+
     /// How many cells the box has, as far as that can be counted.
     pub(crate) fn count(&self) -> usize {
         let side = |min: i32, max: i32| usize::try_from(i64::from(max) - i64::from(min) + 1).unwrap_or(0);

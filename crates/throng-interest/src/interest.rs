@@ -34,7 +34,8 @@ pub struct RingOptions {
     /// With this, no margin and one sub-cell, a viewer's cells follow from the cell that it stands in alone, and it does
     /// not flap at that cell's border: so viewers in the same cell want the same.
     pub stay_m: f64,
-    /// Cells beyond these do not exist. `None` for a world without end.
+    /// Cells beyond these do not exist. `None` for a world without end. A shape that reaches beyond them touches the cells at
+    /// the border.
     pub bounds: Option<CellBounds>,
 }
 
@@ -265,10 +266,14 @@ impl RingInterest {
             if usize::from(ring) >= self.rings.len() {
                 return Err(InterestError::NoSuchRing { cell, ring });
             }
-            union.unsorted.push(Wanted { cell, enter: ring, hold: ring });
+            if self.bounds.is_none_or(|bounds| bounds.contains(cell)) {
+                union.unsorted.push(Wanted { cell, enter: ring, hold: ring });
+            }
         }
         for shape in sources.shapes {
             self.grid.cells_in(shape, &self.rings, |cell, ring| {
+                // Objects beyond the bounds are held at the border.
+                let cell = self.bounds.map_or(cell, |bounds| bounds.nearest(cell));
                 union.unsorted.push(Wanted { cell, enter: ring, hold: ring });
             })?;
         }

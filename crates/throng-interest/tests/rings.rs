@@ -330,7 +330,9 @@ fn too_many_positions_change_nothing() {
 
 #[test]
 fn nobody_wants_cells_beyond_the_bounds() {
-    use throng_interest::{CellBounds, CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Sink, Viewer};
+    use throng_interest::{
+        CellBounds, CellId, Grid, Ring, RingInterest, RingOptions, Rings, Scratch, Shape, Sink, Sources, Viewer,
+    };
 
     struct Inside(CellBounds);
     impl Sink for Inside {
@@ -354,6 +356,15 @@ fn nobody_wants_cells_beyond_the_bounds() {
     interest.update(&mut viewer, [50.0, 20.0, 0.0], &mut scratch, &mut sink);
     assert_eq!(viewer.held().len(), 50, "all cells there are, and no more");
     assert_eq!(interest.max_cells(), 50);
+
+    // A shape beyond the bounds touches what is held at the border. A cell that is named is no other one.
+    let beyond = Shape::Box { min: [-500.0, 12.0, 0.0], max: [-400.0, 18.0, 9.0] };
+    let across = Shape::Sphere { centre: [100.0, 45.0, 0.0], radius_m: 12.0 };
+    let cells = [(CellId { x: 3, y: 2, z: 0 }, 0), (CellId { x: 3, y: 5, z: 0 }, 0), (CellId { x: 3, y: 2, z: 1 }, 0)];
+    let sources = Sources { shapes: &[beyond, across], cells: &cells, ..Sources::default() };
+    interest.update_from(&mut viewer, &sources, &mut scratch, &mut sink).unwrap();
+    let held: Vec<[i32; 2]> = viewer.held().map(|held| [held.cell.x, held.cell.y]).collect();
+    assert_eq!(held, [[0, 1], [3, 2], [8, 3], [9, 3], [8, 4], [9, 4]]);
 }
 
 /// An interest in which viewers look from their cells, in all of which they may stay `stay_m` longer.
