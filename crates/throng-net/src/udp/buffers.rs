@@ -69,16 +69,16 @@ impl ReceiveBuffers {
         state.recv(socket.into(), &mut slices[..buffers], &mut self.metas)
     }
 
-    /// Gives the datagrams of the first `filled` buffers to `sink`. Returns how many there were.
+    /// Gives the datagrams of the first `filled` buffers to `sink`. Returns how many there were. At `now` the wall clock was at
+    /// `wall`.
     pub(super) fn deliver(
         &mut self,
-        now: Time,
+        (now, wall): (Time, Duration),
         filled: usize,
         counters: &mut DriverCounters,
         sink: &mut dyn FnMut(Addressed, &mut [u8]),
     ) -> usize {
         let mut datagrams = 0;
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let chunks = self.bytes.chunks_exact_mut(self.buffer_bytes);
         for (meta, chunk) in self.metas.iter().zip(chunks).take(filled) {
             if meta.addr.port() == 0 {
@@ -104,6 +104,11 @@ pub struct Addressed {
     pub from: SocketAddr,
     /// The local address that it was sent to, where the system tells it.
     pub to: Option<IpAddr>,
+}
+
+/// The wall clock, as the kernel stamps datagrams with it.
+pub(super) fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A datagram that claims to have waited longer than this has none of it: the clock was set meanwhile.

@@ -6,6 +6,7 @@ use quinn_udp::UdpSocketState;
 use socket2::SockRef;
 use throng_wire::Time;
 
+use super::buffers::wall_clock;
 use super::kernel_drops::kernel_dropped;
 use super::os_error::{bind_error, is_full, is_refusal, may_be_offload, send_error};
 use super::{Addressed, BindError, ReceiveBuffers, Segmentation, SocketBuffers, UdpOptions};
@@ -204,6 +205,8 @@ impl LightUdpSocket {
         sink: &mut dyn FnMut(Addressed, &mut [u8]),
     ) -> Result<usize, ReceiveError> {
         let mut datagrams = 0;
+        // A datagram that comes during this call came at `now`, however long the call takes.
+        let now = (now, wall_clock());
         // Counts calls that brought nothing to deliver too: no peer decides how long this loop runs.
         for _ in 0..self.receive_limit_datagrams {
             self.counters.receive_calls += 1;
@@ -523,6 +526,28 @@ mod tests {
         assert_eq!(taken(&[1]), 1);
         assert_eq!(taken(&[2, 0]), 2);
         assert_eq!(taken(&[2, 1, 1]), 4);
+    }
+
+    #[test]
+    fn a_datagram_that_comes_during_a_long_receive_is_not_dated_before_it() {
+        let options = UdpOptions::client();
+        let mut sender = LightUdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut receiver = LightUdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let (now, to) = (Time::from_secs(100), receiver.local_address());
+        let mut send = |bytes| sender.send(now, &Transmit { to, bytes, segment_bytes: 1 }).unwrap();
+        send(b"a");
+        let mut arrivals = Vec::new();
+        // With one buffer, each datagram takes a system call of its own.
+        let mut sink = |arrived, _, datagram: &mut [u8]| {
+            arrivals.push((datagram.to_vec(), arrived));
+            if datagram == b"a" {
+                send(b"b");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        receiver.receive_with(now, &mut ReceiveBuffers::new(1), &mut sink).unwrap();
+        assert_eq!(arrivals.len(), 2);
+        assert_eq!(arrivals[1], (b"b".to_vec(), now));
     }
 
     #[test]
