@@ -297,6 +297,9 @@ impl Far {
         let quantiser = match (field.quantiser, self.step) {
             (Quantiser::Nested, _) => return Err("`far` stands at the fields of the nested struct".to_owned()),
             (Quantiser::Position { step }, Some(far)) if far >= step => Quantiser::Position { step: far },
+            (Quantiser::Fixed { min, max, .. }, Some(far)) if far > max - min => {
+                return Err(format!("the step of `far` ({far}) must not be larger than the range ({})", max - min));
+            }
             (Quantiser::Fixed { min, max, step }, Some(far)) if far >= step => Quantiser::Fixed { min, max, step: far },
             (Quantiser::Position { step } | Quantiser::Fixed { step, .. }, Some(_)) => {
                 return Err(format!("the step of `far` must be at least the field's own ({step})"));

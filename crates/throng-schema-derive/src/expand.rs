@@ -1,4 +1,6 @@
 //! The code of a declaration: straight lines over constants, so that the compiler sees every scale and every index.
+//!
+//! Lengths of arrays in the types of fields name constants of the game. So all names of the block itself begin with `__THRONG_`.
 
 use crate::declaration::{Condition, Declaration, FieldDeclaration, Predict, Shape};
 use crate::quantiser::Quantiser;
@@ -19,19 +21,25 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
     let end = |what: &str| fields.last().map_or_else(|| quote!(0), |last| last.end(what));
     let (bits, words, blobs) = (end("BIT"), end("WORD"), end("BLOB"));
     let declared = declared(declaration, &fields);
-    let (positions, is_public) = (positions(&fields), is_public(&fields));
+    let (positions, is_public, has_prediction) = (positions(&fields), is_public(&fields), has_prediction(&fields));
     quote! {
         #[automatically_derived]
         const _: () = {
             #(#constants)*
             #(#velocities)*
-            const FIELDS: usize = #bits;
-            const WORDS: usize = #words;
-            const BLOBS: usize = #blobs;
-            const POSITIONS: usize = #positions;
-            const SHAPED: &str = "the values are shaped like the kind";
-            const _: () = ::std::assert!(FIELDS <= 64, "a kind has at most 64 fields, those of nested structs included");
-            const _: () = ::std::assert!(POSITIONS <= 1, "a kind has one position, those of nested structs included");
+            const __THRONG_FIELDS: usize = #bits;
+            const __THRONG_WORDS: usize = #words;
+            const __THRONG_BLOBS: usize = #blobs;
+            const __THRONG_POSITIONS: usize = #positions;
+            const __THRONG_SHAPED: &str = "the values are shaped like the kind";
+            const _: () = ::std::assert!(
+                __THRONG_FIELDS <= 64,
+                "a kind has at most 64 fields, those of nested structs included"
+            );
+            const _: () = ::std::assert!(
+                __THRONG_POSITIONS <= 1,
+                "a kind has one position, those of nested structs included"
+            );
 
             #[allow(dead_code)]
             impl #ident {
@@ -39,11 +47,12 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
             }
 
             impl #schema::Nested for #ident {
-                const FIELDS: usize = FIELDS;
-                const WORDS: usize = WORDS;
-                const BLOBS: usize = BLOBS;
-                const POSITIONS: usize = POSITIONS;
+                const FIELDS: usize = __THRONG_FIELDS;
+                const WORDS: usize = __THRONG_WORDS;
+                const BLOBS: usize = __THRONG_BLOBS;
+                const POSITIONS: usize = __THRONG_POSITIONS;
                 const IS_PUBLIC: bool = #is_public;
+                const HAS_PREDICTION: bool = #has_prediction;
             }
 
             impl #schema::Replicate for #ident {
@@ -56,15 +65,17 @@ pub(crate) fn expand(declaration: &Declaration<'_>) -> TokenStream {
 
                 #[inline]
                 fn quantise(&self, to: #schema::ValuesMut<'_>) {
-                    let _words: &mut [u32; WORDS] = to.words.first_chunk_mut().expect(SHAPED);
-                    let _blobs: &mut [::std::vec::Vec<u8>; BLOBS] = to.blobs.first_chunk_mut().expect(SHAPED);
+                    let _words: &mut [u32; __THRONG_WORDS] = to.words.first_chunk_mut().expect(__THRONG_SHAPED);
+                    let _blobs: &mut [::std::vec::Vec<u8>; __THRONG_BLOBS] =
+                        to.blobs.first_chunk_mut().expect(__THRONG_SHAPED);
                     #(#stores)*
                 }
 
                 #[inline]
                 fn apply(&mut self, mask: #schema::FieldMask, from: #schema::Values<'_>) {
-                    let _words: &[u32; WORDS] = from.words.first_chunk().expect(SHAPED);
-                    let _blobs: &[::std::vec::Vec<u8>; BLOBS] = from.blobs.first_chunk().expect(SHAPED);
+                    let _words: &[u32; __THRONG_WORDS] = from.words.first_chunk().expect(__THRONG_SHAPED);
+                    let _blobs: &[::std::vec::Vec<u8>; __THRONG_BLOBS] =
+                        from.blobs.first_chunk().expect(__THRONG_SHAPED);
                     let _ = mask;
                     #(#loads)*
                 }
@@ -99,8 +110,8 @@ fn declared(declaration: &Declaration<'_>, fields: &[Code<'_>]) -> TokenStream {
     });
     // The names of nested fields are made once.
     quote! {
-        static DECLARED: ::std::sync::OnceLock<::std::vec::Vec<#schema::Field>> = ::std::sync::OnceLock::new();
-        let fields = DECLARED.get_or_init(|| {
+        static __THRONG_DECLARED: ::std::sync::OnceLock<::std::vec::Vec<#schema::Field>> = ::std::sync::OnceLock::new();
+        let fields = __THRONG_DECLARED.get_or_init(|| {
             let mut fields = ::std::vec::Vec::new();
             #(#added)*
             fields
@@ -119,6 +130,13 @@ fn is_public(fields: &[Code<'_>]) -> TokenStream {
     let own = fields.iter().all(|field| field.field.condition == Condition::Public);
     let nested = fields.iter().filter(|field| field.field.quantiser.is_nested()).map(|field| field.nested("IS_PUBLIC"));
     quote!(#own #(&& #nested)*)
+}
+
+fn has_prediction(fields: &[Code<'_>]) -> TokenStream {
+    let own = fields.iter().any(|field| field.field.predict.is_some());
+    let nested = fields.iter().filter(|field| field.field.quantiser.is_nested());
+    let nested = nested.map(|field| field.nested("HAS_PREDICTION"));
+    quote!(#own #(|| #nested)*)
 }
 
 /// One field, and where it stands.
@@ -156,12 +174,24 @@ impl Code<'_> {
                     const _: () = ::std::assert!(#is_public, #message);
                 )
             });
+            let is_exact = matches!(self.field.condition, Condition::OwnerOnly | Condition::InitialOnly);
+            let prediction = is_exact.then(|| {
+                let has_prediction = self.nested("HAS_PREDICTION");
+                let message = format!(
+                    "field `{}`: a position that is sent once, or to the owner alone, is exact: the nested one is predicted",
+                    self.field.name
+                );
+                quote!(
+                    const _: () = ::std::assert!(!#has_prediction, #message);
+                )
+            });
             return quote! {
                 #starts
                 const #bit_end: usize = #bit + #fields;
                 const #word_end: usize = #word + #words;
                 const #blob_end: usize = #blob + #blobs;
                 #condition
+                #prediction
             };
         }
         let (codec, item) = (self.codec(), self.item());
@@ -469,21 +499,21 @@ impl Code<'_> {
     }
 
     fn codec(&self) -> Ident {
-        format_ident!("CODEC_{}", self.index)
+        format_ident!("__THRONG_CODEC_{}", self.index)
     }
 
     fn elements(&self) -> Ident {
-        format_ident!("ELEMENTS_{}", self.index)
+        format_ident!("__THRONG_ELEMENTS_{}", self.index)
     }
 
     /// The constant for the words of a value or item.
     fn item(&self) -> Ident {
-        format_ident!("ITEM_{}", self.index)
+        format_ident!("__THRONG_ITEM_{}", self.index)
     }
 
     /// The constant for the first bit, word or blob of the field.
     fn start(&self, what: &str) -> Ident {
-        format_ident!("{}_{}", what, self.index)
+        format_ident!("__THRONG_{}_{}", what, self.index)
     }
 
     /// The constant for the first one behind the field.
@@ -493,7 +523,7 @@ impl Code<'_> {
 }
 
 fn end(what: &str, index: usize) -> TokenStream {
-    let end = format_ident!("{}_END_{}", what, index);
+    let end = format_ident!("__THRONG_{}_END_{}", what, index);
     quote!(#end)
 }
 

@@ -40,6 +40,8 @@ pub trait Nested: Replicate {
     const POSITIONS: usize;
     /// Whether all its fields are public: only then can the outer field have a condition.
     const IS_PUBLIC: bool;
+    /// Whether its position is predicted: then the outer field is neither for the owner alone nor sent once.
+    const HAS_PREDICTION: bool;
 }
 
 /// The fields of a nested struct as fields of the outer kind. Their names are kept for ever: the derived code calls it once

@@ -308,3 +308,31 @@ fn a_position_says_what_predicts_it_also_in_a_nested_struct() {
     let reckoning = kind.reckoning.expect("it has one");
     assert_eq!(reckoning.after(reckoning.position(&words), &words, 2.0), [10, -2, -16]);
 }
+
+/// Names that the derived code could have for its own constants.
+const FIELDS: usize = 4;
+const WORDS: usize = 2;
+const ELEMENTS_0: usize = 3;
+const BIT_END_1: usize = 5;
+
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Plate {
+    #[replicate(integer)]
+    first: [u8; FIELDS],
+    #[replicate(bool)]
+    second: [bool; WORDS],
+    #[replicate(integer)]
+    third: [u16; ELEMENTS_0],
+    #[replicate(bool)]
+    fourth: [bool; BIT_END_1],
+}
+
+#[test]
+fn constants_of_the_game_may_have_any_name() {
+    let elements: Vec<usize> = Plate::kind().fields.iter().map(|field| field.elements.into()).collect();
+    assert_eq!(elements, [4, 2, 3, 5]);
+    let plate = Plate { first: [1, 2, 3, 4], second: [true; 2], third: [7, 8, 9], fourth: [true; 5] };
+    let mut received = Plate::default();
+    received.apply(u64::MAX, Store::of(&plate).values());
+    assert_eq!(received, plate);
+}

@@ -44,4 +44,10 @@ struct Outer {
     inner: Inner,
 }
 
+#[derive(Default, Replicate)]
+struct StepOfMoreThanTheRange {
+    #[replicate(fixed(min = 0, max = 1, step = 0.1), far(step = 5))]
+    speed: f32,
+}
+
 fn main() {}

@@ -37,4 +37,30 @@ struct LongList {
     rows: Vec<[bool; 3]>,
 }
 
+#[derive(Default, Replicate)]
+struct Motion {
+    #[replicate(position(step = 0.01), predict(by = "velocity", error_m = 0.03))]
+    position: [f32; 3],
+    #[replicate(fixed(min = -9, max = 9, step = 0.1))]
+    velocity: [f32; 3],
+}
+
+#[derive(Default, Replicate)]
+struct PredictedOnce {
+    #[replicate(nested, initial_only)]
+    motion: Motion,
+}
+
+#[derive(Default, Replicate)]
+struct PredictedForTheOwner {
+    #[replicate(nested, owner_only)]
+    motion: Motion,
+}
+
+#[derive(Default, Replicate)]
+struct PredictedForAll {
+    #[replicate(nested, skip_owner)]
+    motion: Motion,
+}
+
 fn main() {}
