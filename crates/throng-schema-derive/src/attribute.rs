@@ -33,10 +33,17 @@ pub(crate) struct Value {
 
 /// The entries of all `#[replicate(...)]` among `attributes`; mistakes are added to `errors`.
 pub(crate) fn entries(attributes: &[Attribute], errors: &mut Errors) -> Vec<Entry> {
-    let mut entries = Vec::new();
+    let mut entries: Vec<Entry> = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("replicate")) {
         match attribute.parse_args_with(Punctuated::<Entry, Token![,]>::parse_terminated) {
-            Ok(parsed) => entries.extend(parsed),
+            Ok(parsed) => {
+                for entry in parsed {
+                    if entries.iter().any(|earlier| earlier.word == entry.word) {
+                        errors.push(entry.error(format_args!("`{}` is given twice", entry.word)));
+                    }
+                    entries.push(entry);
+                }
+            }
             Err(error) => errors.push(error),
         }
     }
