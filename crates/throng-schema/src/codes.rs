@@ -40,6 +40,10 @@ pub use learn::CodeCounts;
 const CODE_BITS: u32 = 10;
 /// Most ranges of a table: their numbers fit in a byte, beside the escape.
 const RANGES_MAX: usize = 254;
+/// A facet with more fields that change has no code for its masks.
+const MASK_BITS_MAX: u32 = 31;
+/// The longest gap: a channel has at most 2^24 slots.
+const GAP_MAX: u32 = (1 << 24) - 1;
 /// Values below this are looked up without searching.
 const DIRECT: usize = 4_096;
 /// Not the number of a range.
@@ -340,14 +344,14 @@ impl Kind {
             Subject::Entries(facet) => {
                 let bits = self.update_mask(facet).count_ones();
                 let table = parse_table(words, 0)?;
-                if bits > 31 || table.last() >= 1 << bits {
+                if bits > MASK_BITS_MAX || table.last() >= 1 << bits {
                     return Err("a mask has more bits than the facet has fields that change");
                 }
                 put(&mut self.codes.entries[facet.index()], table)
             }
             Subject::Gaps(facet) => {
                 let table = parse_table(words, 0)?;
-                if table.last() >= 1 << 24 {
+                if table.last() > GAP_MAX {
                     return Err("a channel has at most 2^24 slots");
                 }
                 put(&mut self.codes.gaps[facet.index()], table)

@@ -317,11 +317,18 @@ impl Step {
 
 /// Fields with code tables.
 impl Step {
+    /// Whether the element takes bits without a table: an axis of a space with a single layer takes none, and has no code.
+    #[inline]
+    fn is_written(&self, element: usize, space: &Space) -> bool {
+        !matches!(self.form, Form::Position) || space.bits[element] > 0
+    }
+
     #[inline]
     fn encode_coded(&self, codes: &KindCodes, values: Values<'_>, space: &Space, w: &mut BitWriter<'_>) {
         let Some((first, words, _, sign)) = self.codable() else { return };
         for (element, &word) in values.words[first..first + words].iter().enumerate() {
-            if codes.of_word(first + element).is_some_and(|table| table.write(word ^ sign, w)) {
+            let table = codes.of_word(first + element).filter(|_| self.is_written(element, space));
+            if table.is_some_and(|table| table.write(word ^ sign, w)) {
                 continue;
             }
             match self.form {
@@ -341,7 +348,7 @@ impl Step {
     ) -> Result<(), Refusal> {
         let Some((first, words, last, sign)) = self.codable() else { return Ok(()) };
         for (element, word) in values.words[first..first + words].iter_mut().enumerate() {
-            let table = codes.of_word(first + element);
+            let table = codes.of_word(first + element).filter(|_| self.is_written(element, space));
             if let Some(table) = table
                 && let Some(value) = table.read(r)?
             {

@@ -62,6 +62,9 @@ fn common_values_are_short_and_all_others_have_the_escape_before_them() {
     assert_eq!(z(0.0), "0");
     assert_eq!(z(-2.99), "1010000000", "the range reaches beyond the cell");
     assert_eq!(z(0.05), "111010", "5");
+    let flat = Space { origin: [0, 0, 7], bits: [1, 1, 0] };
+    let at = Walker { position: [0.0, 0.0, 0.07], ..Walker::default() };
+    assert_eq!(bits(kind, Walker::FIELD_POSITION, &at, &flat), "00", "an axis that is not written has no code");
     assert_eq!(z(9.0), format!("111111{}", "00100001110000000000000000000000"), "900: not in the cell");
 }
 
@@ -180,6 +183,67 @@ fn a_value_that_has_a_code_is_not_read_after_an_escape() {
     let refused = Err(DecodeError::OutOfRange { field: "velocity" });
     assert_eq!([200, 196, 199, 401].map(read), [refused; 4]);
     assert_eq!([195, 201, 400].map(read), [Ok(()); 3]);
+}
+
+#[derive(Clone, Debug, Default, Replicate)]
+struct Dial {
+    #[replicate(integer(min = 0, max = 250))]
+    number: u8,
+}
+
+#[derive(Clone, Debug, Default, Replicate)]
+struct Switches {
+    #[replicate(bool)]
+    a: bool,
+    #[replicate(bool)]
+    b: bool,
+    #[replicate(bool)]
+    c: bool,
+    #[replicate(bool)]
+    d: bool,
+    #[replicate(bool)]
+    e: bool,
+    #[replicate(bool)]
+    f: bool,
+    #[replicate(bool)]
+    g: bool,
+    #[replicate(bool)]
+    h: bool,
+}
+
+#[derive(Clone, Debug, Default, Replicate)]
+struct Board {
+    #[replicate(nested)]
+    one: Switches,
+    #[replicate(nested)]
+    two: Switches,
+    #[replicate(nested)]
+    three: Switches,
+    #[replicate(nested)]
+    four: Switches,
+    #[replicate(nested)]
+    five: Switches,
+}
+
+#[test]
+fn learnt_tables_end_where_the_values_end() {
+    let builder = || Schema::builder().kind::<Dial>().kind::<Board>();
+    let plain = builder().build().expect("good kinds");
+    let mut counts = CodeCounts::new(&plain);
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..100_000 {
+        let number = if random.u32(..10) < 9 { 0 } else { random.u8(..=250) };
+        let store = Store::of(&Dial { number });
+        counts.note_fields(KindId(0), u64::MAX, store.values(), &Space::WORLD);
+        let head = u64::from(random.u32(..10) == 0) << random.u32(..40);
+        counts.note_entry((KindId(1), Facet::Public), head, 0, 24);
+        counts.note_entry((KindId(0), Facet::Public), head & 1, 0, 24);
+    }
+    let text = counts.tables();
+    assert!(text.contains("field number 0 "), "{text}");
+    let coded = builder().codes(&text).build().unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(coded.kinds().iter().map(Kind::codes_text).collect::<String>(), text);
+    assert!(coded.kinds()[1].entry_codes(Facet::Public).is_none(), "a mask of 40 bits has no code");
 }
 
 /// Objects, of which many have common values.

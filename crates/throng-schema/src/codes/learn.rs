@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use throng_wire::KindId;
 
-use super::{CODE_BITS, CodeTable, KindCodes};
+use super::{CODE_BITS, CodeTable, GAP_MAX, KindCodes, MASK_BITS_MAX};
 use crate::{Facet, FieldMask, Kind, Schema, Space, Values};
 
 /// Different values that are counted for each element. Of further ones only the number is known: where there are so many,
@@ -131,7 +131,10 @@ impl CodeCounts {
     pub fn note_entry(&mut self, (kind, facet): (KindId, Facet), head: u64, gap: u32, slot_bits: u32) {
         let Some(counts) = self.kinds.get_mut(usize::from(kind.0)) else { return };
         let mask_bits = counts.kind.update_mask(facet).count_ones();
-        if let Ok(head) = u32::try_from(head) {
+        // A mask of more bits has no code.
+        if mask_bits <= MASK_BITS_MAX
+            && let Ok(head) = u32::try_from(head)
+        {
             counts.entries[facet.index()].note(head, 1 + if head == 0 { 0 } else { mask_bits });
         }
         counts.gaps[facet.index()].note(gap, slot_bits);
@@ -152,14 +155,31 @@ impl CodeCounts {
         let of_kind = |counts: &KindCounts| {
             let mut kind = counts.kind.clone();
             kind.codes = KindCodes {
-                entries: std::array::from_fn(|facet| learn(&counts.entries[facet])),
-                gaps: std::array::from_fn(|facet| learn(&counts.gaps[facet])),
-                words: counts.words.iter().map(learn).collect(),
+                entries: Facet::ALL.map(|facet| {
+                    let bits = kind.update_mask(facet).count_ones().min(MASK_BITS_MAX);
+                    learn(&counts.entries[facet.index()], (1 << bits) - 1)
+                }),
+                gaps: Facet::ALL.map(|facet| learn(&counts.gaps[facet.index()], GAP_MAX)),
+                words: counts
+                    .words
+                    .iter()
+                    .zip(lasts_of_words(&kind))
+                    .map(|(counted, last)| learn(counted, last))
+                    .collect(),
             };
             kind.codes_text()
         };
         self.kinds.iter().map(of_kind).collect()
     }
+}
+
+/// The largest number of each word that can have a table.
+fn lasts_of_words(kind: &Kind) -> Vec<u32> {
+    let mut lasts = vec![0; kind.words];
+    for (first, elements, last, _) in kind.steps.iter().filter_map(|step| step.codable()) {
+        lasts[first..first + elements].fill(last);
+    }
+    lasts
 }
 
 /// Numbers in order, and how often each came.
@@ -173,14 +193,22 @@ struct Candidate {
     count: u64,
 }
 
-fn learn(counted: &Counted) -> Option<CodeTable> {
+impl Candidate {
+    /// Whether a table can have the range, if no number is above `last`.
+    fn is_possible(&self, last: u32) -> bool {
+        self.bits < 32 && u64::from(self.first) + (1 << self.bits) - 1 <= u64::from(last)
+    }
+}
+
+/// The table that makes these values shortest, of ranges that end at `last` or before.
+fn learn(counted: &Counted, last: u32) -> Option<CodeTable> {
     if counted.total == 0 {
         return None;
     }
     let counts: Vec<(u32, u64)> = counted.counts.iter().map(|(&value, &count)| (value, count)).collect();
-    let (_, mut ranges) = divide(&counts, 0, 32, counted.total as f64);
+    let (_, mut ranges) = divide(&counts, (0, 32), last, counted.total as f64);
     let least = (counted.total as f64 * SHARE_MIN) as u64;
-    ranges.retain(|range| range.count > least && range.bits < 32);
+    ranges.retain(|range| range.count > least && range.is_possible(last));
     let escaped = counted.total - ranges.iter().map(|range| range.count).sum::<u64>();
     let weights: Vec<u64> = ranges.iter().map(|range| range.count).chain([escaped.max(1)]).collect();
     if weights.len() < 2 {
@@ -201,22 +229,23 @@ fn learn(counted: &Counted) -> Option<CodeTable> {
 }
 
 /// The ranges within `2^bits` numbers from `first` on that take the fewest bits, and how many these are, if a number that
-/// comes with share p takes log2(1 / p) bits for its range and the range's size beside that.
-fn divide(counts: Counts<'_>, first: u32, bits: u8, total: f64) -> (f64, Vec<Candidate>) {
+/// comes with share p takes log2(1 / p) bits for its range and the range's size beside that. Ranges beyond `last` are halved.
+fn divide(counts: Counts<'_>, (first, bits): (u32, u8), last: u32, total: f64) -> (f64, Vec<Candidate>) {
     let count: u64 = counts.iter().map(|(_, count)| count).sum();
     if count == 0 {
         return (0.0, Vec::new());
     }
     let whole = count as f64 * ((total / count as f64).log2() + f64::from(bits));
-    let alone = || (whole, vec![Candidate { first, bits, count }]);
+    let range = Candidate { first, bits, count };
+    let alone = || (whole, vec![range]);
     if bits == 0 || (count as f64) < total * SHARE_MIN {
         return alone();
     }
     let middle = first + (1u64 << (bits - 1)) as u32;
     let (low, high) = counts.split_at(counts.partition_point(|&(value, _)| value < middle));
-    let (low_bits, mut ranges) = divide(low, first, bits - 1, total);
-    let (high_bits, high) = divide(high, middle, bits - 1, total);
-    if bits < 32 && low_bits + high_bits + total * HALVING_SAVES_BITS > whole {
+    let (low_bits, mut ranges) = divide(low, (first, bits - 1), last, total);
+    let (high_bits, high) = divide(high, (middle, bits - 1), last, total);
+    if range.is_possible(last) && low_bits + high_bits + total * HALVING_SAVES_BITS > whole {
         return alone();
     }
     ranges.extend(high);
@@ -281,7 +310,7 @@ mod tests {
                     -share * share.log2()
                 })
                 .sum();
-            let table = learn(&counted).expect("few values are common");
+            let table = learn(&counted, u32::MAX).expect("few values are common");
             let mut bytes = Vec::new();
             let mut w = throng_wire::BitWriter::new(&mut bytes);
             for (&value, &count) in &counted.counts {
@@ -301,7 +330,7 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(4);
         let mut counted = Counted::default();
         (0..50_000).for_each(|_| counted.note(rng.u32(0..1_000), 10));
-        assert_eq!(learn(&counted), None);
-        assert_eq!(learn(&Counted::default()), None);
+        assert_eq!(learn(&counted, u32::MAX), None);
+        assert_eq!(learn(&Counted::default(), u32::MAX), None);
     }
 }
