@@ -166,13 +166,14 @@ pub struct Fog {
 struct Mover {
     space: Option<Space>,
     speed_mps: f32,
-    /// It came, jumped, or is faster than was foretold: its pairs are looked at now.
+    group: Option<u8>,
+    /// It came, jumped, changed its group, or is faster than was foretold: its pairs are looked at now.
     is_hasty: bool,
     walls: Walls,
 }
 
 impl Mover {
-    const NOBODY: Mover = Mover { space: None, speed_mps: 0.0, is_hasty: true, walls: Walls::NONE };
+    const NOBODY: Mover = Mover { space: None, speed_mps: 0.0, group: None, is_hasty: true, walls: Walls::NONE };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -223,14 +224,14 @@ impl Fog {
         for (place, viewer) in viewers.iter().enumerate() {
             let motion = viewer.map(|viewer| {
                 let space = Space::around(viewer.eye, Vec3::ZERO);
-                (space, viewer.velocity, viewer.speed_max_mps, self.window_s(&viewer))
+                (space, viewer.velocity, viewer.speed_max_mps, self.window_s(&viewer), viewer.group)
             });
             self.follow(true, place, motion, world.walls, is_turn(place));
         }
         for (place, target) in targets.iter().enumerate() {
             let motion = target.map(|target| {
                 let space = Space { lowest: target.lowest, highest: target.highest };
-                (space, target.velocity, target.speed_max_mps, self.ahead_s())
+                (space, target.velocity, target.speed_max_mps, self.ahead_s(), target.group)
             });
             self.follow(false, place, motion, world.walls, is_turn(place));
         }
@@ -292,12 +293,12 @@ impl Fog {
         &mut self,
         is_viewer: bool,
         place: usize,
-        motion: Option<(Space, Vec3, f32, f32)>,
+        motion: Option<(Space, Vec3, f32, f32, u8)>,
         walls: &FogWalls,
         is_turn: bool,
     ) {
         let mover = if is_viewer { &mut self.viewers[place] } else { &mut self.targets[place] };
-        let Some((space, velocity, speed_max_mps, window_s)) = motion else {
+        let Some((space, velocity, speed_max_mps, window_s, group)) = motion else {
             *mover = Mover::NOBODY;
             return;
         };
@@ -308,8 +309,9 @@ impl Fog {
                 && (space.highest - before.highest).abs().cmple(allowed_m).all())
         });
         let foretold_mps = mover.speed_mps.max(speed_max_mps) * SPEED_SLACK;
-        mover.is_hasty = has_jumped || velocity.with_y(0.0).length() > foretold_mps;
-        (mover.space, mover.speed_mps) = (Some(space), speed_max_mps);
+        let is_too_fast = velocity.with_y(0.0).length() > foretold_mps;
+        mover.is_hasty = has_jumped || is_too_fast || mover.group != Some(group);
+        (mover.space, mover.speed_mps, mover.group) = (Some(space), speed_max_mps, Some(group));
         if has_jumped {
             mover.walls = Walls::NONE;
         }

@@ -262,6 +262,25 @@ fn teams_the_absent_and_those_who_jump_are_decided_in_the_same_tick() {
 }
 
 #[test]
+fn who_changes_the_team_is_looked_at_in_the_same_tick() {
+    let (_, walls) = wall(0.0);
+    let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
+    let mut fog = Fog::new(FogOptions { interval_ticks: 8, linger_ticks: 0, ..FogOptions::default() }, 1, 1);
+    let (eye, there) = (viewer(vec3(-10.0, 1.6, 0.0), 50.0), target(vec3(10.0, 0.0, 0.0)));
+    // With an interval of 8 ticks the viewer has its turn in tick 8.
+    let mate = there.map(|target| Target { group: 0, ..target });
+    let other = eye.map(|viewer| Viewer { group: 1, ..viewer });
+    for tick in 1..7 {
+        for (viewer, target, may_see) in
+            [(eye, there, false), (eye, mate, true), (eye, there, false), (other, there, true)]
+        {
+            fog.update(tick, &world, &[viewer], &[target]);
+            assert_eq!(fog.may_see(0, 0), may_see, "tick {tick}");
+        }
+    }
+}
+
+#[test]
 fn an_audit_finds_what_is_hidden_although_it_is_seen_and_what_is_sent_needlessly() {
     let (map, walls) = wall(5.0);
     let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
