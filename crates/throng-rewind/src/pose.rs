@@ -294,7 +294,7 @@ impl PoseHistory {
             return Err(RecordError::Value);
         }
         self.check_order(tick)?;
-        let from = self.track.newest_stored().ok_or(RecordError::NoPose)?;
+        let from = self.track.newest().ok_or(RecordError::NoPose)?;
         if self.is_due(tick) {
             return Ok(());
         }

@@ -254,6 +254,29 @@ fn a_root_alone_moves_the_newest_pose() {
 }
 
 #[test]
+fn a_root_alone_moves_the_newest_pose_also_if_that_is_not_kept() {
+    let skeleton = skeleton();
+    let mut history = PoseHistory::new(&skeleton, HistoryOptions::default());
+    let at_height = |z: f32| {
+        let mut bones = standing();
+        bones[0] = BonePose::at([0.0, 0.0, z]);
+        bones
+    };
+    let mut bones = Vec::new();
+    let mut height = |history: &PoseHistory, ticks: f64| {
+        assert!(history.sample(moment(ticks), Interpolation::Linear, &mut bones));
+        bones[0].position_m[2]
+    };
+    history.record(&skeleton, Tick(0), &at_x(0.0), &at_height(0.95)).unwrap();
+    assert_eq!(history.record(&skeleton, Tick(1), &at_x(0.1), &at_height(0.5)).unwrap(), Recorded::Head);
+    for tick in [2, 3] {
+        history.record_root(Tick(tick), &at_x(0.1 * tick as f64)).unwrap();
+        assert!((height(&history, tick as f64) - 0.5).abs() < 1e-6, "{}", height(&history, tick as f64));
+    }
+    assert_eq!(history.newest(), Some(Tick(3)));
+}
+
+#[test]
 fn the_nearest_pose_is_taken_if_asked_for() {
     let skeleton = skeleton();
     let mut history = PoseHistory::new(&skeleton, HistoryOptions::default());
