@@ -189,6 +189,21 @@ fn bad_options_and_unfit_maps_are_refused() {
 }
 
 #[test]
+fn triangles_that_are_near_all_cells_of_a_row_take_bounded_memory() {
+    // A thousand walls in one place, each along the whole map: all of them are near each of its 5,000 cells.
+    let mut mesh = Mesh::default();
+    mesh.positions =
+        [vec3(0.0, 0.0, 0.0), vec3(2_500.0, 0.0, 0.0), vec3(2_500.0, 3.0, 0.0), vec3(0.0, 3.0, 0.0)].to_vec();
+    for _ in 0..500 {
+        mesh.triangles.extend([[0, 1, 2], [0, 2, 3]]);
+        mesh.layers.extend([town::BODIES; 2]);
+    }
+    let map = bake(&mesh).expect("a valid mesh");
+    let error = Navigation::survey(&map, &NavigationOptions::new(town::BODIES)).unwrap_err();
+    assert_eq!(error, NavigationError::TooDense);
+}
+
+#[test]
 fn places_off_the_map_have_no_cell() {
     let navigation = survey(&two_rooms(1.0));
     for place in [vec3(-50.0, 0.0, 5.0), vec3(5.0, 9.0, 5.0), vec3(f32::NAN, 0.0, 0.0), vec3(f32::INFINITY, 0.0, 0.0)] {

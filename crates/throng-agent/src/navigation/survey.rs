@@ -6,7 +6,9 @@ use glam::{Vec2, vec2, vec3};
 use throng_sight::{COORDINATE_MAX_M, Map};
 
 use super::clearance::{Face, Faces};
-use super::{CELLS_MAX, Cell, DIRECTIONS, DROP, FLOORS_MAX, Grid, NO_LINK, NavigationError, SPOTS, WORK_MAX};
+use super::{
+    CELLS_MAX, Cell, DIRECTIONS, DROP, FACES_MAX, FLOORS_MAX, Grid, NO_LINK, NavigationError, SPOTS, WORK_MAX,
+};
 
 /// A body that is moved along a link goes this far at a time.
 const STRIDE_M: f32 = 0.1;
@@ -92,6 +94,7 @@ impl Survey<'_> {
         let options = self.grid.options;
         self.rows[1].faces.clear();
         self.rows[1].columns.clear();
+        let mut is_full = false;
         for x in 0..self.grid.columns {
             let corner = self.grid.origin + vec2(x as f32, row as f32) * options.cell_m;
             // A little more, for places on a border that rounding puts on its other side.
@@ -104,8 +107,16 @@ impl Survey<'_> {
                 vec3(low.x, -height, low.y),
                 vec3(high.x, height, high.y),
                 options.layers,
-                |_, corners| faces.push(Face::new(corners)),
+                |_, corners| {
+                    is_full |= faces.len() >= FACES_MAX;
+                    if !is_full {
+                        faces.push(Face::new(corners));
+                    }
+                },
             );
+            if is_full {
+                return Err(NavigationError::TooDense);
+            }
             faces[from..].sort_by_key(|face| !face.is_floor);
             let floors = faces[from..].partition_point(|face| face.is_floor);
             let count = faces.len() - from;
