@@ -148,6 +148,44 @@ fn a_gltf_file_is_read_with_its_places_and_marks() {
 }
 
 #[test]
+fn buffers_of_a_gltf_file_are_read_as_far_as_it_says_and_only_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("inner")).unwrap();
+    fs::write(folder.path().join("a.bin"), gltf_bytes()).unwrap();
+    let outside = folder.path().join("a.bin");
+    for uri in ["../a.bin", "./../a.bin", outside.to_str().unwrap(), "/dev/zero"] {
+        let path = written(&folder.path().join("inner"), "map.gltf", &gltf(3, uri, ""));
+        let error = read_mesh(&path, &ReadOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("outside of the folder"), "{uri}: {error}");
+    }
+    // Bytes behind the length of a buffer are no part of it.
+    fs::write(folder.path().join("long.bin"), [gltf_bytes(), vec![0; 36]].concat()).unwrap();
+    let path = written(folder.path(), "map.gltf", &gltf(6, "long.bin", ""));
+    assert!(matches!(read_mesh(&path, &ReadOptions::default()), Err(ReadError::Malformed { .. })));
+}
+
+#[test]
+fn nodes_that_share_a_mesh_are_counted_before_they_are_read() {
+    // A hundred nodes with a mesh of a million triangles, all with the same corner.
+    let nodes: Vec<&str> = [r#"{"mesh":0}"#; 100].to_vec();
+    let places: Vec<String> = (0..100).map(|node| node.to_string()).collect();
+    let text = format!(
+        r#"{{"asset":{{"version":"2.0"}},"scene":0,"scenes":[{{"nodes":[{}]}}],"nodes":[{}],
+        "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1}}]}}],
+        "accessors":[
+            {{"bufferView":0,"componentType":5126,"count":1,"type":"VEC3","min":[0,0,0],"max":[0,0,0]}},
+            {{"bufferView":0,"componentType":5121,"count":3000000,"type":"SCALAR"}}],
+        "bufferViews":[{{"buffer":0,"byteLength":3000000}}],"buffers":[{{"byteLength":3000000,"uri":"a.bin"}}]}}"#,
+        places.join(","),
+        nodes.join(",")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.bin"), vec![0; 3_000_000]).unwrap();
+    let error = read_mesh(&written(folder.path(), "map.gltf", &text), &ReadOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("its nodes have 100000000 triangles"), "{error}");
+}
+
+#[test]
 fn faulty_meshes_are_named_with_their_fault_and_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.bin"), gltf_bytes()).unwrap();

@@ -2,7 +2,9 @@
 //!
 //! The crate `gltf` reads the document; the numbers are read here, because a faulty file must not panic.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +13,7 @@ use gltf::accessor::{DataType, Dimensions};
 use gltf::buffer::Source;
 use gltf::mesh::Mode;
 use gltf::{Accessor, Gltf, Node, Primitive, Semantic};
-use throng_sight::{Mesh, NamedBox};
+use throng_sight::{Mesh, NamedBox, TRIANGLES_MAX};
 
 use super::{ReadError, ReadOptions, malformed, read_file};
 
@@ -25,26 +27,56 @@ struct Reader<'a> {
 pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Mesh, ReadError> {
     let gltf = Gltf::from_slice(&read_file(path)?).map_err(|error| malformed(path, error))?;
     let buffers = buffers(path, &gltf)?;
-    let mut reader = Reader { path, options, buffers, mesh: Mesh::default() };
     let scene = gltf.default_scene().or_else(|| gltf.scenes().next());
     let scene = scene.ok_or_else(|| malformed(path, "the file has no scene"))?;
     let mut open: Vec<(Node<'_>, Mat4)> = scene.nodes().map(|node| (node, Mat4::IDENTITY)).collect();
-    let mut visited = 0;
+    let mut nodes = Vec::new();
+    let (mut triangles, mut positions) = (0usize, 0usize);
     while let Some((node, parent)) = open.pop() {
-        visited += 1;
-        if visited > gltf.nodes().count() {
+        if nodes.len() == gltf.nodes().count() {
             return Err(malformed(path, "a node has several parents, or is its own ancestor"));
         }
+        for primitive in node.mesh().iter().flat_map(triangles_of) {
+            let count = primitive.get(&Semantic::Positions).map_or(0, |positions| positions.count());
+            positions = positions.saturating_add(count);
+            triangles = triangles.saturating_add(primitive.indices().map_or(count, |indices| indices.count()) / 3);
+        }
         let place = parent * Mat4::from_cols_array_2d(&node.transform().matrix());
-        reader.node(&node, place)?;
         open.extend(node.children().map(|child| (child, place)));
+        nodes.push((node, place));
+    }
+    // Nodes share meshes: a small file may stand for any number of triangles.
+    if triangles > TRIANGLES_MAX || positions > 3 * TRIANGLES_MAX {
+        let found = format!("its nodes have {triangles} triangles with {positions} positions");
+        return Err(malformed(path, format!("{found}, and a map holds at most {TRIANGLES_MAX} triangles: split it")));
+    }
+    let mut reader = Reader { path, options, buffers, mesh: Mesh::default() };
+    for (node, place) in nodes {
+        reader.node(&node, place)?;
     }
     Ok(reader.mesh)
 }
 
+/// The parts of a mesh that have triangles.
+fn triangles_of<'a>(mesh: &gltf::Mesh<'a>) -> impl Iterator<Item = Primitive<'a>> {
+    mesh.primitives().filter(|primitive| primitive.mode() == Mode::Triangles)
+}
+
+/// Reads at most `length` bytes of a file beside the document, or in a folder beside it.
+fn read_beside(path: &Path, uri: &str, length: usize) -> Result<Vec<u8>, ReadError> {
+    let name = uri.replace("%20", " ");
+    let is_beside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !Path::new(&name).components().all(is_beside) {
+        return Err(malformed(path, "a buffer lies outside of the folder of the file"));
+    }
+    let path = path.parent().unwrap_or(Path::new("")).join(name);
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(length as u64).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|cause| ReadError::Io { path, cause })
+}
+
 fn buffers(path: &Path, gltf: &Gltf) -> Result<Vec<Vec<u8>>, ReadError> {
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let bytes_of = |source: Source<'_>| match source {
+    let bytes_of = |buffer: gltf::Buffer<'_>| match buffer.source() {
         Source::Bin => gltf.blob.clone().ok_or_else(|| malformed(path, "the binary part is missing")),
         Source::Uri(uri) => match uri.strip_prefix("data:") {
             Some(inline) => {
@@ -52,10 +84,10 @@ fn buffers(path: &Path, gltf: &Gltf) -> Result<Vec<Vec<u8>>, ReadError> {
                     inline.split_once(";base64,").ok_or_else(|| malformed(path, "inline bytes are not base64"))?;
                 STANDARD.decode(text).map_err(|error| malformed(path, format!("inline bytes: {error}")))
             }
-            None => read_file(&folder.join(uri.replace("%20", " "))),
+            None => read_beside(path, uri, buffer.length()),
         },
     };
-    gltf.buffers().map(|buffer| bytes_of(buffer.source())).collect()
+    gltf.buffers().map(bytes_of).collect()
 }
 
 impl Reader<'_> {
@@ -69,7 +101,7 @@ impl Reader<'_> {
             }
             return Ok(());
         };
-        for primitive in mesh.primitives().filter(|primitive| primitive.mode() == Mode::Triangles) {
+        for primitive in triangles_of(&mesh) {
             let material = primitive.material();
             let names = [name, mesh.name().unwrap_or_default(), material.name().unwrap_or_default()];
             self.primitive(&primitive, place, names)?;
