@@ -110,7 +110,7 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// A new player: nothing of the one before is left.
     pub(crate) fn join(&mut self) {
-        *self = Inbox { is_joined: true, rtt_us: self.rtt_us, last: self.last, ..Inbox::default() };
+        *self = Inbox { is_joined: true, last: self.last, ..Inbox::default() };
         self.repeated = REPEATED_MAX;
     }
 
@@ -121,6 +121,7 @@ impl Inbox {
 
     pub(crate) fn leave(&mut self) {
         self.is_joined = false;
+        self.rtt_us = 0;
         self.count = 0;
     }
 

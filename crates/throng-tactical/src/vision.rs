@@ -33,7 +33,7 @@ pub(crate) struct Vision {
     occluders: Vec<Occluder>,
     /// For each viewer all targets: whether it may see the target since the newest update.
     is_seen: Vec<bool>,
-    /// For each viewer all targets: what was seen last, while the target is hidden.
+    /// For each viewer all targets: what was seen last of an enemy.
     remembered: Vec<Option<Seen>>,
 }
 
@@ -155,7 +155,7 @@ impl Vision {
         }
     }
 
-    /// Notes who came into sight, and remembers those who went out of it.
+    /// Notes who is in sight, and where: those who go out of it are remembered as they were in their last tick in sight.
     fn settle(&mut self, now: Tick, scene: &Scene<'_>, has_fog: bool) {
         for (from, viewer) in scene.characters.iter().enumerate() {
             for (to, target) in scene.characters.iter().enumerate() {
@@ -163,11 +163,10 @@ impl Vision {
                 let is_mate = viewer.team == target.team;
                 let is_in_sight = !has_fog || self.fog.may_see(from, to);
                 let may_see = is_mate || (viewer.is_alive && target.is_alive && is_in_sight);
-                if self.is_seen[place] && !may_see && !is_mate && target.is_alive {
-                    self.remembered[place] = Some(seen(target, now));
-                }
-                if may_see || !target.is_alive {
+                if is_mate || !target.is_alive {
                     self.remembered[place] = None;
+                } else if may_see {
+                    self.remembered[place] = Some(seen(target, now));
                 }
                 self.is_seen[place] = may_see;
             }

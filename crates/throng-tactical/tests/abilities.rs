@@ -156,3 +156,27 @@ fn a_smoke_hangs_where_it_was_thrown_and_hides() {
     assert_eq!(smokes(&mut play).len(), 0);
     assert!(play.game.may_see(Seat(0), Seat(7)));
 }
+
+#[test]
+fn the_memory_of_a_hidden_enemy_is_the_last_place_in_which_it_was_seen() {
+    let mut play = Play::live(quick());
+    // The enemy runs behind the wall of the course, at x = 20 and z from -3 to 3.
+    play.put(0, vec3(12.0, 0.0, 0.0), Vec3::X);
+    play.put(7, vec3(26.0, 0.0, -14.0), Vec3::Z);
+    play.hold(0, 2, |_| ());
+    let mut shown = None;
+    for _ in 0..400 {
+        play.hold(7, 1, |command| command.forward = 127);
+        let is_shown = play.game.may_see(Seat(0), Seat(7));
+        let enemies = play.game.senses(Seat(0), &mut play.room).unwrap().enemies.to_vec();
+        let now = *enemies.iter().find(|seen| seen.seat == Seat(7)).expect("seen or remembered");
+        if !is_shown {
+            assert_eq!(Some(now), shown, "in the first hidden tick");
+            assert_eq!(now.seen_at.0, play.tick - 1);
+            return;
+        }
+        assert_eq!(now.seen_at.0, play.tick);
+        shown = Some(now);
+    }
+    panic!("it was never hidden");
+}

@@ -180,3 +180,26 @@ fn a_player_who_leaves_stops_and_comes_back_with_a_new_numbering() {
     step(&mut play, &[], &[], &[SeatCommand { seat: Seat(0), number: 0, bytes: &walk }]);
     assert!(play.me(0).velocity.length() > 0.1);
 }
+
+#[test]
+fn the_latency_of_a_player_who_has_left_is_not_that_of_the_next_one() {
+    for leaves in [false, true] {
+        let mut play = range();
+        let step = |play: &mut Play, input: &TickInput<'_>| {
+            play.tick += 1;
+            play.game.step(&TickInput { tick: Tick(play.tick), ..*input }, &mut Scopes::off());
+        };
+        let latencies = [SeatLatency { seat: Seat(0), rtt_us: 300_000 }];
+        step(&mut play, &TickInput { latencies: &latencies, ..TickInput::default() });
+        if leaves {
+            step(&mut play, &TickInput { left: &[Seat(0)], ..TickInput::default() });
+            step(&mut play, &TickInput { joined: &[Seat(0)], ..TickInput::default() });
+        }
+        // Only with a delay may a client be so far behind.
+        let place = Command::place_of(vec3(-46.5, 0.0, 20.0));
+        let bytes = Command { buttons: Buttons::FIRE, place, ..play.idle(0) }.encode();
+        let commands = [SeatCommand { seat: Seat(0), number: 10_000, bytes: &bytes }];
+        step(&mut play, &TickInput { commands: &commands, ..TickInput::default() });
+        assert_eq!(play.game.refusals().far_origin, u64::from(leaves));
+    }
+}
