@@ -9,11 +9,14 @@ use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
 ///
 /// It keeps at most [`FRAMES_MAX`] frames. When it is full, every second one is forgotten, and from then on every second, fourth,
-/// ... frame is kept. Number, mean and longest frame are those of all frames.
+/// ... frame is kept. Number, mean and longest frame are those of all frames,
+/// and so is the curve of those that were never played.
 #[derive(Clone, Debug)]
 pub struct FrameLog {
     frames_ms: Vec<Split>,
     times: Vec<FrameTime>,
+    /// The frames that were never played, from each frame that is kept to the next one.
+    missed: Vec<u64>,
     /// The most frames that are kept.
     capacity: usize,
     /// Every so many frames, one is kept.
@@ -65,7 +68,7 @@ impl FrameLog {
         let (frame_ms, time) =
             (Split { total: 1.0, ..Split::default() }, FrameTime { skipped: 1, ..FrameTime::default() });
         let (frames_ms, times) = (with_room(capacity, frame_ms), with_room(capacity, time));
-        FrameLog { frames_ms, times, ..FrameLog::of_capacity(capacity) }
+        FrameLog { frames_ms, times, missed: with_room(capacity, 1), ..FrameLog::of_capacity(capacity) }
     }
 
     /// Without memory for frames.
@@ -73,6 +76,7 @@ impl FrameLog {
         FrameLog {
             frames_ms: Vec::new(),
             times: Vec::new(),
+            missed: Vec::new(),
             capacity,
             stride: 1,
             count: 0,
@@ -92,17 +96,27 @@ impl FrameLog {
         }
         self.latest_after_plan_ms = self.latest_after_plan_ms.max(time.after_plan_ms);
         if !is_kept {
+            self.note_forgotten(time.skipped);
             return;
         }
         if self.frames_ms.len() == self.capacity {
             self.halve();
             // With an odd number of frames, the new stride leaves this one out.
             if !(self.count - 1).is_multiple_of(self.stride) {
+                self.note_forgotten(time.skipped);
                 return;
             }
         }
         self.frames_ms.push(frame_ms);
         self.times.push(time);
+        self.missed.push(time.skipped);
+    }
+
+    /// The first frame is always kept.
+    fn note_forgotten(&mut self, skipped: u64) {
+        if let Some(missed) = self.missed.last_mut() {
+            *missed += skipped;
+        }
     }
 
     /// Forgets every second frame.
@@ -111,9 +125,12 @@ impl FrameLog {
         for index in 0..kept {
             self.frames_ms[index] = self.frames_ms[2 * index];
             self.times[index] = self.times[2 * index];
+            let forgotten = self.missed.get(2 * index + 1).copied().unwrap_or_default();
+            self.missed[index] = self.missed[2 * index] + forgotten;
         }
         self.frames_ms.truncate(kept);
         self.times.truncate(kept);
+        self.missed.truncate(kept);
         self.stride *= 2;
     }
 
@@ -132,10 +149,12 @@ impl FrameLog {
         *self = FrameLog {
             frames_ms: std::mem::take(&mut self.frames_ms),
             times: std::mem::take(&mut self.times),
+            missed: std::mem::take(&mut self.missed),
             ..FrameLog::of_capacity(self.capacity)
         };
         self.frames_ms.clear();
         self.times.clear();
+        self.missed.clear();
     }
 
     /// Percentiles and means; all zero for an empty log. `tick_ms` is the time between planned instants.
@@ -171,8 +190,7 @@ impl FrameLog {
             let longest = frames.iter().enumerate().max_by(|(_, a), (_, b)| a.total.total_cmp(&b.total));
             let Some((offset, frame)) = longest else { continue };
             series.push(self.times[number * stretch + offset].at_s, frame);
-            let times = &self.times[number * stretch..][..frames.len()];
-            series.missed.push(times.iter().map(|time| time.skipped).sum());
+            series.missed.push(self.missed[number * stretch..][..frames.len()].iter().sum());
         }
         series
     }
@@ -309,7 +327,7 @@ mod tests {
         for _ in 0..FRAMES_MAX {
             log.push(Split::default(), FrameTime::default());
         }
-        // Both lists have more than 1,000 pages.
+        // The two large lists have more than 1,000 pages.
         let pages = new_pages() - before;
         assert!(pages < 200, "{pages} pages");
     }
@@ -342,6 +360,23 @@ mod tests {
         let times = log.series().time_s;
         assert!(times[0] < 60.0 && *times.last().unwrap() > 86_300.0, "the curve goes from the beginning to the end");
         assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn the_curve_has_all_missed_ticks_of_a_run_that_is_thinned() {
+        for capacity in [2, 3, 4, 7, 64] {
+            let mut log = FrameLog::with_capacity(capacity);
+            let mut pushed = 0;
+            for number in 0..1_000_u64 {
+                let skipped = number % 5;
+                pushed += skipped;
+                log.push(Split::default(), FrameTime { at_s: number as f64, skipped, ..FrameTime::default() });
+                assert_eq!(log.series().missed.iter().sum::<u64>(), pushed, "{number} of room for {capacity}");
+            }
+            log.clear();
+            log.push(Split::default(), FrameTime { skipped: 3, ..FrameTime::default() });
+            assert_eq!(log.series().missed, [3]);
+        }
     }
 
     #[test]
