@@ -20,6 +20,7 @@ pub mod neighbours;
 mod published;
 mod series;
 mod targets;
+mod workload;
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng::meter::Subsystem;
-use throng_crowd::scenario::{Fault, Model, NetPreset, Profile, Scenario};
+use throng_crowd::scenario::{Fault, Model, Scenario};
 use throng_report::{Kind, RunFile, RunFileError, RunHead, SUMMARY_FILE};
 
 pub use counted::Counted;
@@ -657,30 +658,6 @@ impl RunSummary {
         self.head.workload = self.workload();
         let reasons = reasons_against(self);
         self.head.conclude(reasons);
-    }
-
-    /// Scenario, size, and the settings that change what is measured: a run on a simulated network is no run on a clean one, and
-    /// a scenario file may change and keep its name.
-    fn workload(&self) -> String {
-        let of = &self.settings;
-        let mut words = format!("{} {} at {} Hz", self.scenario, self.players, self.tick_hz);
-        let rings = of.rings.iter().chain(of.far.iter().flat_map(|far| &far.rings));
-        let rings: Vec<String> = rings.map(|ring| format!("{}/{}", ring.radius_m, ring.interval_ticks)).collect();
-        let settings = [
-            (!rings.is_empty(), format!("rings {}", rings.join(" "))),
-            (of.net != NetPreset::None, format!("net {}", of.net.name())),
-            (of.profile != Profile::Constant, format!("profile {}", of.profile)),
-            (self.model != Model::Throng.name(), format!("model {}", self.model)),
-            (of.servers > 1, format!("{} servers", of.servers)),
-            (of.edges > 0, format!("{} edges", of.edges)),
-            (!of.faults.is_empty(), format!("{} faults", of.faults.len())),
-            (!self.workers.is_empty(), format!("bots of {} load workers", self.workers.len())),
-        ];
-        settings
-            .into_iter()
-            .filter(|(is_told, _)| *is_told)
-            .for_each(|(_, words_of)| words += &format!(", {words_of}"));
-        words
     }
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use throng_crowd::scenario::Overrides;
+use throng_crowd::scenario::{Cipher, Far, LooksFrom, Movement, NetPreset, Overrides, Profile, Scratch, Spawn, View};
 use throng_report::to_json;
 
 use super::*;
@@ -100,6 +100,102 @@ fn crowds_with_another_network_rate_or_profile_are_another_workload() {
     });
     assert_eq!(few, format!("crowd 1000 at 60 Hz, net 4g, profile {profile}, model legacy, 2 edges"));
     assert!(workload(&|of| of.workers.clone_from(&workers)).ends_with("2 edges, bots of 1 load workers"));
+}
+
+/// Keys of a scenario that change nothing of what is measured.
+const NO_LOAD: [&str; 8] =
+    ["name", "description", "seconds", "warmup_seconds", "start_when_connected", "seed", "pin", "limits"];
+
+#[test]
+fn every_key_of_a_scenario_that_changes_the_load_is_told() {
+    let other_cipher = |cipher| match cipher {
+        Cipher::Aes256Gcm => Cipher::Chacha20Poly1305,
+        _ => Cipher::Aes256Gcm,
+    };
+    let far = Far { cell_m: [60.0; 3], parts: 2, rings: Vec::new() };
+    let changes: [(&str, &dyn Fn(&mut Scenario), &str); 34] = [
+        ("players", &|of| of.players = 7, "crowd 7 at"),
+        ("tick_hz", &|of| of.tick_hz = 60, "at 60 Hz"),
+        ("input_hz", &|of| of.input_hz = 10, ", input_hz 10"),
+        ("profile", &|of| of.profile = "ramp:100..900:5s".parse().unwrap(), ", profile ramp:100..900:5s"),
+        ("budget_kbit_per_s", &|of| of.budget_kbit_per_s = 64, ", budget_kbit_per_s 64"),
+        ("view", &|of| of.view = View::Everything, ", view everything"),
+        ("rings", &|of| of.rings.truncate(1), "rings 9/2"),
+        ("looks_from", &|of| of.looks_from = LooksFrom::Position, ", looks_from position"),
+        ("far", &|of| of.far = Some(far.clone()), ", far cell_m 60 60 60 parts 2 rings"),
+        ("area_m", &|of| of.area_m = [200.0, 150.5], ", area_m 200 150.5"),
+        ("height_m", &|of| of.height_m = 30.0, ", height_m 30"),
+        ("cell_m", &|of| of.cell_m = [20.0, 20.0, 20.0], ", cell_m 20 20 20"),
+        ("obstacles", &|of| of.obstacles = 0, ", obstacles 0"),
+        ("movement", &|of| of.movement = Movement::Idle, ", movement idle"),
+        ("leash_m", &|of| of.leash_m = 5.0, ", leash_m 5"),
+        ("spawn", &|of| of.spawn = Spawn::Disc { radius_m: 20.0 }, ", spawn radius_m 20 shape disc"),
+        ("chests_per_player", &|of| of.chests_per_player = 3, ", chests_per_player 3"),
+        ("chest_change_ticks", &|of| of.chest_change_ticks = 9, ", chest_change_ticks 9"),
+        ("idle_objects", &|of| of.idle_objects = 500, ", idle_objects 500"),
+        ("net", &|of| of.net = NetPreset::Mobile4g, ", net 4g"),
+        ("decoded_fraction", &|of| of.decoded_fraction = 0.1, ", decoded_fraction 0.1"),
+        ("decoded_min", &|of| of.decoded_min = 11, ", decoded_min 11"),
+        ("server_threads", &|of| of.server_threads = 2, ", server_threads 2"),
+        ("truth_hz", &|of| of.truth_hz = 30, ", truth_hz 30"),
+        ("servers", &|of| of.servers = 2, ", 2 servers"),
+        ("edges", &|of| of.edges = 2, ", 2 edges"),
+        ("faults", &|of| of.faults = vec!["kill:edge-1:4s".parse().unwrap()], ", faults kill:edge-1:4s"),
+        ("faults", &|of| of.faults = vec!["kill:edge-1:5s".parse().unwrap()], ", faults kill:edge-1:5s"),
+        ("cipher", &|of| of.cipher = other_cipher(of.cipher), ", cipher "),
+        ("model", &|of| of.model = Model::SharedState, ", model shared-state"),
+        ("scratch", &|of| of.scratch = Scratch::PerConnection, ", scratch per-connection"),
+        ("baselines", &|of| of.baselines = true, ", baselines true"),
+        ("send_slowdown_percent", &|of| of.send_slowdown_percent = 20, ", send_slowdown_percent 20"),
+        ("input_hz", &|of| of.input_hz = 60, ", input_hz 60"),
+    ];
+    let words = |change: &dyn Fn(&mut Scenario)| {
+        let mut run = RunSummary::example();
+        run.workers.clear();
+        change(&mut run.settings);
+        let Scenario { players, tick_hz, model, .. } = run.settings;
+        (run.players, run.tick_hz, run.model) = (players, tick_hz, model.name().to_owned());
+        run.conclude();
+        run.head.workload
+    };
+    let usual = words(&|_| ());
+    let all: BTreeSet<String> = changes.iter().map(|(_, change, _)| words(*change)).chain([usual.clone()]).collect();
+    assert_eq!(all.len(), changes.len() + 1, "{all:#?}");
+    for (key, change, told) in &changes {
+        let words = words(*change);
+        assert!(words.contains(told), "{key}: {words}");
+    }
+    let with_pin = words(&|of| (of.pin, of.seed, of.seconds) = (true, 9, 99));
+    assert_eq!(with_pin, usual);
+    let settings = serde_json::to_value(RunSummary::example().settings).unwrap();
+    let known: BTreeSet<&str> = changes.iter().map(|(key, ..)| *key).chain(NO_LOAD).collect();
+    let keys: BTreeSet<&str> = settings.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(known, keys, "a key is a part of the load, or it is not");
+}
+
+#[test]
+fn the_words_of_a_named_scenario_are_short_whatever_it_sets() {
+    for (name, _) in Scenario::named() {
+        let settings = Scenario::resolve(name, &Overrides::default()).unwrap();
+        let mut run = RunSummary { scenario: name.to_owned(), ..RunSummary::example() };
+        run.workers.clear();
+        (run.players, run.tick_hz) = (settings.players, settings.tick_hz);
+        let plain = settings.rings.is_empty() && settings.profile == Profile::Constant;
+        run.settings = settings;
+        run.conclude();
+        let words = run.head.workload.clone();
+        assert!(!words.contains(", spawn") && !words.contains(", movement"), "{words}");
+        assert!(!plain || words == format!("{name} {} at {} Hz", run.players, run.tick_hz), "{words}");
+        // More inputs with more ticks is what the rate means.
+        (run.tick_hz, run.settings.tick_hz, run.settings.input_hz) = (60, 60, 60);
+        run.conclude();
+        assert!(!run.head.workload.contains("input_hz"), "{}", run.head.workload);
+        // A file of one's own is told by what differs from the usual scenario.
+        run.scenario = "mine".to_owned();
+        run.settings.obstacles = 63;
+        run.conclude();
+        assert!(run.head.workload.contains(", obstacles 63"), "{}", run.head.workload);
+    }
 }
 
 #[test]
