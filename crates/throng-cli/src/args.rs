@@ -245,7 +245,7 @@ pub(crate) struct CrowdArguments {
     #[arg(long, value_name = "URL", hide_short_help = true)]
     pub(crate) bus: Option<String>,
     /// With --bus: let servers and edges send each other everything over it, without UDP between them (docs/edges.md)
-    #[arg(long, requires = "bus", hide_short_help = true)]
+    #[arg(long, requires = "bus", conflicts_with = "workers", hide_short_help = true)]
     pub(crate) bus_links: bool,
     /// Kill, restart, drain, pause, cut off or slow down a process while the run is measured, as kill:edge-1:4s,
     /// restart:server-2:4s:1s, cut:server-2:4s:2s, slow-consumer:edge-1:4s:3s or slow-disk:server:4s:3s; may be repeated
@@ -286,6 +286,10 @@ impl CrowdArguments {
     /// The load workers, if there are any.
     pub(crate) fn workers(&self) -> Result<Option<WorkersOptions>, Failure> {
         if self.workers.is_empty() {
+            if self.key.is_given() {
+                let error = anyhow::anyhow!("--key is for load workers: add --workers, or leave it out");
+                return Err(Failure::Usage(error));
+            }
             return Ok(None);
         }
         self.key.check(&self.workers)?;
@@ -411,6 +415,10 @@ pub(crate) struct KeyArgument {
 impl KeyArgument {
     pub(crate) fn get(&self) -> Key {
         Key::new(self.key.unwrap_or(LAB_KEY))
+    }
+
+    fn is_given(&self) -> bool {
+        self.key.is_some()
     }
 
     /// The public key is refused where others could reach one of these load workers. Those on a bus are reached by all who use it.

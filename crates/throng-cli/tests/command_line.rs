@@ -69,6 +69,20 @@ fn options_that_a_replay_or_a_written_setting_would_ignore_are_refused() {
 }
 
 #[test]
+fn options_of_a_crowd_that_would_change_nothing_are_refused() {
+    let refused = |arguments: &[&str], words: &str| {
+        let text = complaint(&[&["crowd", "--quiet"], arguments].concat(), 2);
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    };
+    let bus = "nats://127.0.0.1:1";
+    refused(&["--workers", "a", "--bus", bus, "--bus-links"], "cannot be used with");
+    refused(&["--key", &"0f".repeat(32)], "add --workers");
+    refused(&["--baselines"], "baselines (--baselines): the model throng has no such setting");
+    refused(&["--scratch", "shared"], "add --model shared-state");
+    refused(&["--scratch", "per-connection", "--model", "graph"], "the model graph has no such setting");
+}
+
+#[test]
 fn figures_are_listed_by_kind() {
     let listed = |kind: &str| String::from_utf8(throng(&["lab", "metrics", kind]).stdout).unwrap();
     let (crowd, gateway) = (listed("crowd"), listed("gateway"));

@@ -306,6 +306,7 @@ impl Scenario {
             scenario.input_hz = scenario.tick_hz;
         }
         validate::check(name_or_path, &scenario)?;
+        validate::check_overrides(name_or_path, overrides, &scenario)?;
         Ok(scenario)
     }
 

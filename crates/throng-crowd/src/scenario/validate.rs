@@ -4,7 +4,7 @@ use throng_report::{Kind, check_limits};
 
 use std::fmt::Display;
 
-use super::{Model, Ring, Scenario, ScenarioError, Spawn, View};
+use super::{Model, Overrides, Ring, Scenario, ScenarioError, Scratch, Spawn, View};
 use crate::kinds::FAR_STEP_M;
 
 /// Errors name the key and, where there is one, the command-line option that sets it.
@@ -17,6 +17,12 @@ pub(super) fn check(origin: &str, scenario: &Scenario) -> Result<(), ScenarioErr
     check.objects(scenario)?;
     check.machines(scenario)?;
     check.limits(scenario)
+}
+
+/// Whether each override changes anything.
+pub(super) fn check_overrides(origin: &str, overrides: &Overrides, scenario: &Scenario) -> Result<(), ScenarioError> {
+    // A scenario does not tell whether it says `shared` or nothing.
+    Check { origin }.shared_state(scenario, "scratch (--scratch)", overrides.scratch.is_some())
 }
 
 /// Edges of a run at most.
@@ -136,7 +142,16 @@ impl Check<'_> {
         self.range("idle_objects", s.idle_objects, 0, 1_000_000)
     }
 
+    /// A setting that only one model has.
+    fn shared_state(&self, s: &Scenario, key: &'static str, is_given: bool) -> Checked {
+        self.must(!is_given || s.model == Model::SharedState, key, || {
+            format!("the model {} has no such setting: add --model shared-state, or leave it out", s.model.name())
+        })
+    }
+
     fn machines(&self, s: &Scenario) -> Checked {
+        self.shared_state(s, "baselines (--baselines)", s.baselines)?;
+        self.shared_state(s, "scratch (--scratch)", s.scratch != Scratch::default())?;
         self.range("decoded_fraction", s.decoded_fraction, 0.0, 1.0)?;
         self.range("server_threads (--server-threads)", s.server_threads, 1, 256)?;
         self.range("edges (--edges)", s.edges, 0, EDGES_MAX)?;
@@ -177,7 +192,7 @@ impl Check<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Far, Overrides};
+    use super::super::{Far, Overrides, Scratch};
     use super::*;
 
     fn refused(change: impl FnOnce(&mut Scenario)) -> String {
@@ -215,6 +230,20 @@ mod tests {
         assert!(refused(|s| s.servers = 2).contains("add --edges"));
         assert!(refused(|s| (s.servers, s.edges, s.chests_per_player) = (2, 1, 3)).contains("chests"));
         assert!(refused(|s| (s.edges, s.model) = (2, Model::Graph)).contains("no edges"));
+        assert!(refused(|s| s.baselines = true).contains("baselines (--baselines)"));
+        let (given, model) = (Some(Scratch::Shared), Some(Model::Throng));
+        for (scratch, model, baselines) in [
+            (given, model, false),
+            (given, None, false),
+            (Some(Scratch::PerConnection), Some(Model::Graph), false),
+            (None, model, true),
+        ] {
+            let overrides = Overrides { scratch, model, baselines, ..Overrides::default() };
+            let error = Scenario::resolve("crowd", &overrides).unwrap_err().to_string();
+            assert!(error.contains("--model shared-state") && !error.contains('\n'), "{error}");
+            let overrides = Overrides { model: Some(Model::SharedState), ..overrides };
+            assert!(Scenario::resolve("crowd", &overrides).is_ok());
+        }
         assert!(refused(|s| s.view = View::Everything).contains("no rings"));
         assert!(refused(|s| s.rings.clear()).contains("1 to 8"));
         let far = |cell_m, radius_m| Far {
