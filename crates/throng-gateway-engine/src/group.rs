@@ -8,7 +8,9 @@
 //! cells; a locked entity without a group does not either. The lock lasts until the entity is removed from a lock
 //! group, until the entity is gone, or until the entity through whose channel it was last locked is gone.
 
-use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 use thiserror::Error;
 
 /// The two kinds of groups, as `EntityGroupType` numbers them.
@@ -97,6 +99,8 @@ pub struct EntityGroups {
     vacant: Vec<u32>,
     /// By locked entity: through whose channel it was locked last.
     locked_by: FxHashMap<u32, u32>,
+    /// The same the other way round.
+    locked: FxHashMap<u32, FxHashSet<u32>>,
 }
 
 impl EntityGroups {
@@ -148,36 +152,87 @@ impl EntityGroups {
     }
 
     /// `ENTITY_GROUP_REMOVE` on the channel of `entity`. Those that are not in its group stay where they are; those
-    /// that are not locked are no matter.
-    pub fn remove(&mut self, entity: u32, kind: GroupKind, named: &[u32]) {
+    /// that are not locked are no matter. Returns those concerned that may move now, in ascending order.
+    pub fn remove(&mut self, entity: u32, kind: GroupKind, named: &[u32]) -> Vec<u32> {
         match kind {
             GroupKind::Handover => {
-                let Some(&group) = self.group_of.get(&entity) else { return };
+                let Some(&group) = self.group_of.get(&entity) else { return Vec::new() };
+                let before = self.groups[group as usize].clone();
                 for member in named {
                     if self.group_of.get(member) == Some(&group) {
                         self.leave(*member);
                     }
                 }
+                self.movable_of(&before)
             }
-            GroupKind::Lock => named.iter().for_each(|member| {
-                self.locked_by.remove(member);
-            }),
+            GroupKind::Lock => {
+                let unlocked: Vec<u32> = named.iter().copied().filter(|&member| self.unlock(member)).collect();
+                self.movable_of(&unlocked)
+            }
         }
     }
 
-    /// The entity's channel is gone: it leaves its group, and the locks that were set through it end.
-    pub fn entity_gone(&mut self, entity: u32) {
+    /// The entity is gone: it leaves its group, and the locks that were set through it end. Returns those concerned that
+    /// may move now, in ascending order.
+    pub fn entity_gone(&mut self, entity: u32) -> Vec<u32> {
+        let mut concerned: Vec<u32> = match self.unlock(entity) {
+            true => self.group_of.get(&entity).map_or_else(Vec::new, |&group| self.groups[group as usize].clone()),
+            false => Vec::new(),
+        };
         self.leave(entity);
-        if !self.locked_by.is_empty() {
-            self.locked_by.remove(&entity);
-            self.locked_by.retain(|_, by| *by != entity);
+        for member in self.locked.remove(&entity).into_iter().flatten() {
+            self.locked_by.remove(&member);
+            concerned.push(member);
         }
+        concerned.retain(|&member| member != entity);
+        self.movable_of(&concerned)
+    }
+
+    /// All ids that belong to a group, are locked or lock others; some of them more than once.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.group_of.keys().chain(self.locked_by.keys()).chain(self.locked.keys()).copied()
+    }
+
+    /// These and those that move with them, as far as no lock holds them, in ascending order.
+    fn movable_of(&self, concerned: &[u32]) -> Vec<u32> {
+        let mut movable = Vec::new();
+        let mut seen: FxHashSet<u32> = FxHashSet::default();
+        for &entity in concerned {
+            // Each group once.
+            if self.group_of.get(&entity).is_some_and(|&group| !seen.insert(group)) {
+                continue;
+            }
+            match self.movable_with(entity) {
+                Movable::Locked => {}
+                Movable::Alone => movable.push(entity),
+                Movable::Together(all) => movable.extend_from_slice(all),
+            }
+        }
+        movable.sort_unstable();
+        movable.dedup();
+        movable
     }
 
     fn lock(&mut self, entity: u32, named: &[u32]) -> Result<(), EntityGroupError> {
         self.check_room(named.len())?;
-        self.locked_by.extend(named.iter().map(|&member| (member, entity)));
+        for &member in named {
+            self.unlock(member);
+            self.locked_by.insert(member, entity);
+            self.locked.entry(entity).or_default().insert(member);
+        }
         Ok(())
+    }
+
+    /// Whether the entity was locked.
+    fn unlock(&mut self, entity: u32) -> bool {
+        let Some(by) = self.locked_by.remove(&entity) else { return false };
+        if let Entry::Occupied(mut locked) = self.locked.entry(by) {
+            locked.get_mut().remove(&entity);
+            if locked.get().is_empty() {
+                locked.remove();
+            }
+        }
+        true
     }
 
     fn join(&mut self, entity: u32, named: &[u32]) -> Result<(), EntityGroupError> {
@@ -299,10 +354,11 @@ mod tests {
         let mut groups = EntityGroups::default();
         groups.add(1, Lock, &[2, 3]).unwrap();
         groups.add(9, Lock, &[3]).unwrap();
-        groups.entity_gone(1);
+        groups.add(2, Handover, &[4]).unwrap();
+        assert_eq!(groups.entity_gone(1), [2, 4], "who moves with a freed entity is free, too");
         assert!(!groups.is_locked(2) && groups.is_locked(3));
-        groups.entity_gone(3);
-        assert!(!groups.is_locked(3));
+        assert_eq!(groups.entity_gone(3), [] as [u32; 0]);
+        assert!(!groups.is_locked(3) && groups.locked.is_empty());
     }
 
     #[test]

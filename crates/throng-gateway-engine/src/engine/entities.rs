@@ -142,6 +142,11 @@ impl Entities {
         self.strays.iter().copied()
     }
 
+    /// Whether it stands in another cell than the one that lists it.
+    pub(super) fn is_astray(&self, id: u32) -> bool {
+        self.strays.contains(&id)
+    }
+
     /// It stands in the cell that lists it.
     pub(super) fn has_come_home(&mut self, id: u32) {
         self.strays.remove(&id);

@@ -109,6 +109,8 @@ impl Engine {
             GLOBAL_CHANNEL => cell_owner.unwrap_or(from),
             _ => from,
         };
+        let options = wanted.sub_options.unwrap_or_default();
+        let subscribed = self.subscribe(from, channel, &options)?;
         self.channels.set_owner(&mut self.connections, channel, Some(owner));
         if let Some(cell) = cell {
             self.list(cell, wanted.entity_id);
@@ -119,14 +121,16 @@ impl Engine {
         if let Some(master) = self.master().filter(|&master| master != from) {
             self.send(master, header, &result);
         }
-        let options = wanted.sub_options.unwrap_or_default();
-        self.subscribe_and_tell(from, from, channel, &options, 0)?;
+        self.tell_subscribed(from, from, channel, subscribed, 0);
         if owner != from {
             let options = ChannelSubscriptionOptions {
                 data_access: Some(throng_channeld::proto::ChannelDataAccess::WriteAccess.into()),
                 ..options
             };
-            self.subscribe_and_tell(owner, owner, channel, &options, 0)?;
+            // The entity is there, and the cell's owner decides over it: it sees less.
+            if let Err(refusal) = self.subscribe_and_tell(owner, owner, channel, &options, 0) {
+                self.counters.refuse(refusal);
+            }
         }
         if wanted.is_well_known {
             self.make_well_known(channel, wanted.entity_id);
@@ -178,10 +182,23 @@ impl Engine {
         if let Some(cell) = self.entities.cell_of(id) {
             self.unlist(cell, id);
         }
-        if let Some(entity) = self.drop_entity(id) {
-            self.entities.groups.entity_gone(id);
-            if entity.is_well_known {
-                self.channels.forget_well_known(index);
+        if let Some(entity) = self.drop_entity(id)
+            && entity.is_well_known
+        {
+            self.channels.forget_well_known(index);
+        }
+        let freed = self.entities.groups.entity_gone(id);
+        self.set_free(&freed);
+    }
+
+    /// No lock holds these any more: those that have crossed a border meanwhile go where they stand.
+    pub(super) fn set_free(&mut self, freed: &[u32]) {
+        let is_astray = |id: &u32| self.entities.is_astray(*id);
+        let strays: Vec<u32> = freed.iter().copied().filter(is_astray).collect();
+        for id in strays {
+            // Another of its group may have taken it along.
+            if self.entities.is_astray(id) {
+                self.entity_moved_itself(id, 0);
             }
         }
     }
@@ -194,7 +211,14 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: AddEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
-        let added = self.entities.groups.add(entity, kind, &wanted.entities_to_add);
+        let mut named = wanted.entities_to_add;
+        let all = named.len();
+        named.retain(|&id| self.entities.has(id));
+        if named.len() < all {
+            // Nobody would take them out again.
+            self.counters.refuse(Refusal::UnknownChannel);
+        }
+        let added = self.entities.groups.add(entity, kind, &named);
         added.map_err(|error| Refusal::Limit(error.tag()))
     }
 
@@ -206,13 +230,8 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: RemoveEntityGroupMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let (entity, kind) = self.group_of(from, channel, wanted.r#type)?;
-        self.entities.groups.remove(entity, kind, &wanted.entities_to_remove);
-        if kind == GroupKind::Lock {
-            // A delayed message may have crossed a border meanwhile.
-            for freed in &wanted.entities_to_remove {
-                self.entity_moved_itself(*freed, 0);
-            }
-        }
+        let freed = self.entities.groups.remove(entity, kind, &wanted.entities_to_remove);
+        self.set_free(&freed);
         Ok(())
     }
 

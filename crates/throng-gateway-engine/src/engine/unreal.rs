@@ -141,6 +141,8 @@ impl Engine {
             self.unlist(cell, entity);
         }
         self.drop_entity(entity);
+        let freed = self.entities.groups.entity_gone(entity);
+        self.set_free(&freed);
     }
 
     /// Keeps how an object is named, in the state of its channel as well.

@@ -5,9 +5,10 @@ use super::stage::{Peer, Stage, every};
 use prost::Message as _;
 use throng_channeld::proto::unrealpb::{ActorState, FRepMovement, FVector, SpatialChannelData};
 use throng_channeld::proto::{
-    AddEntityGroupMessage, Any, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions,
-    CreateChannelResultMessage, CreateEntityChannelMessage, EntityGroupType, RemoveEntityGroupMessage,
-    SubscribedToChannelResultMessage, TransformState, UnsubscribedFromChannelResultMessage, Vector4f,
+    AddEntityGroupMessage, Any, AuthMessage, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions,
+    CreateChannelResultMessage, CreateEntityChannelMessage, EntityGroupType, RemoveChannelMessage,
+    RemoveEntityGroupMessage, SubscribedToChannelResultMessage, TransformState, UnsubscribedFromChannelResultMessage,
+    Vector4f,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{EndCause, Side};
@@ -37,6 +38,11 @@ fn access(messages: &[Message], channel: u32, id: u32) -> Option<ChannelDataAcce
 fn group(stage: &mut Stage, owner: &Peer, entity: u32, kind: EntityGroupType, members: &[u32]) {
     let add = AddEntityGroupMessage { r#type: kind.into(), entities_to_add: members.to_vec() };
     stage.say(owner, Header::new(entity, message_type::ENTITY_GROUP_ADD), &add);
+}
+
+fn free(stage: &mut Stage, owner: &Peer, entity: u32, kind: EntityGroupType, members: &[u32]) {
+    let free = RemoveEntityGroupMessage { r#type: kind.into(), entities_to_remove: members.to_vec() };
+    stage.say(owner, Header::new(entity, message_type::ENTITY_GROUP_REMOVE), &free);
 }
 
 fn cell_of(stage: &Stage, entity: u32) -> u32 {
@@ -218,6 +224,96 @@ fn grouped_entities_move_together_and_locked_ones_stay_until_they_are_free() {
     assert_eq!([0, 1, 2].map(|number| cell_of(&stage, ENTITY + number)), [2, 2, 2]);
     group(&mut stage, &servers[0], ENTITY, EntityGroupType::Handover, &[ENTITY + 3]);
     assert_eq!(stage.refused("not_allowed"), 1, "not its owner");
+    stage.audit();
+}
+
+#[test]
+fn what_a_lock_held_goes_where_it_stands_however_the_lock_ends() {
+    let ends: [fn(&mut Stage, &Peer); 4] = [
+        |stage, owner| free(stage, owner, ENTITY + 1, EntityGroupType::Lock, &[ENTITY + 1]),
+        |stage, owner| free(stage, owner, ENTITY, EntityGroupType::Handover, &[ENTITY + 1]),
+        |stage, owner| {
+            let remove = RemoveChannelMessage { channel_id: ENTITY + 3 };
+            stage.say(owner, Header::new(0, message_type::REMOVE_CHANNEL), &remove);
+        },
+        |stage, owner| {
+            let remove = RemoveChannelMessage { channel_id: ENTITY + 1 };
+            stage.say(owner, Header::new(0, message_type::REMOVE_CHANNEL), &remove);
+        },
+    ];
+    for (number, end) in ends.into_iter().enumerate() {
+        let mut stage = Stage::world(TWO, &[]);
+        let servers = stage.spatial_servers(TWO);
+        for entity in 0..4 {
+            stage.create_entity(&servers[0], FIRST + 1, ENTITY + entity, Some(standing(middle(1, 0))));
+        }
+        group(&mut stage, &servers[0], ENTITY, EntityGroupType::Handover, &[ENTITY + 1, ENTITY + 2]);
+        group(&mut stage, &servers[0], ENTITY + 3, EntityGroupType::Lock, &[ENTITY + 1]);
+        stage.walk(&servers[0], ENTITY, middle(2, 0));
+        assert_eq!((cell_of(&stage, ENTITY), cell_of(&stage, ENTITY + 2)), (1, 1), "{number}");
+        end(&mut stage, &servers[0]);
+        for entity in [ENTITY, ENTITY + 2] {
+            assert_eq!((cell_of(&stage, entity), owner_of(&stage, entity)), (2, servers[1].id), "{number}");
+        }
+        stage.audit();
+    }
+}
+
+#[test]
+fn who_is_in_no_world_is_in_no_group() {
+    let mut stage = Stage::world(TWO, &["-limit", "max_grouped_entities=4"]);
+    let servers = stage.spatial_servers(TWO);
+    for entity in [ENTITY, ENTITY + 1] {
+        stage.create_entity(&servers[0], FIRST + 1, entity, Some(standing(middle(1, 0))));
+    }
+    for kind in [EntityGroupType::Handover, EntityGroupType::Lock] {
+        group(&mut stage, &servers[0], ENTITY, kind, &[ENTITY + 7, ENTITY + 8]);
+    }
+    assert_eq!(stage.refused("unknown_channel"), 2);
+    stage.create_entity(&servers[0], FIRST + 1, ENTITY + 7, Some(standing(middle(1, 0))));
+    stage.walk(&servers[0], ENTITY, middle(2, 0));
+    stage.walk(&servers[0], ENTITY + 7, middle(3, 0));
+    assert_eq!([0, 7].map(|number| cell_of(&stage, ENTITY + number)), [2, 3], "each for itself");
+    group(&mut stage, &servers[0], ENTITY + 1, EntityGroupType::Lock, &[ENTITY, ENTITY + 1, ENTITY + 7]);
+    assert_eq!(stage.refused("entity_groups_full"), 0, "there is room");
+}
+
+#[test]
+fn an_entity_whose_creator_may_not_read_it_so_does_not_come_into_being() {
+    let mut stage = Stage::world(TWO, &[]);
+    let master = stage.master();
+    let curious = stage.connect(Side::Server);
+    let auth = AuthMessage { player_identifier_token: "w".into(), wants_refusals: true, ..Default::default() };
+    stage.say(&curious, Header::new(0, message_type::AUTH), &auth);
+    stage.ask_for_cells(&curious);
+    stage.read(&master);
+    let sub_options = ChannelSubscriptionOptions {
+        data_field_masks: (0..33).map(|number| format!("field{number}")).collect(),
+        ..Default::default()
+    };
+    let create = CreateEntityChannelMessage {
+        entity_id: ENTITY,
+        data: Some(standing(middle(0, 0))),
+        sub_options: Some(sub_options),
+        ..Default::default()
+    };
+    let header = Header::new(FIRST, message_type::CREATE_ENTITY_CHANNEL).with_stub(9);
+    let told: Vec<(u32, u32)> = stage.ask(&curious, header, &create).iter().map(|m| (m.msg_type, m.stub_id)).collect();
+    assert_eq!(told, [(message_type::REFUSED, 9)]);
+    assert_eq!(stage.read(&master), []);
+    assert_eq!((stage.place_of(ENTITY), stage.refused("field_masks")), (None, 1));
+    stage.audit();
+}
+
+#[test]
+fn an_entity_is_its_cells_owners_who_has_no_room_to_read_it() {
+    let mut stage = Stage::world(TWO, &["-limit", "max_server_subscriptions=2"]);
+    let master = stage.master();
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&master, 0, ENTITY, Some(standing(middle(3, 0))));
+    assert!(stage.read(&master).iter().any(|message| message.stub_id == 6), "it is made");
+    assert_eq!((cell_of(&stage, ENTITY), owner_of(&stage, ENTITY)), (3, servers[1].id));
+    assert_eq!(stage.refused("server_subscriptions"), 1);
     stage.audit();
 }
 

@@ -7,6 +7,7 @@ use crate::stage::world::{Cut, ENTITY, FIRST, middle, standing};
 use crate::stage::{Peer, Stage, settings};
 use throng_channeld::proto::{ChannelType, CreateChannelMessage, RemoveChannelMessage};
 use throng_channeld::{Message, message_type};
+use throng_gateway_engine::group::{EntityGroups, GroupKind};
 use throng_gateway_engine::port::{EndCause, Side};
 
 /// Hands a message over without letting the gateway do anything else.
@@ -57,6 +58,25 @@ fn to_remove_a_channel_costs_the_same_however_many_its_owner_has() {
         })
     };
     let ratio = of(60_000) / of(REMOVED);
+    assert!(ratio < RATIO_MAX, "{ratio} times");
+}
+
+#[test]
+fn to_remove_an_entity_costs_the_same_however_many_are_locked() {
+    let of = |locked: u32| {
+        best(|| {
+            let mut groups = EntityGroups::default();
+            let all: Vec<u32> = (REMOVED..REMOVED + locked).collect();
+            groups.add(REMOVED, GroupKind::Lock, &all).expect("there is room");
+            (0..REMOVED).for_each(|entity| groups.add(entity, GroupKind::Lock, &[entity]).expect("there is room"));
+            let begin = Instant::now();
+            for entity in 0..REMOVED {
+                groups.entity_gone(entity);
+            }
+            begin.elapsed()
+        })
+    };
+    let ratio = of(100_000) / of(1);
     assert!(ratio < RATIO_MAX, "{ratio} times");
 }
 
