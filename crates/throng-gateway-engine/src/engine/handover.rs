@@ -397,11 +397,21 @@ impl Engine {
     ) {
         let Some(channel) = self.channels.find(cell) else { return };
         let Some(schema) = self.schemas.find(CELL_STATE).cloned() else { return };
-        let present = self.fanout.hub.state(channel).type_url();
-        if !present.is_empty() && message_name(present) != CELL_STATE {
+        let is_empty = self.fanout.hub.state(channel).type_url().is_empty();
+        if !is_empty && !self.is_cells_list(channel) {
             return;
         }
         self.change_state(channel, &schema, change);
+        let merge = self.channels.at(channel).merge;
+        if !merge.should_check_removable_map_field {
+            self.set_merge_options(channel, merge);
+        }
+    }
+
+    /// Whether a channel is a cell whose state is of the gateway's own type: a list of entities.
+    pub(super) fn is_cells_list(&self, channel: ChannelIndex) -> bool {
+        let present = self.fanout.hub.state(channel).type_url();
+        self.channels.at(channel).kind == ChannelType::Spatial && message_name(present) == CELL_STATE
     }
 
     /// Changes the state of a channel on the gateway's own behalf; an empty one of this type is made if there is none.

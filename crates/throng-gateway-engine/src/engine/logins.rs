@@ -62,9 +62,9 @@ impl Logins {
         self.bearers.get(name).copied()
     }
 
-    /// All that bear a name, in no particular order.
-    pub(super) fn bearers(&self) -> impl Iterator<Item = Key> + '_ {
-        self.bearers.values().copied()
+    /// All names that somebody bears, in no particular order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &(Side, String)> {
+        self.bearers.keys()
     }
 
     /// A connection has ended. Its name is gone then.

@@ -622,9 +622,9 @@ impl Engine {
         if self.channels.has(id) {
             return Err(Refusal::ChannelExists);
         }
-        // One more than allowed: GLOBAL does not count.
+        // One more than allowed: GLOBAL does not count. A snapshot has no more than was allowed.
         let all = self.channels.len() + self.memory.channels_elsewhere();
-        if all > self.settings.limits.max_channels as usize {
+        if all > self.settings.limits.max_channels as usize && self.restoring.is_none() {
             return Err(Refusal::Limit("channels"));
         }
         let settings = Arc::clone(self.settings.channel_types.of(kind.into()));

@@ -17,7 +17,7 @@ use super::log::state_limits;
 use super::lost::{Kept, Lost};
 use super::port::{Key, Side};
 use super::unborn::UNBORN_MAX;
-use crate::group::GroupKind;
+use crate::group::{EntityGroupLimits, GroupKind};
 use crate::settings::EngineSettings;
 use crate::snapshot::{self, Kind, Record, SnapshotError, Survey};
 
@@ -58,6 +58,8 @@ impl Engine {
         let first_tick = Tick(survey.next_tick(unix_ns));
         let mut engine = Engine::beginning_at(settings, schemas, seed, (now, unix_ns), first_tick);
         engine.connections.begin_after((survey.writers, survey.next_connection_id));
+        // Everything comes back, also if the limits allow less by now.
+        engine.entities.groups.set_limits(EntityGroupLimits { members_per_group: usize::MAX, entities: usize::MAX });
         engine.restoring = Some(Box::default());
         engine
     }
@@ -105,6 +107,7 @@ impl Engine {
     pub fn finish_restore(&mut self) -> Restored {
         let Some(restoring) = self.restoring.take() else { return Restored::default() };
         let Restoring { sessions, owners, is_ready } = *restoring;
+        self.put_groups_right();
         self.put_cells_right();
         let mut owned: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for (&channel, &owner) in &owners {
@@ -170,9 +173,10 @@ impl Engine {
         if let Some(side) = side_of(saved.created_by) {
             self.set_creator(index, Creator { key: FORMER, side });
         }
-        self.channels.at_mut(index).merge =
-            saved.merge.map_or_else(ChannelDataMergeOptions::default, |merge| merge.to_wire());
+        let merge = saved.merge.map_or_else(ChannelDataMergeOptions::default, |merge| merge.to_wire());
+        self.channels.at_mut(index).merge = merge;
         self.restore_state(index, saved.state.as_deref())?;
+        self.set_merge_options(index, merge);
         if kind == ChannelType::Entity {
             self.restore_entity(id, saved.entity.unwrap_or_default());
         }
@@ -229,6 +233,15 @@ impl Engine {
             restoring.sessions.push(session);
         }
         Ok(())
+    }
+
+    /// Only entities that there are belong to groups, and the limits hold from now on.
+    fn put_groups_right(&mut self) {
+        let gone: Vec<u32> = self.entities.groups.ids().filter(|&id| !self.entities.has(id)).collect();
+        for id in gone {
+            self.entities.groups.entity_gone(id);
+        }
+        self.entities.groups.set_limits(super::group_limits(&self.settings.limits));
     }
 
     /// Cells list the entities that say that they are there, and no others.

@@ -1,7 +1,7 @@
 //! The engine as records, a few at a time, between its steps.
 //!
-//! A snapshot begins with a list of the numbers of all channels, entities and sessions. Each is looked up when its turn
-//! comes: one that is gone by then is left out, and one that has come since is newer than the snapshot.
+//! A snapshot begins with a list of the numbers of all channels and entities and the names of all sessions. Each is looked
+//! up when its turn comes: one that is gone by then is left out, and one that has come since is newer than the snapshot.
 
 use throng_channeld::proto::ChannelDataMergeOptions;
 use throng_replica::ChannelIndex;
@@ -10,7 +10,7 @@ use super::Engine;
 use super::channel::Wanted;
 use super::entities::Entity;
 use super::lost::LostKey;
-use super::port::{Key, Side};
+use super::port::Side;
 use crate::snapshot::{self, Kind, Part};
 
 /// Records of one part, however short they are: what there is to say about a channel has to be looked up.
@@ -21,20 +21,13 @@ const PART_RECORDS_MAX: usize = 256;
 pub(super) struct Taking {
     has_begun: bool,
     channels: std::vec::IntoIter<ChannelIndex>,
-    sessions: std::vec::IntoIter<Bearer>,
+    sessions: std::vec::IntoIter<LostKey>,
     groups: std::vec::IntoIter<Vec<u32>>,
     locks: std::vec::IntoIter<(u32, u32)>,
     unborn: std::vec::IntoIter<u32>,
     /// Channels that were removed since the last part.
     gone: Vec<u32>,
     scratch: Vec<u8>,
-}
-
-/// A name whose bearer may come back.
-#[derive(Debug)]
-enum Bearer {
-    Present(Key),
-    Lost(LostKey),
 }
 
 impl Taking {
@@ -47,9 +40,8 @@ impl Engine {
     /// Begins a snapshot, in place of one that has not ended.
     pub fn begin_snapshot(&mut self) {
         let is_first = self.share.is_first();
-        let present = self.logins.bearers().filter(|_| is_first).map(Bearer::Present);
-        let lost = self.lost.names().filter(|_| is_first).cloned().map(Bearer::Lost);
-        let sessions: Vec<Bearer> = present.chain(lost).collect();
+        let lost = self.lost.names().filter(|name| self.logins.bearer(name).is_none());
+        let sessions: Vec<LostKey> = self.logins.names().chain(lost).filter(|_| is_first).cloned().collect();
         let mut channels: Vec<ChannelIndex> = self.channels.indices().collect();
         channels.sort_unstable_by_key(|channel| channel.number());
         let (groups, locks): (Vec<_>, Vec<_>) =
@@ -96,8 +88,8 @@ impl Engine {
     fn put_next(&self, taking: &mut Taking, part: &mut Part) -> bool {
         if let Some(channel) = taking.channels.next() {
             self.put_channel(channel, &mut taking.scratch, part);
-        } else if let Some(bearer) = taking.sessions.next() {
-            if let Some(session) = self.session_of(&bearer) {
+        } else if let Some(name) = taking.sessions.next() {
+            if let Some(session) = self.session_of(&name) {
                 part.put(Kind::Session, &session);
             }
         } else if let Some(members) = taking.groups.next() {
@@ -167,40 +159,37 @@ impl Engine {
         }
     }
 
-    /// A name whose bearer may come back, now or if it were lost now.
-    fn session_of(&self, bearer: &Bearer) -> Option<snapshot::Session> {
-        let (key, connection_id, subscriptions) = match bearer {
-            Bearer::Present(key) => {
-                let place = self.connections.place(*key)?;
-                let connection = self.connections.at(place);
-                self.settings.recovery_patience(connection.side)?;
-                let name = (connection.side, connection.identifier.clone());
-                if !connection.is_member() || connection.is_ending || self.logins.bearer(&name) != Some(*key) {
-                    return None;
-                }
-                let channels = self.fanout.hub.channels_of(self.connections.hub_id(place));
-                let subscription = |channel| {
-                    let channel = self.channels.at(channel);
-                    let subscriber = *channel.subscriber(place)?;
-                    Some(self.subscription_of(
-                        channel.id,
-                        self.fanout.granted(&self.connections, place, subscriber),
-                        subscriber.since.0,
-                    ))
-                };
-                (name, connection.id, channels.filter_map(subscription).collect())
-            }
-            Bearer::Lost(name) => {
-                let lost = self.lost.get(name)?;
-                self.settings.recovery_patience(name.0)?;
-                let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.channels.born(**id, kept.birth).is_some();
-                let there = lost.subscriptions.iter().filter(is_there);
-                let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
-                (name.clone(), lost.connection_id, subscriptions.collect())
-            }
-        };
+    /// A session that may come back: the present one of this name, as if it were lost now, or else the lost one.
+    fn session_of(&self, name: &LostKey) -> Option<snapshot::Session> {
+        self.settings.recovery_patience(name.0)?;
+        let (connection_id, subscriptions) = self.present_session(name).or_else(|| self.lost_session(name))?;
         let slot = self.world.as_ref().and_then(|world| world.slots.server_of(connection_id));
-        Some(snapshot::Session { is_server: key.0 == Side::Server, name: key.1, connection_id, slot, subscriptions })
+        let (is_server, name) = (name.0 == Side::Server, name.1.clone());
+        Some(snapshot::Session { is_server, name, connection_id, slot, subscriptions })
+    }
+
+    fn present_session(&self, name: &LostKey) -> Option<(u32, Vec<snapshot::Subscription>)> {
+        let place = self.connections.place(self.logins.bearer(name)?)?;
+        let connection = self.connections.at(place);
+        if !connection.is_member() || connection.is_ending {
+            return None;
+        }
+        let channels = self.fanout.hub.channels_of(self.connections.hub_id(place));
+        let subscription = |channel| {
+            let channel = self.channels.at(channel);
+            let subscriber = *channel.subscriber(place)?;
+            let granted = self.fanout.granted(&self.connections, place, subscriber);
+            Some(self.subscription_of(channel.id, granted, subscriber.since.0))
+        };
+        Some((connection.id, channels.filter_map(subscription).collect()))
+    }
+
+    fn lost_session(&self, name: &LostKey) -> Option<(u32, Vec<snapshot::Subscription>)> {
+        let lost = self.lost.get(name)?;
+        let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.channels.born(**id, kept.birth).is_some();
+        let there = lost.subscriptions.iter().filter(is_there);
+        let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
+        Some((lost.connection_id, subscriptions.collect()))
     }
 
     fn subscription_of(&self, channel: u32, wanted: Wanted, since: u64) -> snapshot::Subscription {

@@ -60,8 +60,9 @@ impl Engine {
         self.learn_position(channel);
     }
 
-    /// How updates are merged from now on.
-    pub(super) fn set_merge_options(&mut self, channel: ChannelIndex, options: ChannelDataMergeOptions) {
+    /// How updates are merged from now on. In the gateway's list of a cell, who is `removed` is gone, whatever is asked for.
+    pub(super) fn set_merge_options(&mut self, channel: ChannelIndex, mut options: ChannelDataMergeOptions) {
+        options.should_check_removable_map_field |= self.is_cells_list(channel);
         self.channels.at_mut(channel).merge = options;
         let options = self.channels.at(channel).merge_options();
         self.fanout.hub.state_mut(channel).set_options(options);

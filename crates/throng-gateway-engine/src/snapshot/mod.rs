@@ -81,8 +81,8 @@ pub enum SnapshotError {
     /// It was written with settings that these contradict.
     #[error("it does not fit the present settings: {0}")]
     Misfit(&'static str),
-    /// It has more channels than the limits allow.
-    #[error("it has more channels than max_channels allows")]
+    /// It has more channels than a gateway can have.
+    #[error("it has more channels than a gateway can have")]
     TooManyChannels,
 }
 

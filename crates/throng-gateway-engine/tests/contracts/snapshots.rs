@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
-use throng_channeld::proto::unrealpb::SpatialChannelData;
+use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
 use throng_channeld::proto::{
     AddEntityGroupMessage, Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType,
     CreateChannelMessage, CreateChannelResultMessage, EntityGroupType, RemoveChannelMessage, TransformState, Vector3f,
@@ -456,8 +456,122 @@ fn a_file_of_a_gateway_with_other_settings_is_refused_with_one_line() {
     assert!(refused(settings(&["-dev", "-scr"])).ends_with("it has a world of cells, and there is no -scc"));
     let moved = [&RETURNS[..], &["-scs=0x20000"]].concat();
     assert!(refused(world_settings(TWO, &moved)).contains("-scs and -ecs"));
-    let few = [&RETURNS[..], &["-limit=max_channels=3"]].concat();
-    assert_eq!(refused(world_settings(TWO, &few)), "it has more channels than max_channels allows");
+}
+
+#[test]
+fn what_there_was_is_there_again_though_the_limits_were_lowered_meanwhile() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let servers = stage.spatial_servers(TWO);
+    for entity in 0..6 {
+        stage.create_entity(&servers[0], FIRST, ENTITY + entity, Some(standing(middle(0, 0))));
+    }
+    let all: Vec<u32> = (0..6).map(|number| ENTITY + number).collect();
+    for kind in [EntityGroupType::Handover, EntityGroupType::Lock] {
+        let add = AddEntityGroupMessage { r#type: kind.into(), entities_to_add: all.clone() };
+        stage.say(&servers[0], Header::new(ENTITY, message_type::ENTITY_GROUP_ADD), &add);
+    }
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    let lowered = ["-limit=max_channels=3", "-limit=max_group_entities=2", "-limit=max_grouped_entities=3"];
+    let (mut other, restored) = restart(&stage, &file, world_settings(TWO, &[&RETURNS[..], &lowered].concat()));
+    assert_eq!(restored, Restored { channels: 11, sessions: 2, given_up: 0 });
+    let (back, _) = come_back(&mut other, Side::Server, "w0");
+    other.create_entity(&back, FIRST, ENTITY + 7, Some(standing(middle(0, 0))));
+    assert_eq!(other.refused("channels"), 1, "and no more than there was");
+    let add = AddEntityGroupMessage { r#type: EntityGroupType::Lock.into(), entities_to_add: vec![ENTITY] };
+    other.say(&back, Header::new(ENTITY, message_type::ENTITY_GROUP_ADD), &add);
+    assert_eq!(other.refused("entity_groups_full"), 1);
+    other.audit();
+}
+
+#[test]
+fn who_is_lost_or_comes_back_while_a_snapshot_is_made_is_in_it() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let away = stage.join_as(Side::Client, "away");
+    let servers = stage.spatial_servers(TWO);
+    let other_client = stage.join_as(Side::Client, "changed");
+    stage.drop_connection(&away, EndCause::Lost);
+    let mut file = Vec::new();
+    let mut framing = Framing::begin(&mut file);
+    stage.engine.begin_snapshot();
+    framing.put(&stage.engine.snapshot_part(1), &mut file);
+    // One is lost, one is back, one has logged in again from elsewhere, and one was lost and is back.
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    stage.join_as(Side::Client, "away");
+    stage.join_as(Side::Server, "w1");
+    stage.drop_connection(&other_client, EndCause::Lost);
+    stage.join_as(Side::Client, "changed");
+    loop {
+        let part = stage.engine.snapshot_part(1);
+        framing.put(&part, &mut file);
+        if part.is_last() {
+            break;
+        }
+    }
+    framing.end(&mut file);
+    let (mut other, restored) = restart(&stage, &file, world_settings(TWO, &RETURNS));
+    assert_eq!((restored.sessions, restored.given_up), (4, 0));
+    let ids = [("w0", Side::Server), ("w1", Side::Server), ("away", Side::Client), ("changed", Side::Client)]
+        .map(|(name, side)| come_back(&mut other, side, name).0.id);
+    assert_eq!(ids, [servers[0].id, servers[1].id, away.id, other_client.id]);
+}
+
+#[test]
+fn groups_of_entities_that_are_gone_are_not_restored() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let servers = stage.spatial_servers(TWO);
+    for entity in 0..3 {
+        stage.create_entity(&servers[0], FIRST + 1, ENTITY + entity, Some(standing(middle(1, 0))));
+    }
+    for (kind, members) in [(EntityGroupType::Handover, vec![ENTITY + 1]), (EntityGroupType::Lock, vec![ENTITY + 2])] {
+        let add = AddEntityGroupMessage { r#type: kind.into(), entities_to_add: members };
+        stage.say(&servers[0], Header::new(ENTITY, message_type::ENTITY_GROUP_ADD), &add);
+    }
+    let mut file = Vec::new();
+    let mut framing = Framing::begin(&mut file);
+    stage.engine.begin_snapshot();
+    framing.put(&stage.engine.snapshot_part(1), &mut file);
+    let gone = RemoveChannelMessage { channel_id: ENTITY };
+    stage.say(&servers[0], Header::new(0, message_type::REMOVE_CHANNEL), &gone);
+    framing.put(&stage.engine.snapshot_part(1 << 20), &mut file);
+    framing.end(&mut file);
+    let (mut other, _) = restart(&stage, &file, world_settings(TWO, &RETURNS));
+    let back = ["w0", "w1"].map(|name| come_back(&mut other, Side::Server, name).0);
+    other.create_entity(&back[0], FIRST + 1, ENTITY, Some(standing(middle(1, 0))));
+    other.walk(&back[0], ENTITY + 1, middle(2, 0));
+    other.walk(&back[0], ENTITY + 2, middle(2, 0));
+    let cells = [0, 1, 2].map(|number| other.place_of(ENTITY + number).expect("it exists").1);
+    assert_eq!(cells, [Some(FIRST + 1), Some(FIRST + 2), Some(FIRST + 2)]);
+}
+
+#[test]
+fn a_cell_forgets_who_left_also_after_a_reload_a_restart_and_a_second_announcement() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let servers = stage.spatial_servers(TWO);
+    for entity in 0..4 {
+        stage.create_entity(&servers[0], FIRST + 1, ENTITY + entity, Some(standing(middle(1, 0))));
+    }
+    // The server writes that an entity has left, as the gateway does.
+    let leaves = |stage: &mut Stage, server: &Peer, entity: u32| {
+        let state = SpatialEntityState { removed: true, ..Default::default() };
+        let data = SpatialChannelData { entities: [(entity, state)].into() };
+        stage.update(server, FIRST + 1, Any::pack(&data));
+        let cell = stage.engine.cells().find(|cell| cell.channel == FIRST + 1).expect("it exists");
+        assert!(!cell.entities.contains(&entity), "{entity} in {:?}", cell.entities);
+    };
+    leaves(&mut stage, &servers[0], ENTITY);
+    stage.engine.reload(Arc::new(world_settings(TWO, &RETURNS)));
+    leaves(&mut stage, &servers[0], ENTITY + 1);
+    let create = CreateChannelMessage {
+        channel_type: ChannelType::Spatial.into(),
+        merge_options: Some(Default::default()),
+        ..Default::default()
+    };
+    stage.say(&servers[0], Header::new(0, message_type::CREATE_CHANNEL), &create);
+    leaves(&mut stage, &servers[0], ENTITY + 2);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1 << 20);
+    let (mut other, _) = restart(&stage, &file, world_settings(TWO, &RETURNS));
+    let (back, _) = come_back(&mut other, Side::Server, "w0");
+    leaves(&mut other, &back, ENTITY + 3);
 }
 
 #[test]
