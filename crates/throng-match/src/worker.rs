@@ -140,6 +140,8 @@ impl Worker {
                 if queue.stopping.is_some() {
                     return;
                 }
+                // Nobody has to wait for the next frame to learn that it has nothing to do.
+                self.report(queue);
                 let Ok(control) = self.controls.recv() else { return };
                 self.handle(control, queue);
                 continue;

@@ -189,6 +189,23 @@ fn a_match_moves_whole_to_an_idle_worker_and_is_played_on() {
 }
 
 #[test]
+fn a_worker_whose_last_match_has_ended_has_no_load() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    let busy = |number: u64| Balls { work: 300_000, ..Balls::new(number, 1_000_000) };
+    // One goes to the first worker, one to the second.
+    let (game, _) = place.game("first", Balls::new(1, 1_000_000));
+    host.add(game);
+    let (game, _) = place.game("second", busy(2));
+    let second = host.add(game);
+    place.until("the second worker is busy", || host.figures()[1].load > 0.0);
+    host.end(second, "it is no longer needed");
+    host.wait_end(PATIENCE).expect("it ends");
+    place.until("it has nothing to do", || host.figures()[1].load == 0.0);
+    assert_eq!(host.figures()[1].matches, 0);
+}
+
+#[test]
 fn settings_that_are_not_possible_are_refused_with_the_reason() {
     let clock = || throng_match::Clock::system();
     let refused = |options| Host::start(options, clock()).expect_err("not possible").to_string();
