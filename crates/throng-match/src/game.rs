@@ -97,7 +97,8 @@ pub trait Game: Send {
     /// A hash of the whole state that `step` reads and writes. It is compared bit for bit in a replay.
     fn digest(&self) -> u64;
 
-    /// The result in one line, as `attackers win 5 to 3`; `None` while the match goes on.
+    /// The result in one line, as `attackers win 5 to 3`; `None` while the match goes on. Its first 1,024 bytes are kept, and
+    /// an empty one counts as none.
     fn outcome(&self) -> Option<String>;
 }
 

@@ -271,12 +271,7 @@ impl LogWriter {
         self.block.extend_from_slice(&self.ticks.to_le_bytes());
         self.block.extend_from_slice(&digest.to_le_bytes());
         self.block.push(u8::from(is_over));
-        let outcome = outcome.unwrap_or_default();
-        let mut length = outcome.len().min(TEXT_MAX);
-        while !outcome.is_char_boundary(length) {
-            length -= 1;
-        }
-        self.block.extend_from_slice(&outcome.as_bytes()[..length]);
+        self.block.extend_from_slice(outcome.and_then(kept_outcome).unwrap_or_default().as_bytes());
         self.write_block();
         match self.error.take() {
             Some(error) => Err(error),
@@ -336,6 +331,15 @@ impl std::fmt::Debug for LogWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LogWriter").field("ticks", &self.ticks).field("error", &self.error).finish_non_exhaustive()
     }
+}
+
+/// The part of an outcome that a log has, and a replay compares: at most [`TEXT_MAX`] bytes. An empty one is none.
+pub(crate) fn kept_outcome(outcome: &str) -> Option<&str> {
+    let mut length = outcome.len().min(TEXT_MAX);
+    while !outcome.is_char_boundary(length) {
+        length -= 1;
+    }
+    (length > 0).then_some(&outcome[..length])
 }
 
 /// Whether a reader does not know this round trip yet. One of a seat that does not exist is left out.

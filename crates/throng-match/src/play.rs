@@ -20,7 +20,7 @@ use throng::{ReceiveError, Server, ServerEvent, Tick, Time};
 use throng_telemetry::{Recorder, Subsystem};
 
 use crate::inbox::{CommandCounters, CommandLimits, Inbox};
-use crate::log::{LogHead, LogWriter};
+use crate::log::{LogHead, LogWriter, kept_outcome};
 use crate::{Flow, Game, GameError, Seats, panics};
 
 /// The round trip of a seat is looked up every so many ticks.
@@ -321,6 +321,7 @@ impl Match {
         let told = panics::caught(|| {
             catch_unwind(AssertUnwindSafe(|| {
                 let outcome = if is_sound { self.game.outcome() } else { None };
+                let outcome = outcome.as_deref().and_then(kept_outcome).map(str::to_owned);
                 let log = self.log.take().map(|log| match is_sound {
                     true => log.finish(self.game.digest(), error.is_none(), outcome.as_deref()),
                     false => log.abandon(),

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 use crate::inbox::recycle;
 use crate::log::{
     BLOCK_HEAD, COMMANDS, DIGEST, END, JOINED, LATENCIES, LATENCY_UNIT_US, LEFT, LOG_VERSION, LogError, LogHead, MAGIC,
-    SETTINGS_MAX, TICKS,
+    SETTINGS_MAX, TICKS, kept_outcome,
 };
 use crate::panics;
 use crate::{COMMANDS_PER_TICK_MAX, Flow, Game, RATE_MAX_HZ, SEATS_MAX, Seat, SeatCommand, SeatLatency, TickInput};
@@ -212,7 +212,7 @@ fn finish(game: &dyn Game, end: &End, (played, tick): (Replayed, Tick)) -> Resul
     if played.is_over != end.is_over {
         return Err(ReplayError::Over { tick: tick.before(1).0 });
     }
-    let outcome = game.outcome();
+    let outcome = game.outcome().as_deref().and_then(kept_outcome).map(str::to_owned);
     if outcome != end.outcome {
         return Err(ReplayError::Outcome { recorded: end.outcome.clone(), replayed: outcome });
     }

@@ -83,3 +83,17 @@ fn a_stopped_match_has_a_whole_log() {
     let replayed = replay(&log.bytes(), Balls::new(2, 1_000)).expect("it is the same");
     assert_eq!((replayed.ticks, replayed.is_over, replayed.outcome), (100, false, None));
 }
+
+#[test]
+fn an_outcome_that_is_long_or_empty_replays_as_the_log_has_it() {
+    let long = "ü".repeat(600);
+    for (said, told) in [(long.as_str(), Some(&long[..1_024])), ("", None), ("one wins", Some("one wins"))] {
+        let game = || Balls { said: Some(said.to_owned()), ..Balls::new(2, 50) };
+        let log = Shared::default();
+        let mut world = World::new(game(), Rules { sink: Some(Box::new(log.clone())), ..Rules::default() });
+        while world.step(|_| &[]) == Stage::Playing {}
+        let replayed = replay(&log.bytes(), game()).expect("it is the same");
+        assert_eq!((replayed.outcome.as_deref(), replayed.is_over), (told, true));
+        assert_eq!(world.game.end().expect("it has ended").outcome.as_deref(), told);
+    }
+}

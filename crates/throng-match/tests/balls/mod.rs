@@ -60,6 +60,8 @@ pub struct Balls {
     pub trap: Trap,
     /// Burns time in each step.
     pub work: u32,
+    /// The outcome, instead of the ball that bounced most.
+    pub said: Option<String>,
     pub objects: Vec<ObjectId>,
     pub subscribed: [Option<ConnectionId>; BALLS],
 }
@@ -87,6 +89,7 @@ impl Balls {
             fault: None,
             trap: Trap::default(),
             work: 0,
+            said: None,
             objects: Vec::new(),
             subscribed: [None; BALLS],
         }
@@ -199,7 +202,8 @@ impl Game for Balls {
 
     fn outcome(&self) -> Option<String> {
         let best = self.balls.iter().max_by_key(|ball| ball.hits).expect("there are balls");
-        (self.ticks >= self.last).then(|| format!("ball {} bounced {} times", best.number, best.hits))
+        let said = || self.said.clone().unwrap_or_else(|| format!("ball {} bounced {} times", best.number, best.hits));
+        (self.ticks >= self.last).then(said)
     }
 }
 
