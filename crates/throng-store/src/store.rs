@@ -227,11 +227,15 @@ impl RunStore {
         }
         fs::create_dir_all(folder).map_err(StoreError::local(folder))?;
         for (name, most_bytes) in FILES.iter().filter(|(name, _)| files.contains(name)) {
+            if *name == SUMMARY_FILE {
+                bring_names_to_disk(folder)?;
+            }
             self.read_file(&from.clone().join(*name), &folder.join(name), *most_bytes, stop).await?;
         }
-        Ok(())
+        bring_names_to_disk(folder)
     }
 
+    /// Brings the file to the disk before it has its name.
     async fn read_file(
         &self,
         from: &ObjectPath,
@@ -261,6 +265,7 @@ impl RunStore {
             if here != there {
                 return Err(StoreError::Differs { file: from.to_string(), there, here });
             }
+            file.sync_all().map_err(StoreError::local(&part))?;
             fs::rename(&part, to).map_err(StoreError::local(to))
         };
         let copied = copy.await;
@@ -331,6 +336,11 @@ impl RunStore {
 /// Whether a folder of this machine is that of a run.
 fn has_summary(folder: &Path) -> bool {
     folder.join(SUMMARY_FILE).exists()
+}
+
+/// The new names of a folder are on the disk with it. A system that does not open folders has its own ways.
+fn bring_names_to_disk(folder: &Path) -> Result<(), StoreError> {
+    File::open(folder).map_or(Ok(()), |folder| folder.sync_all()).map_err(StoreError::local(folder))
 }
 
 impl fmt::Debug for RunStore {
