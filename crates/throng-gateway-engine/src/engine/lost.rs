@@ -63,7 +63,8 @@ pub(super) struct LostOnes {
     by_end: BTreeMap<(Time, u64), LostKey>,
     /// All, in the order in which they were lost.
     by_age: BTreeMap<u64, LostKey>,
-    connection_ids: FxHashSet<u32>,
+    /// The number of the loss, by connection id.
+    connection_ids: FxHashMap<u32, u64>,
     /// Losses that wait for a channel: the number of the loss, by the id of the channel.
     owners: FxHashMap<u32, u64>,
     losses: u64,
@@ -82,7 +83,28 @@ impl LostOnes {
 
     /// Whether an awaited connection has this connection id.
     pub(super) fn has_connection_id(&self, id: u32) -> bool {
-        self.connection_ids.contains(&id)
+        self.connection_ids.contains_key(&id)
+    }
+
+    /// The name of the awaited connection with this connection id.
+    fn named(&self, connection_id: u32) -> Option<&LostKey> {
+        self.by_age.get(self.connection_ids.get(&connection_id)?)
+    }
+
+    /// Awaits the connection with this connection id no longer.
+    pub(super) fn take_connection(&mut self, connection_id: u32) -> Option<(LostKey, Lost)> {
+        let key = self.named(connection_id)?.clone();
+        self.take(&key).map(|lost| (key, lost))
+    }
+
+    /// A lost connection does not get its subscription to a channel back. Returns the side of the connection, if it would
+    /// have got one.
+    pub(super) fn unsubscribe(&mut self, connection_id: u32, (channel, birth): (u32, u64)) -> Option<Side> {
+        let key = self.by_age.get(self.connection_ids.get(&connection_id)?)?;
+        let lost = &mut self.by_name.get_mut(key)?.lost;
+        lost.subscriptions.get(&channel).filter(|kept| kept.birth == birth)?;
+        lost.subscriptions.remove(&channel);
+        Some(key.0)
     }
 
     pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
@@ -93,7 +115,7 @@ impl LostOnes {
     pub(super) fn insert(&mut self, key: LostKey, lost: Lost) -> Option<Lost> {
         let former = self.take(&key);
         self.losses += 1;
-        self.connection_ids.insert(lost.connection_id);
+        self.connection_ids.insert(lost.connection_id, self.losses);
         self.owners.extend(lost.owned.iter().map(|&id| (id, self.losses)));
         self.by_age.insert(self.losses, key.clone());
         if let Some(until) = lost.until {

@@ -262,7 +262,7 @@ impl Engine {
     }
 
     /// The owners of what a lost connection had subscribed to were not told while it could have come back.
-    fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
+    pub(super) fn tell_owners_of_loss(&mut self, side: Side, lost: &Lost) {
         for (id, kept) in &lost.subscriptions {
             if let Some(channel) = self.channels.born(*id, kept.birth) {
                 self.tell_owner_of_end(channel, (lost.connection_id, side));

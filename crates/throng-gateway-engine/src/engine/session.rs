@@ -172,13 +172,31 @@ impl Engine {
         let wanted: DisconnectMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let target = match wanted.conn_id {
             0 => from,
-            id => self.connections.find(id).ok_or(Refusal::UnknownConnection)?,
+            id => match self.connections.find(id) {
+                Some(target) => target,
+                None => return self.dismiss_lost(from, id),
+            },
         };
         if target != from && !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
         let key = self.connections.at(target).key;
         self.connections.dismiss(key);
+        Ok(())
+    }
+
+    /// A connection that may come back does so as a new one.
+    fn dismiss_lost(&mut self, from: Place, id: u32) -> Result<(), Refusal> {
+        if !self.lost.has_connection_id(id) {
+            return Err(Refusal::UnknownConnection);
+        }
+        if !self.connections.at(from).is_server() {
+            return Err(Refusal::NotAllowed);
+        }
+        if let Some(((side, _), lost)) = self.lost.take_connection(id) {
+            self.tell_owners_of_loss(side, &lost);
+            self.give_up(lost);
+        }
         Ok(())
     }
 
@@ -231,6 +249,8 @@ impl Engine {
         for channel in owned {
             match may_return {
                 true => self.await_owner(channel),
+                // An entity that a removed one held back may have gone to another server.
+                false if self.channels.at(channel).owner.is_some() => {}
                 false => self.give_up_channel(channel),
             }
         }

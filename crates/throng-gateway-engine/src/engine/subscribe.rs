@@ -399,13 +399,38 @@ impl Engine {
         let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         // To leave is never refused: it can only make things better. But it counts.
         self.connections.at_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
-        let target = self.named_or_self(from, wanted.conn_id)?;
+        let target = match self.named_or_self(from, wanted.conn_id) {
+            Err(_) if self.lost.has_connection_id(wanted.conn_id) => {
+                return self.unsubscribe_lost(from, wanted.conn_id, channel, message.stub_id);
+            }
+            target => target?,
+        };
         if target != from && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel) {
             return Err(Refusal::NotAllowed);
         }
         self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
         if self.channels.at(channel).is_owner(target) {
             self.channels.set_owner(&mut self.connections, channel, None);
+        }
+        Ok(())
+    }
+
+    /// The same for a connection that may come back: it comes back without this subscription, and not as the owner.
+    fn unsubscribe_lost(&mut self, from: Place, lost: u32, channel: ChannelIndex, stub_id: u32) -> Result<(), Refusal> {
+        if !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel) {
+            return Err(Refusal::NotAllowed);
+        }
+        let state = self.channels.at(channel);
+        let (id, kind, owner) = (state.id, state.kind, state.owner);
+        let side = self.lost.unsubscribe(lost, (id, state.birth)).ok_or(Refusal::UnknownConnection)?;
+        let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL).with_stub(stub_id);
+        self.send(from, header, &ended_result((lost, side), kind));
+        if owner != Some(from) {
+            self.tell_owner_of_end(channel, (lost, side));
+        }
+        if self.lost.owner_of(id) == Some(lost) {
+            self.lost.disown(id);
+            self.channels.at_mut(channel).is_awaited = false;
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ use throng_channeld::proto::unrealpb::{
 };
 use throng_channeld::proto::{
     Any, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
-    ChannelType, CreateChannelMessage, CreateChannelResultMessage, TransformState,
-    UnsubscribedFromChannelResultMessage,
+    ChannelType, CreateChannelMessage, CreateChannelResultMessage, DisconnectMessage, TransformState,
+    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
@@ -333,6 +333,59 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
     assert_eq!((left[0].0, left[0].1.conn_id), (room, ada.id));
     let (late, ..) = come_back(&mut stage, Side::Client, "ada");
     assert!(late.id != ada.id);
+}
+
+#[test]
+fn a_server_takes_a_channel_from_a_client_that_is_away() {
+    let rules = r#"{"1": {"ACLSettings": {"Sub": 2, "Unsub": 2, "Remove": 2}}}"#;
+    let words = ["-dev", "-cfsm=client_authoratative_fsm.json", "-chs=types.json", "-limit=client_resume_ms=5000"];
+    let settings = super::stage::settings_with(&words, &[("types.json", rules)]);
+    let mut stage = Stage::new(settings);
+    let (owner, other) = (stage.master(), stage.server());
+    let ada = stage.join_as(Side::Client, "ada");
+    let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0, 1.0, 1.0])));
+    let own = stage.create(&ada, ChannelType::Subworld, None);
+    stage.subscribe(&owner, &ada, room, every(40));
+    stage.drop_connection(&ada, EndCause::Lost);
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    stage.ask(&other, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave);
+    assert_eq!(stage.refused("not_allowed"), 1, "who may not take it from one that is there may not now");
+    for channel in [room, own] {
+        let header = Header::new(channel, message_type::UNSUB_FROM_CHANNEL);
+        let left: UnsubscribedFromChannelResultMessage = stage.answer(&owner, header, &leave).expect("a result");
+        assert_eq!((left.conn_id, left.channel_type), (ada.id, ChannelType::Subworld.into()));
+        assert!(stage.answer::<UnsubscribedFromChannelResultMessage>(&owner, header, &leave).is_none());
+    }
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+    assert_eq!(back.id, ada.id);
+    assert!(told.iter().all(|message| message.channel_id != room && message.channel_id != own), "{told:?}");
+    stage.update(&owner, room, standing([2.0, 1.0, 1.0]));
+    stage.pass(100);
+    assert_eq!(stage.updates::<TransformState>(&back, room), []);
+    stage.say_bytes(&owner, Header::new(own, 150), vec![1]);
+    assert_eq!(stage.read_type(&back, 150).len(), 0, "it is not the owner any more");
+}
+
+#[test]
+fn a_server_sends_a_client_away_that_is_away_already() {
+    let settings =
+        super::stage::settings(&["-dev", "-cfsm=client_authoratative_fsm.json", "-limit", "client_resume_ms=5000"]);
+    let mut stage = Stage::new(settings);
+    let owner = stage.master();
+    let (ada, other) = (stage.join_as(Side::Client, "ada"), stage.client());
+    let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0, 1.0, 1.0])));
+    stage.subscribe(&owner, &ada, room, every(40));
+    stage.drop_connection(&ada, EndCause::Lost);
+    stage.read(&owner);
+    let end = DisconnectMessage { conn_id: ada.id };
+    stage.say(&other, Header::new(0, message_type::DISCONNECT), &end);
+    assert_eq!(stage.engine.occupancy().awaited, 1, "a client may not");
+    let told = stage.ask(&owner, Header::new(0, message_type::DISCONNECT), &end);
+    let left: Vec<(u32, UnsubscribedFromChannelResultMessage)> = of_type(&told, message_type::UNSUB_FROM_CHANNEL);
+    assert_eq!((left[0].0, left[0].1.conn_id), (room, ada.id));
+    assert_eq!(stage.engine.occupancy().awaited, 0);
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+    assert!(back.id != ada.id && told.iter().all(|message| message.channel_id != room));
 }
 
 #[test]
