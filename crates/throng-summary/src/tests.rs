@@ -106,6 +106,8 @@ fn crowds_with_another_network_rate_or_profile_are_another_workload() {
 const NO_LOAD: [&str; 8] =
     ["name", "description", "seconds", "warmup_seconds", "start_when_connected", "seed", "pin", "limits"];
 
+type Change<'a> = &'a dyn Fn(&mut Scenario);
+
 #[test]
 fn every_key_of_a_scenario_that_changes_the_load_is_told() {
     let other_cipher = |cipher| match cipher {
@@ -113,7 +115,7 @@ fn every_key_of_a_scenario_that_changes_the_load_is_told() {
         _ => Cipher::Aes256Gcm,
     };
     let far = Far { cell_m: [60.0; 3], parts: 2, rings: Vec::new() };
-    let changes: [(&str, &dyn Fn(&mut Scenario), &str); 34] = [
+    let changes: [(&str, Change, &str); 34] = [
         ("players", &|of| of.players = 7, "crowd 7 at"),
         ("tick_hz", &|of| of.tick_hz = 60, "at 60 Hz"),
         ("input_hz", &|of| of.input_hz = 10, ", input_hz 10"),
@@ -149,7 +151,7 @@ fn every_key_of_a_scenario_that_changes_the_load_is_told() {
         ("send_slowdown_percent", &|of| of.send_slowdown_percent = 20, ", send_slowdown_percent 20"),
         ("input_hz", &|of| of.input_hz = 60, ", input_hz 60"),
     ];
-    let words = |change: &dyn Fn(&mut Scenario)| {
+    let words = |change: Change| {
         let mut run = RunSummary::example();
         run.workers.clear();
         change(&mut run.settings);
