@@ -38,6 +38,8 @@ pub struct Order {
     pub first: u32,
     /// Bots in each match.
     pub bots_per_match: u16,
+    /// Seats of a match, also those of agents: the lower half attacks.
+    pub seats: u16,
     /// Ticks, and commands of each bot, per second.
     pub tick_hz: u32,
     /// The seed of the brains.
@@ -248,7 +250,7 @@ impl Crowd {
             self.report.joined += 1;
         }
         if bot.player.is_none() {
-            let seats = usize::from(order.bots_per_match);
+            let seats = usize::from(order.seats);
             let stage =
                 brain::Stage { arena, navigation: &self.navigation, seats, tick_hz: order.tick_hz, seed: bot.seed };
             let player = Player::new(&stage, senses.me.seat, Skill::default());

@@ -599,6 +599,7 @@ fn start_bots(
         key: site.key,
         first: options.profile.first(options.matches),
         bots_per_match: options.rules.seats() as u16 - options.agents,
+        seats: options.rules.seats() as u16,
         tick_hz: options.rules.tick_hz,
         seed: options.seed,
         map: stage.path.clone(),
