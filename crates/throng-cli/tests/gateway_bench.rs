@@ -317,6 +317,9 @@ fn clients_over_the_link_get_their_updates_and_their_calls_arrive() {
         assert_eq!((&summary["client"]["joined"], &summary["client"]["lost"]), (&12.into(), &0.into()), "{complaints}");
         assert!(number(&summary, "client", "delivered_ratio") > 0.5, "{summary}");
         assert!(number(&summary, "calls", "made") > 12.0 * 20.0, "{summary}");
+        // The memory of a process before its clients is no growth, also not that of an edge.
+        let [growth, all] = ["rss_bytes_per_connection", "rss_bytes"].map(|name| number(&summary, "gateway", name));
+        assert!(growth * 12.0 < all / 2.0, "{growth} by client, {all} in all");
         for name in ["lost", "doubled", "out_of_order"] {
             assert_eq!(summary["calls"][name], 0, "{name}");
         }

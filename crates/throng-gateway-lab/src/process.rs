@@ -191,6 +191,14 @@ impl Usages {
         }
         *known
     }
+
+    /// The sum of several processes.
+    pub(super) fn of_all(&mut self, pids: impl IntoIterator<Item = u32>) -> Usage {
+        pids.into_iter().map(|pid| self.of(pid)).fold(Usage::default(), |sum, usage| Usage {
+            cpu_s: sum.cpu_s + usage.cpu_s,
+            rss_bytes: sum.rss_bytes + usage.rss_bytes,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -323,8 +323,10 @@ impl<'a> Play<'a> {
         let mut world = Player::start(WORLD, &options.parts[0], &load)?;
         wait_for_world(&mut world, stop)?;
         edges.iter_mut().try_for_each(Edge::wait)?;
-        let idle_before = pid.filter(|_| options.connect_only).and_then(cpu_of_two_seconds);
-        let before_clients = pid.and_then(usage).unwrap_or_default();
+        let (mut usages, pids) = (Usages::default(), pids(pid, &edges));
+        let is_watched = options.connect_only && pid.and_then(usage).is_some();
+        let idle_before = is_watched.then(|| cpu_of_two_seconds(&mut usages, &pids));
+        let before_clients = usages.of_all(pids);
         let bots = Player::start(CLIENTS, &options.parts[1], &load)?;
         let now = (Instant::now(), Usage::default());
         Ok(Play {
@@ -341,7 +343,7 @@ impl<'a> Play<'a> {
             kill: None,
             fault: None,
             former_cpu_s: 0.0,
-            usages: Usages::default(),
+            usages,
             name,
             pid,
             metrics,
@@ -494,14 +496,8 @@ impl<'a> Play<'a> {
 
     /// Of the gateway and its edges together.
     fn usage(&mut self) -> Usage {
-        let of_edges = self.edges.iter().map(|edge| edge.gateway.pid());
-        let mut all = Usage { cpu_s: self.former_cpu_s, rss_bytes: 0 };
-        for pid in self.pid.into_iter().chain(of_edges) {
-            let usage = self.usages.of(pid);
-            all.cpu_s += usage.cpu_s;
-            all.rss_bytes += usage.rss_bytes;
-        }
-        all
+        let now = self.usages.of_all(pids(self.pid, &self.edges));
+        Usage { cpu_s: now.cpu_s + self.former_cpu_s, ..now }
     }
 
     fn sample(&mut self, before: (Instant, Usage), now: (Instant, Usage)) {
@@ -725,10 +721,15 @@ fn wait_for_world(world: &mut Player<WorldProgress, WorldReport>, stop: &AtomicB
     Ok(())
 }
 
-fn cpu_of_two_seconds(pid: u32) -> Option<f64> {
-    let before = (Instant::now(), usage(pid)?);
+/// The processes that are put under load: the gateway and its edges.
+fn pids(gateway: Option<u32>, edges: &[Edge]) -> Vec<u32> {
+    gateway.into_iter().chain(edges.iter().map(|edge| edge.gateway.pid())).collect()
+}
+
+fn cpu_of_two_seconds(usages: &mut Usages, pids: &[u32]) -> f64 {
+    let before = (Instant::now(), usages.of_all(pids.iter().copied()));
     std::thread::sleep(2 * SECOND);
-    Some(cores(before, (Instant::now(), usage(pid)?)))
+    cores(before, (Instant::now(), usages.of_all(pids.iter().copied())))
 }
 
 fn cores(before: (Instant, Usage), after: (Instant, Usage)) -> f64 {
