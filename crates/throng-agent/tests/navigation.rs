@@ -191,9 +191,8 @@ fn bad_options_and_unfit_maps_are_refused() {
 #[test]
 fn triangles_that_are_near_all_cells_of_a_row_take_bounded_memory() {
     // A thousand walls in one place, each along the whole map: all of them are near each of its 5,000 cells.
-    let mut mesh = Mesh::default();
-    mesh.positions =
-        [vec3(0.0, 0.0, 0.0), vec3(2_500.0, 0.0, 0.0), vec3(2_500.0, 3.0, 0.0), vec3(0.0, 3.0, 0.0)].to_vec();
+    let corners = [vec3(0.0, 0.0, 0.0), vec3(2_500.0, 0.0, 0.0), vec3(2_500.0, 3.0, 0.0), vec3(0.0, 3.0, 0.0)];
+    let mut mesh = Mesh { positions: corners.to_vec(), ..Mesh::default() };
     for _ in 0..500 {
         mesh.triangles.extend([[0, 1, 2], [0, 2, 3]]);
         mesh.layers.extend([town::BODIES; 2]);
