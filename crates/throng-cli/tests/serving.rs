@@ -272,6 +272,11 @@ pub(crate) fn load_workers_are_found_by_name_at_a_nats_server() {
     }
     let ahead_ms = run["workers"][0]["clock_offset_ms"].as_f64().unwrap();
     assert!((6_900.0..7_100.0).contains(&ahead_ms), "{ahead_ms}");
+    // Others may read the figures and the page, and may not know the key.
+    for file in ["summary.json", "report.html"] {
+        let kept = fs::read_to_string(folders(runs.path())[0].join(file)).unwrap();
+        assert!(kept.contains("--key") && !kept.contains(&key), "{file}");
+    }
     let refused = second.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("has the name west"), "{refused:?}");
     assert_eq!(refused.status.code(), Some(1));

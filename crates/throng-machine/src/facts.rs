@@ -11,6 +11,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// The text for facts that the system does not tell.
 pub const UNKNOWN: &str = "unknown";
 
+/// The text for a secret.
+pub const HIDDEN: &str = "hidden";
+
 /// Revision that this program was built from, with `-dirty` if its sources differed from it; [`UNKNOWN`] if it was built
 /// without git or outside a tree.
 pub fn revision() -> String {
@@ -27,9 +30,39 @@ pub fn target() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-/// The program's arguments, without the program itself.
+/// The program's arguments, without the program itself and without secrets: a key is [`HIDDEN`], and addresses are [`masked`].
 pub fn arguments() -> Vec<String> {
-    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
+    without_secrets(std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()))
+}
+
+fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_key = false;
+    let shown = arguments.map(|argument| {
+        let option = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
+        match option.map(|option| option.split_once('=').unwrap_or((option, ""))) {
+            _ if std::mem::take(&mut is_key) => HIDDEN.to_owned(),
+            Some(("key", "")) => {
+                is_key = !argument.ends_with('=');
+                argument
+            }
+            Some(("key", value)) => format!("{}{HIDDEN}", &argument[..argument.len() - value.len()]),
+            _ => masked(&argument),
+        }
+    });
+    shown.collect()
+}
+
+/// A text whose addresses have no user and no password: of `nats://user:password@host`, `nats://host` is left.
+pub fn masked(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_end = |char: char| char.is_whitespace() || "/?#,".contains(char);
+        let host = part[..part.find(is_end).unwrap_or(part.len())].rfind('@').map_or(0, |at| at + 1);
+        shown += "://";
+        shown += &part[host..];
+    }
+    shown
 }
 
 /// Cores that this process may use; 0 where the system does not tell.
@@ -277,6 +310,16 @@ mod tests {
         put("memory/x/memory.limit_in_bytes", "1000\n");
         assert_eq!(of("5:memory:/x\n1:cpu,cpuacct:/y\n"), Some(1000));
         assert!(memory_limit_bytes().is_some_and(|bytes| bytes <= memory_bytes()));
+    }
+
+    #[test]
+    fn arguments_are_told_without_their_secrets() {
+        let given = "crowd --key 0f --key=0f -key 0f -key=0f --players 40 --keys all a@b --bus=nats://me:a@b@host \
+            --bus nats://me:word@10.0.0.9:4222,tls://token@[::1]:4222/a@b --key";
+        let told = "crowd --key hidden --key=hidden -key hidden -key=hidden --players 40 --keys all a@b --bus=nats://host \
+            --bus nats://10.0.0.9:4222,tls://[::1]:4222/a@b --key";
+        assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
+        assert_eq!(masked("no answer at nats://ä:ö@ü:1, as x://"), "no answer at nats://ü:1, as x://");
     }
 
     #[test]

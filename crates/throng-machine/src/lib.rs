@@ -33,8 +33,8 @@ pub mod piped;
 pub mod subprocess;
 
 pub use facts::{
-    Throttled, UNKNOWN, arguments, clocksource, cores, governor, is_virtual_machine, kernel, memory_bytes,
-    memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes, rss_bytes_of, target,
+    HIDDEN, Throttled, UNKNOWN, arguments, clocksource, cores, governor, is_virtual_machine, kernel, masked,
+    memory_bytes, memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes, rss_bytes_of, target,
     threads_per_core, throttled,
 };
 pub use moment::Moment;
