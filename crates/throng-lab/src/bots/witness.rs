@@ -10,7 +10,7 @@ use throng::{Decoder, Facet, ObjectId, ObjectView, Tick, Time};
 use throng_crowd::copies::Original;
 use throng_crowd::kinds::{Character, FAR_STEP_M, FAR_WORD, LabKind, Prop, THRESHOLDS, velocity_of};
 use throng_crowd::pulse::RemoteClock;
-use throng_crowd::scenario::{NetPreset, Scenario};
+use throng_crowd::scenario::{Model, NetPreset, Scenario};
 use throng_crowd::truth::{Snapshot, TrueObject};
 use throng_edge::{COAST_TICKS, DRIFT_TICKS};
 use throng_machine::clock;
@@ -83,6 +83,8 @@ pub(super) struct Witness {
     view_m: f64,
     /// The path has no loss: an object whose newest update is of a tick has the state of that tick.
     is_clean: bool,
+    /// The clients know what they own. Those of older models do not.
+    knows_owners: bool,
     rng: fastrand::Rng,
     neighbours: NeighbourLog,
     known: Histogram<u64>,
@@ -130,6 +132,7 @@ impl Witness {
             waiting: Vec::new(),
             age_error_us: None,
             is_clean: scenario.net == NetPreset::None,
+            knows_owners: scenario.model == Model::Throng,
             view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
             neighbours: NeighbourLog::default(),
@@ -287,10 +290,10 @@ impl Witness {
         let through = eyes.edge;
         for object in eyes.replica.into_iter().flat_map(|replica| replica.views()) {
             let original = self.original(&object, through);
-            let there = original.filter(|original| self.truth_of(*original).is_some());
+            let there = original.filter(|original| !is_far(&object) && self.truth_of(*original).is_some());
             held.extend(there.map(|original| (original.origin, original.id)));
             self.at_rest.objects += 1;
-            if let Some(because) = self.unlike(&object, (original, through)) {
+            if let Some(because) = self.unlike(&object, original, eyes) {
                 self.at_rest.mismatches += 1;
                 self.describe((When::AtRest, because), eyes, (&object, original));
             }
@@ -299,13 +302,21 @@ impl Witness {
     }
 
     /// Why an object is not as its server has it, with everything at rest; `None` if it is.
-    fn unlike(&self, object: &ObjectView<'_>, (original, through): (Option<Original>, Through)) -> Option<Because> {
+    fn unlike<D>(
+        &self,
+        object: &ObjectView<'_>,
+        original: Option<Original>,
+        &Eyes { connection, edge: through, .. }: &Eyes<'_, D>,
+    ) -> Option<Because> {
         let Some(now) = original else { return Some(Because::Unknown) };
         let Some(past) = self.pasts.get(now.origin) else { return Some(Because::NotThere) };
         if past.is_gone {
             return Some(Because::Gone);
         }
         let Some(truth) = self.truth_of(now) else { return Some(Because::NotThere) };
+        if self.knows_owners && object.is_own() != (truth.owner.is_some() && truth.owner == connection) {
+            return Some(Because::Owner);
+        }
         let tick = self.translation.client_tick(through, now.origin, past.snapshot.tick).unwrap_or_default();
         (!is_same(object, truth, (tick, hops(through)))).then_some(Because::Values)
     }
@@ -322,7 +333,7 @@ impl Witness {
         past.find(id).filter(|_| life_of(there) == past.life())
     }
 
-    /// Counts characters close by that the bot does not hold. A bot without a character counts as one.
+    /// Counts objects close by that the bot does not hold, or only as those far away. A bot without a character counts as one.
     fn count_lacking<D: Decoder>(&mut self, eyes: &Eyes<'_, D>, held: &HashSet<(usize, ObjectId)>) {
         let own = eyes.connection.and_then(|owner| self.pasts.iter().find_map(|past| past.owned_by(owner)));
         let (Some(own), Some(_)) = (own, eyes.replica) else {
@@ -484,7 +495,7 @@ impl Witness {
             };
             let (original, told) = source;
             let truth = self.truth_of(original).copied();
-            if through.is_some() && truth.is_some() {
+            if through.is_some() && truth.is_some() && !is_far(&object) {
                 held.insert((original.origin, original.id));
             }
             self.look_at(now, &object, (original.origin, truth, told), (eyes, connection, here));
@@ -493,7 +504,7 @@ impl Witness {
         for (origin, object) in self.objects().filter(|(_, object)| distance(here, object.position_m()) <= NEARBY_M) {
             all += 1;
             known += u32::from(match through {
-                None => replica.view(object.id).is_some(),
+                None => replica.view(object.id).is_some_and(|view| !is_far(&view)),
                 Some(_) => held.contains(&(origin, object.id)),
             });
         }

@@ -21,6 +21,8 @@ pub(super) enum Because {
     NotThere,
     /// Its server has been killed, and everything of it is to be gone.
     Gone,
+    /// It is the client's on one side only.
+    Owner,
     /// Its values are others.
     Values,
     /// The bot does not have it, though it is near.
@@ -35,6 +37,7 @@ impl Because {
             Because::Unknown => "the edge has not told where it is from",
             Because::NotThere => "its server does not have it",
             Because::Gone => "its server was killed",
+            Because::Owner => "another owner",
             Because::Values => "other values",
             Because::Lacking => "the client lacks it",
             Because::NoCharacter => "no server has the client's character",

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use throng::net::{
     Condition, Conditioned, ConditionedOptions, Driver, MemoryNetwork, ReceiveError, SendError, Transmit, Wrapper,
 };
-use throng::replica::ReplicaClient;
+use throng::replica::{self, ReplicaClient};
+use throng::schema::{Schema, Values};
 use throng::{
-    Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, Key, Placement, Ring, Server, ServerEvent,
-    ServerOptions, TokenIssuer, Up,
+    Client, ClientEvent, ClientOptions, ConnectionId, GridOptions, GridShape, Key, Placement, Ring, Server,
+    ServerEvent, ServerOptions, TokenIssuer, Up,
 };
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds::{self, Character};
@@ -619,6 +621,84 @@ fn a_neighbour_that_a_seat_does_not_hold_is_a_mismatch() {
     for seat in &world.seats {
         assert_eq!(seat.witness.at_rest(), Compared { objects: SEATS as u64, mismatches: 1 });
     }
+}
+
+/// A client whose view of one object is another one.
+struct Planted<'a> {
+    inner: &'a ReplicaClient,
+    id: ObjectId,
+    facets: [bool; Facet::ALL.len()],
+    words: Vec<u32>,
+}
+
+impl Planted<'_> {
+    fn plant<'b>(&'b self, view: ObjectView<'b>) -> ObjectView<'b> {
+        let values = Values { words: &self.words, ..view.values };
+        if view.id == self.id { ObjectView { facets: self.facets, values, reckoned: None, ..view } } else { view }
+    }
+}
+
+impl Decoder for Planted<'_> {
+    fn open(_: &Arc<Schema>, _: &[GridShape], _: replica::ClientOptions) -> Result<Self, String> {
+        Err("it is of another client".to_owned())
+    }
+
+    fn apply(&mut self, _: Tick, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn poll_event(&mut self) -> Option<replica::ClientEvent> {
+        None
+    }
+
+    fn view(&self, id: ObjectId) -> Option<ObjectView<'_>> {
+        Decoder::view(self.inner, id).map(|view| self.plant(view))
+    }
+
+    fn views(&self) -> impl Iterator<Item = ObjectView<'_>> {
+        Decoder::views(self.inner).map(|view| self.plant(view))
+    }
+
+    fn count(&self) -> usize {
+        Decoder::count(self.inner)
+    }
+}
+
+/// The values are right each time: only what the client is sent is not.
+#[test]
+fn a_neighbour_that_is_seen_from_afar_is_lacking_and_an_owner_has_to_be_the_right_one() {
+    let mut world = World::play(&[]);
+    let now = world.now;
+    let Seat { client, witness, connection, .. } = &mut world.seats[0];
+    let inner = client.replica().expect("connected");
+    let own = inner.owned().next().expect("it has a character").id();
+    let other = Decoder::views(inner).map(|view| view.id).find(|id| *id != own).expect("it has neighbours");
+    let (near, mine, far) = ([true, false, false, false], [true, true, false, false], [false, false, false, true]);
+    let all = 1.0 - 1.0 / SEATS as f64;
+    for (id, facets, because, known) in [
+        (own, mine, None, 1.0),
+        (other, near, None, 1.0),
+        (other, far, Some("the client lacks it"), all),
+        (own, near, Some("another owner"), 1.0),
+        (other, mine, Some("another owner"), 1.0),
+    ] {
+        let words = witness.pasts[0].find(id).expect("it is there").words.to_vec();
+        let eyes = Eyes { replica: Some(&Planted { inner, id, facets, words }), connection: *connection, edge: None };
+        (witness.at_rest, witness.differences) = (Compared::default(), Differences::default());
+        witness.begin();
+        witness.compare(&eyes);
+        witness.look_through(now, &eyes);
+        let expected = Compared { objects: SEATS as u64, mismatches: because.is_some().into() };
+        assert_eq!((witness.at_rest(), witness.known_within_40_m()), (expected, Some(known)), "{facets:?}");
+        let told: Vec<String> = witness.differences().into_iter().map(|difference| difference.because).collect();
+        assert_eq!(told, because.into_iter().collect::<Vec<_>>());
+    }
+    // Clients of older models do not know what they own.
+    witness.knows_owners = false;
+    let words = witness.pasts[0].find(own).expect("it is there").words.to_vec();
+    let planted = Planted { inner, id: own, facets: near, words };
+    witness.compare(&Eyes { replica: Some(&planted), connection: *connection, edge: None });
+    assert_eq!(witness.at_rest().mismatches, 1, "that of before");
 }
 
 #[test]
