@@ -13,7 +13,7 @@ use ureq::{Agent, SendBody};
 
 use crate::message::{Command, FORMAT, Hello, Mark, Message, Point, Points, Sample};
 
-/// A hub has so long to take a connection.
+/// A hub has so long to take a connection, and to begin its answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The hub hears something at least so often.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -93,7 +93,9 @@ impl Feed {
             Agent::config_builder().timeout_connect(Some(CONNECT_PATIENCE)).max_redirects(0).proxy(None).build().into();
         let id: String = std::iter::repeat_with(fastrand::alphanumeric).take(32).collect();
         let no_hub = |error: ureq::Error| FeedError::NoHub { address, reason: error.to_string() };
-        let commands = agent.get(format!("http://{address}/commands?id={id}")).call().map_err(no_hub)?;
+        // The answer to what the load sends comes at its end, and has no such limit.
+        let commands = agent.get(format!("http://{address}/commands?id={id}")).config();
+        let commands = commands.timeout_recv_response(Some(CONNECT_PATIENCE)).build().call().map_err(no_hub)?;
         let hello = Hello { format: FORMAT, ..hello };
         let shared = Arc::new(Shared {
             waiting: Mutex::new(Waiting { hello: Some(hello), ..Waiting::default() }),

@@ -9,7 +9,7 @@ use ureq::Agent;
 
 use crate::message::{Event, LINE_BYTES_MAX};
 
-/// A hub has so long to take a connection.
+/// A hub has so long to take a connection, and to begin its answer.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Events that may wait. Then the hub has to.
 const WAITING_MAX: usize = 64;
@@ -57,8 +57,8 @@ impl View {
     /// # Errors
     /// There is no hub at this address.
     pub fn open(address: SocketAddr) -> Result<View, ViewError> {
-        let agent: Agent =
-            Agent::config_builder().timeout_connect(Some(CONNECT_PATIENCE)).max_redirects(0).proxy(None).build().into();
+        let config = Agent::config_builder().timeout_connect(Some(CONNECT_PATIENCE)).max_redirects(0).proxy(None);
+        let agent: Agent = config.timeout_recv_response(Some(CONNECT_PATIENCE)).build().into();
         let no_hub = |error: ureq::Error| ViewError::NoHub { address, reason: error.to_string() };
         let body = agent.get(format!("http://{address}/live")).call().map_err(no_hub)?.into_body().into_reader();
         let (send, events) = sync_channel(WAITING_MAX);

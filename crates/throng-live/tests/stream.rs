@@ -184,6 +184,26 @@ fn a_load_without_a_hub_is_told_what_to_do_and_one_whose_hub_ends_goes_on() {
     feed.mark("nobody hears it");
 }
 
+/// It may hang, or be a server of something else.
+#[test]
+fn a_hub_that_takes_a_connection_and_says_nothing_is_none() {
+    let hub = hub();
+    let mut view = View::open(hub.address()).unwrap();
+    let mut feed = Feed::connect(hub.address(), hello()).unwrap();
+    until(|| feed.is_watched());
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let viewing = tell.clone();
+    std::thread::spawn(move || tell.send(Feed::connect(address, hello()).unwrap_err().tag()));
+    std::thread::spawn(move || viewing.send(View::open(address).unwrap_err().tag()));
+    assert_eq!([(); 2].map(|()| told.recv_timeout(SOON)), [Ok("no-hub"); 2]);
+    // One that has answered may be silent for as long.
+    assert!(feed.is_watched());
+    feed.sample(sample(1.0));
+    wait_for(&mut view, |m| matches!(m, Message::Sample(_)));
+}
+
 #[test]
 fn a_long_mark_is_shown_shortened() {
     let hub = hub();
@@ -206,14 +226,21 @@ fn pages_of_other_sites_neither_look_nor_steer() {
         format!("Host: evil.example:{port}"),
         format!("Host: 127.0.0.1:{port}\r\nOrigin: http://evil.example"),
         "Host: 127.0.0.1".to_owned(),
+        // A frame or a picture of another site, which has no origin.
+        format!("Host: 127.0.0.1:{port}\r\nSec-Fetch-Site: cross-site"),
     ] {
         for path in ["/live", "/", "/runs", "/commands?id=abcdefghij"] {
             let answer = answer(hub.address(), &format!("GET {path} HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n"));
             assert!(answer.starts_with("HTTP/1.1 403"), "{head}: {answer}");
+            assert!(answer.contains("content-security-policy: frame-ancestors 'none'\r\n"), "{answer}");
         }
     }
-    assert_eq!(hub.counters().refused, 12);
-    assert!(get(hub.address(), "/").starts_with("HTTP/1.1 200"));
+    assert_eq!(hub.counters().refused, 16);
+    let page = get(hub.address(), "/");
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    for header in ["content-security-policy: frame-ancestors 'none'", "x-content-type-options: nosniff"] {
+        assert!(page.contains(&format!("{header}\r\n")), "{page}");
+    }
 }
 
 #[test]
@@ -305,6 +332,7 @@ fn runs_are_listed_and_nothing_outside_of_their_folder_is_read() {
     assert!(page.contains("text/html") && page.ends_with("of 20260101-000000-crowd"), "{page}");
     // Its scripts have no origin: they can neither look nor steer.
     assert!(page.contains("content-security-policy: sandbox allow-scripts\r\n"), "{page}");
+    assert!(page.contains("content-security-policy: frame-ancestors 'none'\r\n"), "{page}");
     for path in [
         "/runs/20260103-000000-crowd/report.html",
         "/runs/../secret.html",
@@ -322,6 +350,29 @@ fn runs_are_listed_and_nothing_outside_of_their_folder_is_read() {
         assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
         assert!(!answer.contains("secret\n"), "{path}: {answer}");
     }
+}
+
+#[test]
+fn so_many_runs_are_read_at_once_and_no_more() {
+    let runs = tempfile::tempdir().unwrap();
+    std::fs::create_dir(runs.path().join("long")).unwrap();
+    // Longer than the room of the sockets between.
+    std::fs::File::create(runs.path().join("long/report.html")).unwrap().set_len(24 << 20).unwrap();
+    let hub = Hub::start(&HubOptions { runs: Some(runs.path().to_owned()), ..HubOptions::default() }).unwrap();
+    let stuck = [(); 8].map(|()| {
+        let mut stream = TcpStream::connect(hub.address()).unwrap();
+        write!(stream, "GET /runs/long/report.html HTTP/1.1\r\nHost: {}\r\n\r\n", hub.address()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        stream
+    });
+    for path in ["/runs", "/runs/long/report.html"] {
+        assert!(get(hub.address(), path).starts_with("HTTP/1.1 503"), "{path}");
+    }
+    assert_eq!(hub.counters().refused, 2);
+    assert!(get(hub.address(), "/").starts_with("HTTP/1.1 200"));
+    drop(stuck);
+    until(|| get(hub.address(), "/runs").starts_with("HTTP/1.1 200"));
 }
 
 #[test]
