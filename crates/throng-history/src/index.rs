@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use throng_report::printable;
+
 use super::{Part, StoredRun};
 
 /// A text or a name of an index is at most so long.
@@ -19,18 +21,20 @@ impl StoredRun {
         serde_json::to_string(&run).unwrap_or_default()
     }
 
-    /// The run of a line; `None` if it is damaged. A line may come from anywhere: its texts are made fit for a terminal.
+    /// The run of a line; `None` if it is damaged.
     pub fn from_line(line: &str) -> Option<StoredRun> {
-        let mut run: StoredRun = serde_json::from_str(line).ok()?;
-        let plain = |text: &mut String| {
-            let kept = text.chars().map(|c| if c.is_control() { '?' } else { c });
-            *text = kept.take(TEXT_CHARS_MAX).collect();
-        };
-        [&mut run.workload, &mut run.revision, &mut run.started_at, &mut run.cpu].into_iter().for_each(plain);
-        let is_plain = |name: &String| name.len() <= TEXT_CHARS_MAX && !name.contains(char::is_control);
-        run.parts.retain(|name, _| is_plain(name));
-        run.parts.values_mut().for_each(|part| plain(&mut part.unit));
+        let run = serde_json::from_str::<StoredRun>(line).ok()?.printable();
         (run.parts.len() <= PARTS_MAX).then_some(run)
+    }
+
+    /// The run, which may come from anywhere, with texts that are fit for a terminal.
+    pub(crate) fn printable(mut self) -> StoredRun {
+        let plain = |text: &mut String| *text = printable(text).chars().take(TEXT_CHARS_MAX).collect();
+        [&mut self.workload, &mut self.revision, &mut self.started_at, &mut self.cpu].into_iter().for_each(plain);
+        let is_plain = |name: &String| name.len() <= TEXT_CHARS_MAX && !name.contains(char::is_control);
+        self.parts.retain(|name, _| is_plain(name));
+        self.parts.values_mut().for_each(|part| plain(&mut part.unit));
+        self
     }
 
     /// The figures of the run as a whole that it has, the most important first.

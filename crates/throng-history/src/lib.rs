@@ -192,7 +192,7 @@ impl StoredRun {
             false if head.kind == Kind::Crowd => series(&json),
             false => BTreeMap::new(),
         };
-        Ok(Some(StoredRun {
+        let run = StoredRun {
             folder: folder.to_owned(),
             parts: parts(head.kind, &json, seconds),
             workload: head.workload,
@@ -200,7 +200,8 @@ impl StoredRun {
             started_at: head.started_at,
             cpu: head.environment.cpu,
             is_valid: head.valid,
-        }))
+        };
+        Ok(Some(run.printable()))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::iter::once;
 
 use crate::page::{Block, Cell, Page, Table, Verdict};
+use crate::words::printable;
 
 /// Columns of the screen.
 const WIDTH: usize = 100;
@@ -12,8 +13,13 @@ const NAMES: usize = 25;
 const REASONS: usize = 3;
 
 impl Page {
-    /// The large figures, the tables that are [brief](Table::brief), limits and validity. Ends with a line break.
+    /// The large figures, the tables that are [brief](Table::brief), limits and validity. Ends with a line break. Nothing in it is
+    /// [obeyed by a terminal](printable) but the ends of lines.
     pub fn text(&self) -> String {
+        self.lines().split_inclusive('\n').map(|line| printable(line.trim_end_matches('\n')) + "\n").collect()
+    }
+
+    fn lines(&self) -> String {
         // The moment is in the name of the folder.
         let revision = self.facts.get(1).map_or(String::new(), |revision| format!(", {revision}"));
         let mut text = format!("\n{}: {}{revision}\n{}\n", self.title, self.subtitle, "─".repeat(WIDTH));
@@ -138,8 +144,8 @@ fn columns(rows: &[Vec<Cell>]) -> String {
 
 fn shown(cell: &Cell) -> String {
     match cell.verdict {
-        Some(Verdict::Missed) if !cell.term.text.starts_with('✗') => format!("✗ {}", cell.term.text),
-        _ => cell.term.text.clone(),
+        Some(Verdict::Missed) if !cell.term.text.starts_with('✗') => format!("✗ {}", printable(&cell.term.text)),
+        _ => printable(&cell.term.text),
     }
 }
 
@@ -199,6 +205,11 @@ mod tests {
             "\n**crowd**\n\n9 players\n\n- a\\|b: 3 ms\n\n\
              | distance | age | error |\n|---|---:|---:|\n| near | 7 ms | 9 m |\n"
         );
+        page.tiles[0].note = "\u{1b}[2J\rall\nkept".to_owned();
+        page.subtitle = "9 \u{9b}2Jplayers\u{7}".to_owned();
+        let text = page.text();
+        assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text}");
+        assert!(text.contains("?[2J?all?kept\n") && text.contains(": 9 ?2Jplayers?, revision"), "{text}");
         page.tiles.clear();
         page.validity = Some(Validity { reasons: vec!["late".to_owned(); 5], ..Validity::default() });
         assert!(page.text().ends_with("  late\n  late\n  late\n  and 2 more reasons, see the report\n"));

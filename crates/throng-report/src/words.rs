@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// A text in which nothing is left that a terminal obeys: of figures that came from anywhere.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
+}
+
 /// A number with three significant digits, or whole with its thousands apart.
 pub fn figure(value: f64) -> String {
     let size = value.abs();

@@ -24,6 +24,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Sparkline};
 use throng_live::{Event, Hello, Message, Sample, View};
+use throng_report::printable;
 
 use super::{KEYS, Screen};
 use crate::exit::{Failure, Outcome};
@@ -122,11 +123,11 @@ impl Shown {
                 push(&mut self.p99_us, CURVE, (sample.frame_p99_ms * 1e3) as u64);
                 self.sample = Some(sample);
             }
-            Message::Mark(mark) => push(&mut self.marks, MARKS, format!("{at_s:.0} s: {}", mark.text)),
+            Message::Mark(mark) => push(&mut self.marks, MARKS, printable(&format!("{at_s:.0} s: {}", mark.text))),
             Message::End => {
                 self.is_there &= self.feed != Some(feed);
                 if let Some(hello) = self.hello(feed) {
-                    let text = format!("{at_s:.0} s: {} has ended", hello.workload);
+                    let text = printable(&format!("{at_s:.0} s: {} has ended", hello.workload));
                     push(&mut self.marks, MARKS, text);
                 }
             }
@@ -167,13 +168,14 @@ fn headline(hello: &Hello, sample: &Sample) -> [String; 3] {
         format!("frame   p50 {p50:.2} ms   p99 {p99:.2} ms   longest {longest:.2} ms   over budget {breaches}{missed}"),
         rest.into_iter().flatten().collect::<Vec<_>>().join("   "),
     ]
+    .map(|line| printable(&line))
 }
 
 /// Name, mean and budget of each subsystem.
-fn parts<'a>(hello: &'a Hello, sample: &'a Sample) -> impl Iterator<Item = (&'a str, f64, Option<f64>)> {
+fn parts(hello: &Hello, sample: &Sample) -> impl Iterator<Item = (String, f64, Option<f64>)> {
     hello.subsystems.iter().map(|part| {
         let ms = sample.subsystems_ms.get(&part.name).copied().unwrap_or(0.0);
-        (&*part.name, ms, part.budget_ms)
+        (printable(&part.name), ms, part.budget_ms)
     })
 }
 
@@ -265,6 +267,22 @@ mod tests {
         assert!(shown.is_there);
         shown.take(event(2, Message::End));
         assert!(!shown.is_there && shown.marks.back().is_some_and(|mark| mark == "2 s: second has ended"));
+    }
+
+    #[test]
+    fn no_terminal_obeys_what_a_load_says() {
+        let sly = "\u{1b}[2J\u{9b}2J\r\n";
+        let mut shown = Shown::default();
+        let subsystems = vec![Subsystem { name: sly.to_owned(), budget_ms: None }];
+        let (workload, unit) = (sly.to_owned(), sly.to_owned());
+        shown.take(event(1, Message::Hello(Hello { workload, unit, subsystems, ..Hello::default() })));
+        shown.take(event(1, sample(3)));
+        shown.take(event(1, Message::Mark(Mark { text: sly.to_owned() })));
+        shown.take(event(1, Message::End));
+        assert_eq!(shown.marks, ["2 s: ?[2J?2J??", "2 s: ?[2J?2J?? has ended"]);
+        let text = plain(&shown);
+        assert!(text.starts_with("?[2J?2J??   3 of 300 ?[2J?2J??   0 s\n") && text.contains("\n?[2J?2J?? "), "{text}");
+        assert!(!text.contains(|char: char| char.is_control() && char != '\n'), "{text}");
     }
 
     #[test]
