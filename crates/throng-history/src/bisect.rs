@@ -27,6 +27,24 @@ const OUTPUT_MAX: u64 = 64 << 20;
 /// A command that is asked to end has so long.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The variables that name a repository, or a part of one, after `git rev-parse --local-env-vars`. Git sets some of them where it
+/// runs hooks, and what is measured lies in another work tree. Settings are no part of a repository.
+const OF_A_REPOSITORY: [&str; 13] = [
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
 /// Settings of a bisection.
 #[derive(Clone, Debug)]
 pub struct BisectOptions {
@@ -199,8 +217,14 @@ fn revisions(options: &BisectOptions) -> Result<Vec<String>> {
     Ok(all)
 }
 
+/// A command in which git finds the repository by the folder.
+pub(crate) fn at_home(command: &mut Command) -> &mut Command {
+    OF_A_REPOSITORY.iter().fold(command, |command, name| command.env_remove(name))
+}
+
 fn git(folder: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").arg("-C").arg(folder).args(arguments).output().context("cannot start git")?;
+    let mut git = Command::new("git");
+    let output = at_home(&mut git).arg("-C").arg(folder).args(arguments).output().context("cannot start git")?;
     if !output.status.success() {
         bail!("git {}: {}", arguments[0], String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -246,8 +270,8 @@ impl<'a> Tree<'a> {
     /// Runs a command to its end. Its output.
     fn shell(&self, command: &str, stop: &AtomicBool) -> Result<String> {
         let mut shell = Command::new("sh");
-        let running =
-            Running::start(shell.args(["-c", command]).current_dir(self.path())).context("cannot start sh")?;
+        let running = Running::start(at_home(&mut shell).args(["-c", command]).current_dir(self.path()))
+            .context("cannot start sh")?;
         let patience = self.options.patience;
         let limits = Limits { patience, grace: GRACE, output_max: OUTPUT_MAX, errors_max: OUTPUT_MAX };
         let finished = running.wait(&limits, stop, |_| ());

@@ -185,7 +185,9 @@ fn repository(slow_from: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let git = |arguments: &[&str]| {
         let identity = ["-c", "user.name=n", "-c", "user.email=e@example.com", "-c", "commit.gpgsign=false"];
-        let output = Command::new("git").arg("-C").arg(folder.path()).args(identity).args(arguments).output().unwrap();
+        let mut git = Command::new("git");
+        let git = bisect::at_home(&mut git).arg("-C").arg(folder.path());
+        let output = git.args(identity).args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     git(&["init", "--quiet", "--initial-branch=main"]);
@@ -316,6 +318,13 @@ fn a_run_is_what_its_head_says_and_a_comparison_is_no_run() {
     assert_eq!((&run.workload[..], &run.revision[..], run.is_valid), ("ai by search", "0123456789ab", false));
     assert_eq!((&run.cpu[..], &run.started_at[..]), ("Example CPU @ 3.0 GHz", "2026-01-31T12:00:00Z"));
     assert_eq!(run.parts.keys().collect::<Vec<_>>(), ["capacity"], "a crowd's figure is none of a capacity's");
+    let mut sly = RunHead { workload: "\u{1b}[2Jai".to_owned(), ..RunHead::example(Kind::Crowd) };
+    sly.environment.cpu = "\u{9b}2J".to_owned();
+    let names = json!({ "server": { "us_per_connection": { "send": 1.0, "\u{1b}[2J": 2.0 } } });
+    RunFile::write(folder.path(), &sly.with(names)).unwrap();
+    let read = StoredRun::read(folder.path()).unwrap().unwrap();
+    assert_eq!((&*read.workload, &*read.cpu), ("?[2Jai", "?2J"), "no terminal obeys it");
+    assert_eq!(read.parts.keys().collect::<Vec<_>>(), ["send"]);
     assert_eq!(stored(Kind::Comparison, json!({})), None);
     let models = stored(Kind::Models, json!({ "advantages": { "throng": { "outgoing": 5.0 } } })).unwrap();
     assert_eq!((models.workload.as_str(), models.parts.len()), ("ai by search", 0));
@@ -370,6 +379,25 @@ fn a_folder_of_too_many_runs_loses_its_oldest_ones_and_says_so() {
     assert_eq!(notes[0], "1 of 10003 runs are left out, because they are damaged");
     assert!(notes[1].contains("00007/summary.json"), "{notes:?}");
     assert_eq!(notes[2], "3 of 10003 runs are left out, the oldest by name: at most 10000 are read");
+}
+
+/// As in a hook of git, which runs with the variables of its own repository. The test is the parent of a process that has them.
+#[test]
+fn variables_that_lead_git_to_another_repository_are_not_passed_on() {
+    let variables = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"].map(|name| (name, "/nowhere"));
+    if std::env::var_os("GIT_DIR").is_none_or(|value| value != "/nowhere") {
+        let name = "tests::variables_that_lead_git_to_another_repository_are_not_passed_on";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", name]).envs(variables).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let repository = repository(13);
+    let look = "git diff --quiet && git log -1 --format= && test -z \"$GIT_DIR$GIT_WORK_TREE$GIT_INDEX_FILE\"";
+    let options =
+        BisectOptions { build: look.to_owned(), run: format!("{look} && sh bench.sh"), ..options(repository.path()) };
+    let found = bisect(&options, &AtomicBool::new(false)).unwrap();
+    assert!(found.subject.ends_with("revision 13"), "{found:?}");
 }
 
 #[test]
