@@ -18,6 +18,8 @@
 const SAMPLES_MAX = 2400;
 /** Events in the list, and lines on the plots. */
 const MARKS_MAX = 200;
+/** Loads that are remembered; the oldest are forgotten. */
+const HELLOS_MAX = 64;
 /** The plots are drawn again at most so often. */
 const REDRAW_MS = 250;
 /** Bytes of a point: x, y and kind. */
@@ -233,13 +235,30 @@ function show(feed, hello) {
   makeFramePlot(hello);
 }
 
+/** Remembers a load. @param {number} feed @param {Hello} hello */
+function addHello(feed, hello) {
+  hellos.delete(feed);
+  hellos.set(feed, hello);
+  for (const oldest of hellos.keys()) {
+    if (hellos.size <= HELLOS_MAX) break;
+    if (oldest !== shown) hellos.delete(oldest);
+  }
+}
+
+/** @param {number} at @param {string} text */
+function addMark(at, text) {
+  marks.push({ at, text });
+  if (marks.length > MARKS_MAX) marks.shift();
+  areMarksDue = true;
+}
+
 /** @param {StreamEvent} event */
 function take(event) {
   const { feed, at_s: at, message } = event;
   const hello = hellos.get(feed);
   switch (message.type) {
     case "hello":
-      hellos.set(feed, message);
+      addHello(feed, message);
       break;
     case "sample":
       if (!hello || (shown !== null && feed < shown)) break;
@@ -252,21 +271,24 @@ function take(event) {
       if (feed === shown) takePoints(message);
       break;
     case "mark":
-      marks.push({ at, text: message.text });
-      if (marks.length > MARKS_MAX) marks.shift();
-      areMarksDue = arePlotsDue = true;
+      addMark(at, message.text);
+      arePlotsDue = true;
       break;
     case "end":
-      if (hello) marks.push({ at, text: `${hello.workload} has ended` });
-      areMarksDue = true;
+      if (hello) addMark(at, `${hello.workload} has ended`);
       if (feed === shown) $("control").hidden = true;
-      readRuns();
+      areRunsDue = true;
       break;
   }
 }
 
-let arePlotsDue = false, areMarksDue = false;
+let arePlotsDue = false, areMarksDue = false, areRunsDue = false;
 setInterval(() => {
+  if (areRunsDue) {
+    // Of the loads of the past, all ends come at once.
+    areRunsDue = false;
+    readRuns();
+  }
   const hello = shown === null ? undefined : hellos.get(shown);
   if (areMarksDue) {
     areMarksDue = false;
