@@ -1,7 +1,8 @@
 //! The guard of the hub: a page of another site must neither read the stream nor steer a load.
 //!
 //! A browser names the site that it believes to talk to (`Host`), and the site whose page asks (`Origin`). Another site's page
-//! has another `Origin`. A name of another site that leads to this machine has another `Host`.
+//! has another `Origin`; where a browser sends none, as for a picture or a frame, `Sec-Fetch-Site` says that another site asks. A
+//! name of another site that leads to this machine has another `Host`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +16,9 @@ pub(crate) fn is_own(headers: &HeaderMap, bound: SocketAddr) -> bool {
     let [host] = hosts[..] else { return false };
     let mut origins = text(ORIGIN);
     let is_here = |origin: &str| origin.strip_prefix("http://").is_some_and(|from| from == host);
-    is_address_of(host, bound) && origins.all(is_here)
+    // Other ports of this machine are the same site, and other origins.
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    is_address_of(host, bound) && origins.all(is_here) && sites.all(|site| site == "same-origin" || site == "none")
 }
 
 /// Whether a host is an address, as `10.0.0.5:8090`, or `localhost`, at the hub's port. Any other name may lead here too, once
@@ -42,6 +45,8 @@ mod tests {
         assert!(own(&[("host", "127.0.0.1:8090")], here));
         assert!(own(&[("host", "localhost:8090"), ("origin", "http://localhost:8090")], here));
         assert!(own(&[("host", "[::1]:8090")], "[::1]:8090"));
+        assert!(own(&[("host", "127.0.0.1:8090"), ("sec-fetch-site", "none")], here));
+        assert!(own(&[("host", "127.0.0.1:8090"), ("sec-fetch-site", "same-origin")], here));
         for wrong in [
             &[("host", "evil.example:8090")][..],
             &[("host", "127.0.0.1:8091")],
@@ -50,6 +55,9 @@ mod tests {
             &[("host", "127.0.0.1:8090"), ("origin", "https://127.0.0.1:8090")],
             &[("host", "127.0.0.1:8090"), ("origin", "null")],
             &[("host", "127.0.0.1:8090"), ("origin", "http://127.0.0.1:9000")],
+            &[("host", "127.0.0.1:8090"), ("sec-fetch-site", "cross-site")],
+            &[("host", "127.0.0.1:8090"), ("sec-fetch-site", "same-site")],
+            &[("host", "127.0.0.1:8090"), ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")],
             &[],
         ] {
             assert!(!own(wrong, here), "{wrong:?}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use axum::middleware::Next;
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,7 @@ use axum::{Json, Router, middleware};
 use futures_util::stream::{self, StreamExt};
 use prometheus::TEXT_FORMAT;
 use serde::Deserialize;
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 use crate::exposition::Latest;
 use crate::history::History;
@@ -32,6 +32,8 @@ use crate::{guard, pages};
 const FEEDS_MAX: usize = 16;
 /// Viewers at once.
 const VIEWERS_MAX: usize = 64;
+/// Files and lists of runs that are read or sent at once.
+const READS_MAX: usize = 8;
 /// Events that may wait for a viewer.
 const WAITING_MAX: usize = 64;
 /// A load that says nothing for so long is gone.
@@ -100,7 +102,7 @@ pub struct HubCounters {
     pub bad_lines: u64,
     /// Events that slow viewers did not get.
     pub lost_events: u64,
-    /// Requests of other sites, for too many feeds or viewers, or with wrong contents.
+    /// Requests of other sites, for too many feeds, viewers or runs at once, or with wrong contents.
     pub refused: u64,
 }
 
@@ -117,6 +119,8 @@ pub(crate) struct Shared {
     address: SocketAddr,
     began: Instant,
     pub(crate) runs: Option<PathBuf>,
+    /// A permit for each read of runs.
+    pub(crate) reads: Arc<Semaphore>,
     events: broadcast::Sender<Arc<str>>,
     history: Mutex<History>,
     latest: Mutex<Latest>,
@@ -160,6 +164,7 @@ impl Hub {
             address: listener.local_addr().map_err(bind)?,
             began: Instant::now(),
             runs: options.runs.clone(),
+            reads: Arc::new(Semaphore::new(READS_MAX)),
             events: broadcast::Sender::new(WAITING_MAX),
             history: Mutex::default(),
             latest: Mutex::default(),
@@ -235,12 +240,17 @@ fn router(shared: &Arc<Shared>) -> Router {
         .with_state(Arc::clone(shared))
 }
 
-/// Refuses pages of other sites.
+/// Refuses pages of other sites. They do not get to show anything of here in a frame either.
 async fn check(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    match guard::is_own(request.headers(), shared.address) {
+    let mut response = match guard::is_own(request.headers(), shared.address) {
         true => next.run(request).await,
         false => shared.refuse(StatusCode::FORBIDDEN, "this page is for its own site alone"),
-    }
+    };
+    let headers = response.headers_mut();
+    // A browser obeys each policy that it is sent, so the sandbox of a run stays.
+    headers.append(CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'none'"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 impl Shared {
@@ -256,7 +266,7 @@ impl Shared {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, status: StatusCode, why: &str) -> Response {
+    pub(crate) fn refuse(&self, status: StatusCode, why: &str) -> Response {
         self.refused.fetch_add(1, Ordering::Relaxed);
         (status, format!("{why}\n")).into_response()
     }

@@ -4,11 +4,13 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{Html, IntoResponse, Response};
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::hub::Shared;
 
@@ -59,8 +61,15 @@ pub(crate) struct Run {
 }
 
 /// The runs of the folder, newest first: their names begin with the moment.
-pub(crate) async fn runs(State(shared): State<Arc<Shared>>) -> Json<Vec<Run>> {
-    let entries = shared.runs.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+pub(crate) async fn runs(State(shared): State<Arc<Shared>>) -> Response {
+    match reading(&shared, list).await {
+        Ok((runs, _)) => Json(runs).into_response(),
+        Err(refused) => refused,
+    }
+}
+
+fn list(folder: Option<&FilePath>) -> Vec<Run> {
+    let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let run = |path: PathBuf| {
         let file = FILES.iter().map(|(name, _)| *name).find(|file| path.join(file).is_file())?;
         Some(Run { name: path.file_name()?.to_str().filter(|name| is_name(name))?.to_owned(), file })
@@ -68,15 +77,43 @@ pub(crate) async fn runs(State(shared): State<Arc<Shared>>) -> Json<Vec<Run>> {
     let mut runs: Vec<Run> = entries.filter_map(|entry| run(entry.path())).collect();
     runs.sort_by(|a, b| b.name.cmp(&a.name));
     runs.truncate(RUNS_MAX);
-    Json(runs)
+    runs
+}
+
+/// Reads in the folder of runs, on a thread that may wait. So many reads may be there at once, until their permits are dropped.
+async fn reading<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    read: impl FnOnce(Option<&FilePath>) -> T + Send + 'static,
+) -> Result<(T, OwnedSemaphorePermit), Response> {
+    let Ok(permit) = Arc::clone(&shared.reads).try_acquire_owned() else {
+        return Err(shared.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many read runs already"));
+    };
+    let folder = shared.runs.clone();
+    let read = tokio::task::spawn_blocking(move || (read(folder.as_deref()), permit));
+    read.await.map_err(|_| (StatusCode::INTERNAL_SERVER_ERROR, "the runs cannot be read\n").into_response())
+}
+
+/// A file until all of it is sent.
+struct Sent {
+    bytes: Vec<u8>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 pub(crate) async fn file_of_run(
     State(shared): State<Arc<Shared>>,
     Path((run, file)): Path<(String, String)>,
 ) -> Response {
-    let known = FILES.iter().find(|(name, _)| *name == file).filter(|_| is_name(&run));
-    let read = |folder: &FilePath, name: &str| {
+    let nothing = || (StatusCode::NOT_FOUND, "there is no such file of a run\n").into_response();
+    let Some((name, kind)) = FILES.iter().find(|(name, _)| *name == file).filter(|_| is_name(&run)) else {
+        return nothing();
+    };
+    let read = move |folder: &FilePath| {
         let path = folder.join(&run).join(name);
         // Links of the folder itself may lead anywhere, those below it may not leave it.
         let is_inside = path.canonicalize().ok().zip(folder.canonicalize().ok());
@@ -85,10 +122,13 @@ pub(crate) async fn file_of_run(
             is_inside && path.symlink_metadata().is_ok_and(|file| file.is_file() && file.len() <= FILE_BYTES_MAX);
         if is_short { std::fs::read(path).ok() } else { None }
     };
-    let found = known.zip(shared.runs.as_deref()).and_then(|((name, kind), folder)| Some((read(folder, name)?, *kind)));
-    match found {
-        Some((bytes, kind)) => ([(CONTENT_TYPE, kind), (CONTENT_SECURITY_POLICY, SANDBOX)], bytes).into_response(),
-        None => (StatusCode::NOT_FOUND, "there is no such file of a run\n").into_response(),
+    match reading(&shared, |folder| folder.and_then(read)).await {
+        Ok((Some(bytes), _permit)) => {
+            let body = Body::from(Bytes::from_owner(Sent { bytes, _permit }));
+            ([(CONTENT_TYPE, *kind), (CONTENT_SECURITY_POLICY, SANDBOX)], body).into_response()
+        }
+        Ok((None, _)) => nothing(),
+        Err(refused) => refused,
     }
 }
 
