@@ -97,6 +97,8 @@ pub struct Endpoint {
     tracker: Tracker,
     subscriptions: BTreeMap<SubscriptionId, Pattern>,
     watches: BTreeMap<WatchId, View>,
+    /// The number of the newest listing of any watch.
+    listing: u32,
     open: OpenTickets,
     waiting: Waiting,
     outgoing: VecDeque<Outgoing>,
@@ -113,6 +115,7 @@ impl Endpoint {
             tracker: Tracker::new(limits.remembered_subjects),
             subscriptions: BTreeMap::new(),
             watches: BTreeMap::new(),
+            listing: 0,
             open: OpenTickets::default(),
             waiting: Waiting::default(),
             outgoing: VecDeque::new(),
@@ -187,7 +190,7 @@ impl Endpoint {
             self.waiting.push_wide_gap(subscription);
         }
         for (&watch, view) in &mut self.watches {
-            let listing = view.begin();
+            let listing = view.begin(&mut self.listing);
             self.outgoing.push_back(Outgoing::Watch { watch, pattern: view.pattern.clone(), listing });
         }
         self.numbering.say_again(now);
@@ -296,7 +299,8 @@ impl Endpoint {
 
     /// A listing of a watch was interrupted. The number of the next one, unless another one has begun, or the watch has ended.
     pub fn relist(&mut self, watch: WatchId, interrupted: u32) -> Option<u32> {
-        self.watches.get_mut(&watch).filter(|view| view.is_current(interrupted)).map(View::begin)
+        let view = self.watches.get_mut(&watch).filter(|view| view.is_current(interrupted))?;
+        Some(view.begin(&mut self.listing))
     }
 
     fn take(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
@@ -369,7 +373,7 @@ impl Endpoint {
                     return Err(CommandError::Limit { limit: "watches" });
                 }
                 let mut view = View::new(pattern.clone());
-                let listing = view.begin();
+                let listing = view.begin(&mut self.listing);
                 self.watches.insert(watch, view);
                 Outgoing::Watch { watch, pattern, listing }
             }

@@ -25,9 +25,11 @@ impl View {
         View { pattern, known: BTreeMap::new(), listing: 0, newest: Revision(0) }
     }
 
-    /// Begins a new listing, and returns its number.
-    pub(crate) fn begin(&mut self) -> u32 {
-        self.listing += 1;
+    /// Begins the listing with the next number, and returns it. All watches have their numbers from one counter: what is on its way for
+    /// a watch that has ended is not taken for that of a later one.
+    pub(crate) fn begin(&mut self, newest: &mut u32) -> u32 {
+        *newest = newest.wrapping_add(1);
+        self.listing = *newest;
         self.listing
     }
 

@@ -203,6 +203,32 @@ fn a_listing_that_another_one_has_followed_begins_none() {
     );
 }
 
+/// The tasks of a watch that has ended may still hand over what they have read.
+#[test]
+fn a_watch_that_begins_again_takes_nothing_of_the_one_that_has_ended() {
+    let watch = WatchId(1);
+    let mut endpoint = Endpoint::new(MemberId(1), Limits::default());
+    endpoint.handle_connected(Time(0));
+    let begin = |endpoint: &mut Endpoint| {
+        endpoint.handle_command(Time(0), Command::Watch { watch, pattern: pattern("k.*") }).unwrap();
+        let listings = std::iter::from_fn(|| endpoint.poll_outgoing()).filter_map(|outgoing| match outgoing {
+            Outgoing::Watch { listing, .. } => Some(listing),
+            _ => None,
+        });
+        listings.last().unwrap()
+    };
+    let former = begin(&mut endpoint);
+    endpoint.handle_refused_watch(watch, former);
+    let newest = begin(&mut endpoint);
+    events_of(&mut endpoint);
+    endpoint.handle_entry(watch, former, "k.a", Revision(1), Some("x".into()));
+    endpoint.handle_listed(watch, former);
+    endpoint.handle_refused_watch(watch, former);
+    assert_eq!((events_of(&mut endpoint), endpoint.relist(watch, former)), (vec![], None));
+    endpoint.handle_listed(watch, newest);
+    assert_eq!(events_of(&mut endpoint), [Event::Listed { watch }]);
+}
+
 fn events_of(endpoint: &mut Endpoint) -> Vec<Event> {
     std::iter::from_fn(|| endpoint.poll_event()).collect()
 }
