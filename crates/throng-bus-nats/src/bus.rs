@@ -132,7 +132,11 @@ impl NatsBus {
         let (started, result) = channel();
         let (member, theirs) = (options.member, shared.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let run = move || runtime.block_on(driver::run(&theirs, &options, &started));
+        let run = move || {
+            runtime.block_on(driver::run(&theirs, &options, &started));
+            // A name of a host that is being looked up would hold up the end.
+            runtime.shutdown_background();
+        };
         let thread = std::thread::Builder::new().name("throng-bus".to_owned()).spawn(run)?;
         match result.recv() {
             Ok(Ok(())) => Ok(NatsBus { shared, member, thread: Some(thread) }),
