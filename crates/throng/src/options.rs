@@ -1,5 +1,6 @@
 //! The options of a server.
 
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -66,6 +67,12 @@ pub enum LooksFrom {
 }
 
 impl GridOptions {
+    /// Whether a bound is below the one opposite, or no number.
+    pub(crate) fn ends_before_it_begins(&self) -> bool {
+        let is_wrong = |low: f64, high: f64| low.partial_cmp(&high).is_none_or(Ordering::is_gt);
+        self.bounds_m.is_some_and(|[low, high]| low.into_iter().zip(high).any(|(low, high)| is_wrong(low, high)))
+    }
+
     /// The first and the last cell, if the world ends.
     pub(crate) fn bounds(&self) -> Option<[[i32; 3]; 2]> {
         let is_cut = |axis: usize| self.shape.is_cut(axis);
@@ -141,7 +148,7 @@ pub struct ServerOptions {
     /// machine itself has several addresses, bind a server to one of them: a socket that is bound to all of them answers
     /// from the address that the route to the client chooses, and a client takes answers from the address of its token only.
     pub public_addresses: Vec<SocketAddr>,
-    /// Time between ticks.
+    /// Time between ticks: 1 µs to 71 minutes.
     pub tick_interval: Duration,
     /// Ticks between two sends of state to one client, its own objects and the acknowledgement of its inputs included;
     /// the clients are spread over these ticks. At most 200 ms. `None`: the interval of the nearest ring, but at most
@@ -276,6 +283,9 @@ pub(crate) fn session_options(
         ..SessionOptions::default()
     }
 }
+
+/// The longest [`ServerOptions::tick_interval`]: the most that the welcome can say.
+pub(crate) const TICK_INTERVAL_MOST: Duration = Duration::from_micros(u32::MAX as u64);
 
 /// See [`ServerOptions::send_interval_ticks`].
 const SEND_INTERVAL_MOST: Duration = Duration::from_millis(200);

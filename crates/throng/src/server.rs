@@ -37,7 +37,7 @@ use crate::handshake::{OpenError, Welcome};
 use crate::inbound::{Inbound, Peers};
 use crate::intake::{Moment, Shares};
 use crate::message::Received;
-use crate::options::{ServerOptions, session_options};
+use crate::options::{GridOptions, ServerOptions, TICK_INTERVAL_MOST, session_options};
 use crate::outbound::{GROUP, Helpers, Job, Stopwatch, Way, Worker, work_on};
 use crate::peer::Peer;
 use crate::replication::Replication;
@@ -903,8 +903,8 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     if !(1..=65_536).contains(&options.max_clients) {
         return Err(StartError::Options("a server takes 1 to 65,536 clients"));
     }
-    if options.tick_interval.is_zero() {
-        return Err(StartError::Options("the time between ticks must be above 0"));
+    if !(Duration::from_micros(1)..=TICK_INTERVAL_MOST).contains(&options.tick_interval) {
+        return Err(StartError::Options("the time between ticks must be 1 us to 71 minutes"));
     }
     if options.send_interval_ticks.is_some_and(|ticks| ticks.get() > options.send_interval_most_ticks()) {
         return Err(StartError::Options("the time between two sends of state to a client must be at most 200 ms"));
@@ -920,6 +920,9 @@ fn check(options: &ServerOptions) -> Result<(), StartError> {
     }
     if options.grids.len() > 16 {
         return Err(StartError::Options("more than 16 grids are not possible"));
+    }
+    if options.grids.iter().any(GridOptions::ends_before_it_begins) {
+        return Err(StartError::Options("bounds_m of a grid must be its lowest and its highest position"));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub struct LaneOptions {
     pub message_bytes: usize,
     /// Messages that may wait for their first sending or, on a reliable lane, their delivery.
     pub queue_messages: usize,
-    /// The bytes of those messages. Also what the receiver holds of unfinished messages.
+    /// The bytes of those messages, less than 4 GiB. Also what the receiver holds of unfinished messages.
     pub queue_bytes: usize,
 }
 
@@ -73,6 +73,8 @@ impl LaneOptions {
             "the queue must hold at least one message"
         } else if self.queue_bytes < self.message_bytes {
             "the queue must hold at least one message of full length"
+        } else if u32::try_from(self.queue_bytes).is_err() {
+            "the queue must hold less than 4 GiB"
         } else {
             return Ok(());
         };
@@ -113,7 +115,7 @@ pub struct SessionOptions {
     /// When neither end has said anything for this long, an acknowledgement is asked for. If one end waits half as long
     /// again as the other, the two do not ask at the same time, and each sends one packet per interval.
     pub keep_alive_interval: Duration,
-    /// A session that receives nothing for this long closes.
+    /// A session that receives nothing for this long closes. Above 0.
     pub idle_timeout: Duration,
     /// An unfinished unreliable message is given up after this time.
     pub reassembly_timeout: Duration,
@@ -185,6 +187,8 @@ impl SessionOptions {
             "16 to 8192 packets can be in flight"
         } else if !(1..=MAX_INPUT_REDUNDANCY).contains(&self.input_redundancy) {
             "1 to 16 inputs can be in a packet"
+        } else if self.idle_timeout.is_zero() {
+            "the idle timeout must be above 0"
         } else if self.idle_timeout < 2 * self.keep_alive_interval {
             "the idle timeout must be at least twice the keep-alive interval"
         } else if self.inbox_bytes == 0 || self.inbox_messages == 0 {
