@@ -291,6 +291,10 @@ impl Replication for Channels {
         if let Some(view) = owner_of_something.and_then(|owner| self.seats.change(owner)) {
             view.own.add(id);
         }
+        if let Some(owner) = owner_of_something {
+            // It may not know these fields any longer.
+            self.unsubscribe(owner, ChannelKey::Entity { object: id, facet: Facet::Others });
+        }
         self.replicator.set_owner(id, owner)
     }
 
@@ -348,10 +352,14 @@ impl Replication for Channels {
             ChannelKey::Entity { object, .. } if !self.replicator.store().contains(object) => {
                 return Err(LimitReached::UnknownObject);
             }
+            ChannelKey::Entity { object, facet: Facet::Others } if self.replicator.owner(object) == Some(id) => {
+                return Err(LimitReached::ForeignOwner);
+            }
             _ => {}
         }
         let in_view = view.in_view(key).map(|(subscription, ring)| (subscription, self.views.ring_interval(key, ring)));
         let by_hand = view.explicit.get(&key).map(|&(subscription, _)| subscription);
+        let by_hand = by_hand.or_else(|| view.take_followed(key));
         let present = in_view.or(by_hand.map(|subscription| (subscription, interval_ticks)));
         let subscription = match present {
             Some((subscription, ring_interval)) => {

@@ -109,6 +109,12 @@ impl View {
         (u32::from(subscription.number()) != NO_SUBSCRIPTION).then_some((subscription, held.ring))
     }
 
+    /// The subscription to an object's facet for others that follows from the view. It follows from there no longer.
+    pub(crate) fn take_followed(&mut self, key: ChannelKey) -> Option<SubscriptionId> {
+        let ChannelKey::Entity { object, facet: Facet::Others } = key else { return None };
+        self.followed.remove(&object).map(|(subscription, _)| subscription)
+    }
+
     /// Whether the client is sent what lives in a channel.
     pub(crate) fn reads(&self, key: ChannelKey) -> bool {
         let follows = |object: &ObjectId| self.followed.contains_key(object);

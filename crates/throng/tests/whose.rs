@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use throng::{ObjectId, Placement, Replicate};
+use throng::replica::LimitReached;
+use throng::{ChannelKey, Facet, ObjectId, Placement, Replicate, Replication};
 use throng_seeds::for_seeds;
 use throng_testkit::{Beacon, Score, Walker};
 
@@ -126,4 +127,65 @@ fn what_a_player_leaves_behind_is_found_after_it_has_gone() {
         world.server.despawn(id);
     }
     assert_eq!((world.server.owned(gone).count(), world.server.objects::<Beacon>().count()), (0, 1));
+}
+
+/// The channel of an object's fields for everybody but its owner.
+fn others(object: ObjectId) -> ChannelKey {
+    ChannelKey::Entity { object, facet: Facet::Others }
+}
+
+#[test]
+fn an_owner_cannot_be_subscribed_to_what_is_hidden_from_it() {
+    let mut world = World::with_guests(WorldOptions::new(4), 2);
+    let (me, other) = (world.connection(0), world.connection(1));
+    world.server.set_viewpoint(me, [0.0; 3]);
+    let walker = |rumour| Walker { rumour, ..Walker::default() };
+    let mine = world.server.spawn_owned(walker(vec![1]), Placement::Cell(0), Some(me)).expect("room");
+    assert_eq!(world.server.subscribe(me, others(mine), 1), Err(LimitReached::ForeignOwner));
+    assert_eq!(world.server.subscribe(other, others(mine), 1), Ok(()));
+    // The owner of the other one comes later than its subscription.
+    let given = world.server.spawn(walker(vec![2]), Placement::Cell(0)).expect("room");
+    world.server.subscribe(me, others(given), 1).expect("room");
+    world.steps(10);
+    let heard = |world: &World, id| world.guests[0].client.get::<Walker>(id).expect("in view").rumour;
+    assert_eq!((heard(&world, mine), heard(&world, given)), (vec![], vec![2]));
+    world.server.set_owner(given, Some(me)).expect("room");
+    assert!(!world.server.replication().is_reader(me, others(given)), "the subscription has ended");
+    world.server.get_mut::<Walker>(given).expect("it is there").rumour = vec![3];
+    world.steps(10);
+    assert_eq!((heard(&world, mine), heard(&world, given)), (vec![], vec![]));
+    // The former owner still sees it, and may know it now.
+    world.server.set_owner(given, Some(other)).expect("room");
+    world.steps(10);
+    assert_eq!(heard(&world, given), [3]);
+}
+
+#[test]
+fn the_fields_for_others_of_an_object_in_view_can_be_subscribed_to_by_hand() {
+    let mut world = World::with_guests(WorldOptions::new(5), 1);
+    let me = world.connection(0);
+    let walker = Walker { rumour: vec![1], ..Walker::default() };
+    let seen = world.server.spawn(walker, Placement::Cell(0)).expect("room");
+    world.server.set_viewpoint(me, [0.0; 3]);
+    world.steps(10);
+    let followed = |world: &World| world.server.replication().followed_count(me);
+    let before = followed(&world);
+    assert_eq!(world.server.subscribe(me, others(seen), 2), Ok(()));
+    world.steps(10);
+    assert_eq!(followed(&world), before, "it has one subscription for both reasons");
+    // By hand it stays when the object has left the view.
+    world.server.set_viewpoint(me, [500.0; 3]);
+    world.steps(10);
+    assert!(world.server.replication().is_reader(me, others(seen)));
+    world.server.set_viewpoint(me, [0.0; 3]);
+    world.steps(10);
+    world.server.get_mut::<Walker>(seen).expect("it is there").rumour = vec![2];
+    world.steps(10);
+    let heard = |world: &World| world.guests[0].client.get::<Walker>(seen).expect("in view").rumour;
+    assert_eq!(heard(&world), [2]);
+    // And it is followed because of the view when the game has ended it.
+    world.server.unsubscribe(me, others(seen));
+    world.server.get_mut::<Walker>(seen).expect("it is there").rumour = vec![3];
+    world.steps(10);
+    assert_eq!((heard(&world), followed(&world)), (vec![3], before));
 }

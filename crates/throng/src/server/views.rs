@@ -53,11 +53,12 @@ impl<R: Replication> Server<R> {
     }
 
     /// Sends the client the state of a channel, every `interval_ticks` ticks (1 to 65,535), from now on. The
-    /// subscription to the channel of a single object ends some time after the object.
+    /// subscription to the channel of a single object ends some time after the object. A subscription to what is hidden from
+    /// an object's owner ends when the client becomes the owner.
     ///
     /// # Errors
-    /// The interval is 0, the channel belongs to another owner, or names a grid or an object that does not exist, or a limit
-    /// is reached.
+    /// The interval is 0, the channel belongs to another owner, has what is hidden from this owner, or names a grid or an
+    /// object that does not exist, or a limit is reached.
     pub fn subscribe(
         &mut self,
         connection: ConnectionId,
