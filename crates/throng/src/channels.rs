@@ -159,14 +159,15 @@ impl Channels {
             for (index, entered) in waiting.drain(..) {
                 let rows = self.replicator.rows(usize::MAX, self.changes.iter_mut().take(1));
                 for mut row in rows {
-                    self.seats.look_at(index, |index, view| looker.look(&self.views, (index, view), &mut row));
+                    self.seats.look_at(index, |index, view| {
+                        let looked = looker.look(&self.views, (index, view), &mut row);
+                        looker.refused += entered.min(view.unsubscribed_cells());
+                        looked
+                    });
                 }
                 // The others wait for the next tick.
-                if !looker.missing.is_empty() {
-                    looker.refused += entered;
-                    looker.missing.clear();
-                    looker.waiting.clear();
-                }
+                looker.missing.clear();
+                looker.waiting.clear();
             }
             looker.waiting = waiting;
             self.views.note_refused(looker);

@@ -123,6 +123,12 @@ impl View {
             || matches!(&key, ChannelKey::Entity { object, facet: Facet::Others } if follows(object))
     }
 
+    /// Cells in view that have no subscription.
+    pub(crate) fn unsubscribed_cells(&self) -> u64 {
+        let held = self.viewers.iter().flat_map(Viewer::held);
+        held.filter(|held| held.tag == NO_SUBSCRIPTION).count() as u64
+    }
+
     /// The shortest interval of the subscriptions that the game has made, in ticks.
     pub(crate) fn shortest_explicit_interval(&self) -> u16 {
         self.explicit.values().map(|&(_, interval)| interval).min().unwrap_or(u16::MAX)

@@ -119,6 +119,29 @@ fn cells_that_were_refused_come_nearest_first_when_there_is_room() {
 }
 
 #[test]
+fn a_cell_that_finds_no_subscription_is_counted_whether_its_channel_was_there_or_not() {
+    let refused = |are_there: bool| {
+        let mut options = WorldOptions::new(8);
+        let limit = needed_subscriptions(&options);
+        options.server.replicator.limits.subscriptions_per_connection = limit;
+        let mut world = World::with_guests(options, 2);
+        let connection = world.connection(0);
+        let taken = limit as u32 - 4;
+        (0..taken).for_each(|key| world.server.subscribe(connection, ChannelKey::Custom(key), 1).expect("room"));
+        if are_there {
+            world.server.set_viewpoint(world.connection(1), [0.0; 3]);
+            world.steps(3);
+        }
+        world.server.set_viewpoint(connection, [0.0; 3]);
+        world.steps(10);
+        world.server.limits_reached().find(|(name, _)| *name == "views_refused").expect("it is counted").1
+    };
+    let counts = [false, true].map(refused);
+    assert!(counts[1] > 20, "{counts:?}");
+    assert_eq!(counts[0], counts[1]);
+}
+
+#[test]
 fn what_makes_no_sense_is_an_error_and_not_a_panic() {
     let mut world = World::with_guests(WorldOptions::new(4), 2);
     let (one, other) = (world.connection(0), world.connection(1));
