@@ -300,7 +300,7 @@ impl Stage {
             // A request from a connected address may be that of a program that crashed.
             (Verdict::Challenged, Verdict::Nothing, _) if was_connected => false,
             // A request that comes again at once is not answered again.
-            (Verdict::Nothing, Verdict::Challenged, Some(DropReason::TooManyRequests)) => was_pending,
+            (Verdict::Nothing, Verdict::Challenged, Some(DropReason::RepeatedTooSoon)) => was_pending,
             // They answer as full before they look at anything else of a response.
             (
                 Verdict::Nothing,

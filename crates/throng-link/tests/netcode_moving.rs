@@ -219,7 +219,7 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
 #[test]
 fn forged_answers_from_a_possible_new_address_cost_no_more_than_their_budget() {
     let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
-    (options.requests_per_s, options.requests_burst) = (10, 41);
+    (options.requests_per_s, options.requests_burst) = (10, 40);
     let (mut stage, there) = (Stage::new(), client_address(2));
     stage.server.door = ServerHandshake::new(options, &mut random(5));
     stage.client.probe.on_address_changed(at(0));

@@ -57,11 +57,13 @@ pub enum DropReason {
     TooManyPackets,
     /// The response of a client that is to be [admitted later](super::Admission::Later).
     AdmittedLater,
+    /// A request that came again less than 25 ms after the answer to the one before.
+    RepeatedTooSoon,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 25] = [
+    pub const ALL: [DropReason; 26] = [
         DropReason::TooShort,
         DropReason::UnknownKind,
         DropReason::UnexpectedKind,
@@ -87,6 +89,7 @@ impl DropReason {
         DropReason::MoveNotOurs,
         DropReason::TooManyPackets,
         DropReason::AdmittedLater,
+        DropReason::RepeatedTooSoon,
     ];
 
     /// A short stable name, for metrics.
@@ -117,6 +120,7 @@ impl DropReason {
             DropReason::MoveNotOurs => "move_not_ours",
             DropReason::TooManyPackets => "too_many_packets",
             DropReason::AdmittedLater => "admitted_later",
+            DropReason::RepeatedTooSoon => "repeated_too_soon",
         }
     }
 }

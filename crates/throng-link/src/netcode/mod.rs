@@ -51,8 +51,9 @@
 //! - A challenge is bound to the address that it was sent to, to one connect token, and to the time since that address was
 //!   first challenged. So neither a challenge that was passed on nor a recorded answer proves anything. Clients echo
 //!   challenge tokens without reading them.
-//! - Decryptions for strangers have a budget ([`ServerOptions::requests_per_s`]). An address that was challenged and shows
-//!   the same tag again gets the same challenge again, unread, but no sooner than 25 ms after the last answer.
+//! - Decryptions for strangers have two budgets ([`ServerOptions::requests_per_s`]): one for requests and wishes to move, and
+//!   one for answers to challenges. An address that was challenged and shows the same tag again gets the same challenge
+//!   again, unread, but no sooner than 25 ms after the last answer.
 //!
 //! # Where this does more than the standard
 //!

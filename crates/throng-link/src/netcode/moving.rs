@@ -147,7 +147,7 @@ impl ServerHandshake {
             if read_header(Side::Server, datagram)?.kind != PacketKind::Response {
                 return Err(DropReason::UnexpectedKind);
             }
-            door.work.take(now)?;
+            door.answers.take(now)?;
             let (number, _) = door.open_challenge(Purpose::Move, from, end.opener.open(datagram)?.body)?;
             if number < candidate.first_challenge {
                 return Err(DropReason::ChallengeOutdated);

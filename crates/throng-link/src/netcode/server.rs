@@ -36,8 +36,9 @@ pub struct ServerOptions {
     /// How many unexpired connect tokens are remembered; at least 1 is taken. About 200 bytes each. Should exceed the
     /// number of clients that can connect during the lifetime of a token: a forgotten token could be replayed.
     pub used_tokens_max: usize,
-    /// How many requests, wishes to move and answers to challenges are decrypted in a second, and how many of those at
-    /// once. Each takes some 2 µs; further ones are dropped and counted, and honest clients ask again.
+    /// How many requests and wishes to move are decrypted in a second, and how many of those at once. As many answers to
+    /// challenges are decrypted, so that requests without tokens hinder no client that has shown one. Each takes some
+    /// 2 µs; further ones are dropped and counted, and honest clients ask again.
     pub requests_per_s: u32,
     /// See [`requests_per_s`](ServerOptions::requests_per_s).
     pub requests_burst: u32,
@@ -210,8 +211,10 @@ pub struct ServerHandshake {
     pub(super) sequences: UnconnectedSequences,
     pending: PendingTable,
     used_tokens: UsedTokens,
-    /// One unit for each decryption for an unknown address.
+    /// One unit for each request or wish to move that is decrypted.
     pub(super) work: WorkBudget,
+    /// One unit for each answer to a challenge that is decrypted.
+    pub(super) answers: WorkBudget,
     requests_burst: u32,
     key_form: KeyForm,
     pub(super) counters: NetcodeCounters,
@@ -231,6 +234,7 @@ impl ServerHandshake {
             pending: PendingTable::new(options.pending_max),
             used_tokens: UsedTokens::new(options.used_tokens_max),
             work: WorkBudget::new(options.requests_per_s, options.requests_burst, Time(0)),
+            answers: WorkBudget::new(options.requests_per_s, options.requests_burst, Time(0)),
             requests_burst: options.requests_burst,
             key_form: options.key_form,
             counters: NetcodeCounters::default(),
@@ -421,12 +425,17 @@ impl ServerHandshake {
         let pending = self.pending.find(from, now).ok_or(DropReason::UnknownAddress)?;
         let (suite, send_key, expire_unix_s) = (pending.suite, pending.server_to_client.clone(), pending.expire_unix_s);
         let client_id = challenge.client_id;
-        if let Some(denial) = self.denial_of_used(&challenge.token_tag, expire_unix_s) {
-            // Its claim has given way to others, and it was shown from another address as well.
+        if self.used_tokens.is_spent(&challenge.token_tag) {
+            // Its claim had given way to others, and it has led to a connection of another address. A client that joins
+            // does not believe that its token is spent.
             self.pending.remove(from);
-            return Ok(self.turn_away(client_id, ((suite, &send_key), self.protocol_id), denial, reply));
+            return Err(DropReason::TokenUsedElsewhere);
         }
-        let seat = self.seat_for(client_id, expire_unix_s, seats).and_then(|seat| match (seats.admission)() {
+        let seat = match self.used_tokens.may_be_forgotten(&challenge.token_tag, expire_unix_s) {
+            true => Err(Denial::TokenExpired),
+            false => self.seat_for(client_id, expire_unix_s, seats),
+        };
+        let seat = seat.and_then(|seat| match (seats.admission)() {
             Admission::Granted => Ok(Some(seat)),
             Admission::Later => Ok(None),
             Admission::Denied => Err(Denial::Full),
@@ -473,7 +482,7 @@ impl ServerHandshake {
             return Err(DropReason::UnexpectedKind);
         }
         let (first_challenge, token_tag) = (pending.first_challenge, pending.token_tag);
-        self.work.take(now.time)?;
+        self.answers.take(now.time)?;
         let mut opener = Opener::new(pending.suite, &pending.client_to_server, self.protocol_id, Side::Server);
         let (number, challenge) = self.open_challenge(Purpose::Join, from, opener.open(datagram)?.body)?;
         if challenge.token_tag != token_tag {
@@ -531,7 +540,7 @@ impl ServerHandshake {
         }
         let Some(pending) = self.pending.find(from, now) else { return Ok(false) };
         if pending.is_answered(now.time) {
-            return Err(DropReason::TooManyRequests);
+            return Err(DropReason::RepeatedTooSoon);
         }
         let sequence = self.sequences.challenge();
         let (key, body) = ((pending.suite, &pending.server_to_client), &pending.challenge[..]);
@@ -551,14 +560,6 @@ impl ServerHandshake {
         seal::seal_unconnected(key, self.protocol_id, PacketKind::Challenge, sequence, &body, reply);
         self.counters.challenged += 1;
         (number, body)
-    }
-
-    /// Why a token is refused that has been accepted, or may have been.
-    fn denial_of_used(&self, tag: &[u8; TAG_LEN], expire_unix_s: u64) -> Option<Denial> {
-        if self.used_tokens.is_spent(tag) {
-            return Some(Denial::TokenSpent);
-        }
-        self.used_tokens.may_be_forgotten(tag, expire_unix_s).then_some(Denial::TokenExpired)
     }
 
     /// Turns a genuine token away. The answer is for the client that it was made for: sealed with its key, for its protocol.
