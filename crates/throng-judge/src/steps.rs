@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use crate::search::{Left, Order, Outcome, Purpose};
-use crate::trial::{Trial, Verdict};
+use crate::trial::{Judged, Trial, Verdict};
 
 /// So many of the newest samples count.
 pub const STEP_SAMPLES: usize = 30;
@@ -122,7 +122,7 @@ impl StepPressure {
             Some(_) => Verdict::Accepted,
             None => Verdict::Rejected,
         };
-        let limit = self.beyond.as_ref().and_then(|trial| trial.limit(|judged| !judged.keeps_by_value()));
+        let limit = self.beyond.as_ref().and_then(|trial| trial.limit(Judged::exceeds_by_value));
         let why = match (verdict, kept, &limit) {
             (Verdict::Undecided, _, _) if self.repeats > 0 => {
                 format!("the trials tell nothing: {}", self.fault.as_deref().unwrap_or("not said why"))

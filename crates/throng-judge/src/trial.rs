@@ -153,6 +153,11 @@ impl Judged {
     pub(crate) fn keeps_by_value(&self) -> bool {
         self.estimate.value <= self.criterion.limit
     }
+
+    /// Whether the measured value exceeds the limit, without regard to its bounds. Without a value it does neither.
+    pub(crate) fn exceeds_by_value(&self) -> bool {
+        self.estimate.value > self.criterion.limit
+    }
 }
 
 /// One held load.
@@ -234,8 +239,12 @@ impl Trial {
         self.fault.is_none() && !self.judged.is_empty() && self.judged.iter().all(Judged::keeps_by_value)
     }
 
-    /// The name of a criterion whose samples give no value, as a share of no events.
+    /// The name of a criterion whose samples give no value, as a share of no events, if that leaves it open whether all limits
+    /// are kept: no other one is exceeded.
     pub(crate) fn without_value(&self) -> Option<&str> {
+        if self.judged.iter().any(Judged::exceeds_by_value) {
+            return None;
+        }
         let judged = self.judged.iter().find(|judged| judged.estimate.value.is_nan())?;
         Some(&judged.criterion.name)
     }

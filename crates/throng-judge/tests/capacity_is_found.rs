@@ -471,6 +471,23 @@ fn steps_make_a_trial_again_whose_newest_samples_have_no_event() {
 }
 
 #[test]
+fn steps_see_a_limit_that_is_exceeded_though_another_one_has_no_value() {
+    let processor = |level: Vec<f64>| Criterion::new("processor", 0.85).judge(Samples::Level(level));
+    let late = |over, of| Criterion::new("late", 0.02).judge(Samples::Share(vec![Block { over, of }; 30]));
+    for (judged, limit) in [
+        (vec![late(0, 0), processor(vec![0.99; 30])], "processor"),
+        (vec![processor(Vec::new()), late(50, 100)], "late"),
+    ] {
+        let hold = Duration::from_secs(60);
+        let mut steps = StepPressure::new(StepOptions { start: 10, step: 5, most: 10, hold });
+        steps.handle_trial(Trial::new(10, hold, judged));
+        let outcome = steps.outcome();
+        assert_eq!((outcome.beyond, outcome.limit.as_deref()), (Some(10), Some(limit)), "{}", outcome.why);
+        assert_eq!(steps.trials()[0].fault, None);
+    }
+}
+
+#[test]
 fn a_trial_of_another_load_than_the_ordered_one_is_ignored() {
     let mut search = CapacitySearch::new(from_50());
     search.handle_trial(Trial::invalid(49, Duration::from_secs(1), "wrong"));
