@@ -16,6 +16,9 @@ const DRAWS: usize = 200;
 const RANGE_END: f64 = 0.025;
 /// Values farther from their neighbours than so many usual distances are outliers, and are pulled in to that distance.
 const OUTLIER: f64 = 4.0;
+/// A part between two changes has at least so many times as many values as one at an end: neighbouring runs that happened to be
+/// slow are none.
+const INNER_PARTS: usize = 2;
 /// The median distance of neighbours is so many times their standard deviation, if values are normally distributed.
 const NORMAL_DISTANCE: f64 = 0.9539;
 
@@ -26,7 +29,7 @@ pub struct TrendOptions {
     pub least: f64,
     /// The probability that a series without a change is said to have one.
     pub p: f64,
-    /// So many values at least before and after a change, at least 2.
+    /// So many values at least before the first change and after the last one, at least 2; twice as many between two changes.
     pub values_min: usize,
     /// The seed of the random orders.
     pub seed: u64,
@@ -57,7 +60,7 @@ pub struct ChangePoint {
 }
 
 impl ChangePoint {
-    /// The median after the change divided by that before it.
+    /// The median after the change divided by that before it; infinite if that was 0.
     pub fn ratio(&self) -> f64 {
         self.after_median / self.before_median
     }
@@ -79,7 +82,7 @@ pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint>
         }
     }
     cuts.sort_unstable_by_key(|cut| cut.0);
-    join(&values, &mut cuts, options.least);
+    join(&values, &mut cuts, &options);
     let point = |(index, &(at, p)): (usize, &(usize, f64))| {
         let (before, after) = parts(&values, &cuts, index);
         let (start, (early, late)) = (at - before.len(), range(before, after, &mut random));
@@ -102,19 +105,26 @@ fn parts<'a>(values: &'a [f64], cuts: &[(usize, f64)], index: usize) -> (&'a [f6
     (&values[start..at], &values[at..end])
 }
 
-/// Takes out the cuts that do not matter, the smallest first: small steps may be a change that matters together.
-fn join(values: &[f64], cuts: &mut Vec<(usize, f64)>, least: f64) {
+/// Takes out the cuts beside parts of too few values, and those that do not matter. The smallest go first: small steps may be a
+/// change that matters together.
+fn join(values: &[f64], cuts: &mut Vec<(usize, f64)>, options: &TrendOptions) {
     let size = |cuts: &[(usize, f64)], index: usize| {
         let (before, after) = parts(values, cuts, index);
         let ratio = median(after).zip(median(before)).map(|(after, before)| after / before);
-        // A change from nothing has no ratio.
-        ratio.filter(|ratio| ratio.is_finite()).map_or(0.0, |ratio| (ratio - 1.0).abs())
+        // From nothing to nothing is no change, and from nothing to something an infinite one.
+        ratio.filter(|ratio| !ratio.is_nan()).map_or(0.0, |ratio| (ratio - 1.0).abs())
     };
-    let smallest = |cuts: &[(usize, f64)]| {
-        let sizes = (0..cuts.len()).map(|index| (index, size(cuts, index)));
-        sizes.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, size)| *size < least)
+    let inner_min = INNER_PARTS * options.values_min;
+    let is_beside_few = |cuts: &[(usize, f64)], index: usize| {
+        let pairs = cuts[index.saturating_sub(1)..(index + 2).min(cuts.len())].windows(2);
+        pairs.map(|pair| pair[1].0 - pair[0].0).any(|count| count < inner_min)
     };
-    while let Some((index, _)) = smallest(cuts) {
+    let next = |cuts: &[(usize, f64)]| {
+        let all = (0..cuts.len()).map(|index| (index, is_beside_few(cuts, index), size(cuts, index)));
+        let smallest = all.min_by(|a, b| b.1.cmp(&a.1).then(a.2.total_cmp(&b.2)));
+        smallest.filter(|(_, is_beside_few, size)| *is_beside_few || *size < options.least)
+    };
+    while let Some((index, ..)) = next(cuts) {
         cuts.remove(index);
     }
 }
@@ -145,8 +155,14 @@ fn cleaned(series: &[f64]) -> Vec<f64> {
 
 /// The most likely place of one change, if there is one. Whether it matters shows when all are known.
 fn cut(values: &[f64], options: &TrendOptions, random: &mut fastrand::Rng) -> Option<(usize, f64)> {
+    let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // No medians of parts of these values differ by more than the values do.
+    if highest - lowest < options.least * lowest {
+        return None;
+    }
     let (at, size) = best_of_parts(values, options.values_min)?;
-    if median(&values[..at])? <= 0.0 {
+    if median(&values[..at])? < 0.0 {
         return None;
     }
     let mut shuffled = values.to_vec();
@@ -212,4 +228,19 @@ fn range(before: &[f64], after: &[f64], random: &mut fastrand::Rng) -> (usize, u
     places.sort_unstable();
     let end = |at: f64| places.get((at * places.len() as f64) as usize).copied().unwrap_or(before.len());
     (end(RANGE_END).min(before.len()), end(1.0 - RANGE_END).max(before.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_differ_by_less_than_the_least_change_are_not_compared_with_random_orders() {
+        let values: Vec<f64> = (0..100).map(|index| if index < 50 { 1.0 } else { 1.01 }).collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        assert_eq!(cut(&values, &TrendOptions::default(), &mut random), None);
+        assert_eq!(random.get_seed(), 1);
+        let options = TrendOptions { least: 0.005, ..TrendOptions::default() };
+        assert_eq!(cut(&values, &options, &mut random).map(|cut| cut.0), Some(50));
+    }
 }
