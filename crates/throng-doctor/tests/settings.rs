@@ -97,6 +97,17 @@ fn values_that_are_good_enough_stay_as_they_are() {
         assert_eq!(error, ApplyError::SetAlready { check: "pmu" });
         assert_eq!(machine.text("proc/sys/kernel/perf_event_paranoid"), paranoid);
     }
+    let machine = Machine::base_with("proc/sys/vm/swappiness = 0");
+    assert_eq!(apply(&machine.host(), check("swap").unwrap()), Err(ApplyError::SetAlready { check: "swap" }));
+    assert_eq!(machine.text("proc/sys/vm/swappiness"), "0");
+    let pages = ["sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/mm/transparent_hugepage/defrag"];
+    let [enabled, defrag] = pages;
+    let chosen = "always defer defer+madvise [madvise] never";
+    let machine = Machine::base_with(&format!("{enabled} = [always] madvise never\n{defrag} = {chosen}"));
+    let written = apply(&machine.host(), check("thp").unwrap()).unwrap();
+    let shown: Vec<_> = written.iter().map(|written| (&*written.path, &*written.now)).collect();
+    assert_eq!(shown, [(&*format!("/{enabled}"), "madvise")]);
+    assert_eq!(machine.text(defrag), chosen);
 }
 
 #[test]

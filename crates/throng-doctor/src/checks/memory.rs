@@ -1,6 +1,6 @@
 //! Memory: nodes and caches, large pages, swap.
 
-use super::{all, count, percent};
+use super::{all, count, lacking, percent};
 use crate::apply::Change;
 use crate::check::{Finding, Verdict};
 use crate::host::{Host, ReadError, cpu_list};
@@ -46,13 +46,19 @@ pub(crate) fn thp(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let shmem = machine.host.chosen(&format!("{THP}/shmem_enabled")).unwrap_or_else(|_| "unknown".to_owned());
     let used = machine.host.row("/proc/meminfo", "AnonHugePages").map_or(0, |row| row[0]) / 1024;
     let read = format!("enabled {enabled}, defrag {defrag}, shmem {shmem}; {used} MB in use");
-    Ok(Finding::new(read, enabled == "madvise" && defrag != "always", Verdict::Advice))
+    Ok(Finding::new(read, enabled == "madvise" && is_deferred(&defrag), Verdict::Advice))
+}
+
+fn is_deferred(defrag: &str) -> bool {
+    defrag != "always"
 }
 
 pub(crate) fn madvise(host: &Host) -> Result<Vec<Change>, ReadError> {
     let [enabled, defrag] = LARGE_PAGES.map(str::to_owned);
     let mut changes = all(host, [enabled], "madvise")?;
-    changes.extend(all(host, [defrag], "defer")?);
+    let mut deferred = all(host, [defrag], "defer")?;
+    deferred.retain(|change| !host.chosen(&change.path).is_ok_and(|chosen| is_deferred(&chosen)));
+    changes.extend(deferred);
     Ok(changes)
 }
 
@@ -81,5 +87,5 @@ pub(crate) fn swap(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 }
 
 pub(crate) fn hardly_swap(host: &Host) -> Result<Vec<Change>, ReadError> {
-    all(host, [SWAPPINESS.to_owned()], "1")
+    Ok(lacking(host, all(host, [SWAPPINESS.to_owned()], "1")?, |swappiness: u32| swappiness <= 1))
 }

@@ -6,6 +6,8 @@ pub(crate) mod processor;
 pub(crate) mod scheduler;
 pub(crate) mod system;
 
+use std::str::FromStr;
+
 use crate::apply::Change;
 use crate::host::{Host, ReadError};
 
@@ -21,6 +23,12 @@ fn all(host: &Host, paths: impl IntoIterator<Item = String>, value: &str) -> Res
         }
     }
     if changes.is_empty() { Err(ReadError::Absent { path: absent }) } else { Ok(changes) }
+}
+
+/// Without the files whose value is good enough as it is.
+fn lacking<T: FromStr>(host: &Host, mut changes: Vec<Change>, is_enough: impl Fn(T) -> bool) -> Vec<Change> {
+    changes.retain(|change| !host.value(&change.path).is_ok_and(&is_enough));
+    changes
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

@@ -1,8 +1,6 @@
 //! The rest: other programs, counters, limits.
 
-use std::str::FromStr;
-
-use super::{all, count};
+use super::{all, count, lacking};
 use crate::apply::Change;
 use crate::check::{Finding, Verdict};
 use crate::host::{Host, ReadError};
@@ -78,12 +76,6 @@ fn allows_counters(paranoid: i32) -> bool {
 
 pub(crate) fn counters_allowed(host: &Host) -> Result<Vec<Change>, ReadError> {
     Ok(lacking(host, all(host, [PARANOID.to_owned()], "1")?, allows_counters))
-}
-
-/// Without the files whose value is good enough as it is.
-fn lacking<T: FromStr>(host: &Host, mut changes: Vec<Change>, is_enough: impl Fn(T) -> bool) -> Vec<Change> {
-    changes.retain(|change| !host.value(&change.path).is_ok_and(&is_enough));
-    changes
 }
 
 pub(crate) fn mitigations(machine: &Machine<'_>) -> Result<Finding, ReadError> {
