@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial};
+use throng_judge::{Growth, Judged, Order, Outcome, Samples, Steadiness, Trial, Verdict};
 use throng_report::{Case, Kind, RunHead, figure};
 
 use super::hold::Figures;
@@ -290,16 +290,19 @@ impl Capacity {
         }
     }
 
-    /// The growth of memory counts like a limit: not of an invalid trial.
+    /// The growth of memory counts like a limit. That of invalid trials stays undecided.
     pub(super) fn take_memory(&mut self, memory: Vec<MemoryFigures>) {
+        let is_valid = self.trials.iter().any(|trial| trial.fault.is_none());
         self.memory = memory;
+        for figures in self.memory.iter_mut().filter(|_| !is_valid) {
+            figures.verdict = Verdict::Undecided.name().to_owned();
+        }
         let with = |verdict: &str| {
             let names = self.memory.iter().filter(|figures| figures.verdict == verdict);
             names.map(|figures| figures.name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let (growing, open) = (with("rejected"), with("undecided"));
-        let is_valid = self.trials.iter().any(|trial| trial.fault.is_none());
-        if !growing.is_empty() && is_valid && !self.head.partial {
+        if !growing.is_empty() && !self.head.partial {
             (self.verdict, self.why) = ("rejected".to_owned(), format!("the memory of {growing} grows"));
         } else if !open.is_empty() && self.verdict == "accepted" {
             let why = format!("it was held too short to be sure of the memory of {open}");
