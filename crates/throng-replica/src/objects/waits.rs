@@ -219,26 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn a_full_client_finds_the_object_to_forget_however_many_wait() {
-        const LIMIT: usize = 100_000;
-        let (mut objects, first) = one_object();
-        objects.end(first, Tick(1));
-        for number in 2..=LIMIT as u32 {
-            let index = insert(&mut objects, number, LIMIT).expect("room");
-            objects.retain(index);
-            objects.await_turn((index, Facet::Public), 5, Tick(1));
-        }
-        // Each wait before that of the one to be forgotten would be looked at once for each object that comes.
-        for number in 0..LIMIT as u32 {
-            let index = insert(&mut objects, LIMIT as u32 + 1 + number, LIMIT).expect("the one before is forgotten");
-            objects.end(index, Tick(2));
-        }
-        let index = insert(&mut objects, u32::MAX, LIMIT).expect("the one before is forgotten");
-        objects.retain(index);
-        assert_eq!((insert(&mut objects, u32::MAX - 1, LIMIT), objects.held_count()), (None, LIMIT));
-    }
-
-    #[test]
     fn exactly_the_objects_that_are_only_remembered_may_be_forgotten_and_the_oldest_goes_first() {
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut objects, _) = one_object();
