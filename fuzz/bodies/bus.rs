@@ -231,11 +231,12 @@ impl Member {
                 | Command::Put { ticket, expect: Expect::Absent | Expect::Revision(_), .. } => *ticket,
                 other => panic!("{other:?} is no command of a lease or a fenced write"),
             };
-            if self.endpoint.handle_command(self.now, command.clone()).is_ok() {
-                self.open.push(ticket);
-            } else {
-                self.lease.handle_refusal(self.now);
-                self.writes.handle_refusal(&command);
+            match self.endpoint.handle_command(self.now, command.clone()) {
+                Ok(()) => self.open.push(ticket),
+                Err(error) => {
+                    self.lease.handle_refusal(self.now);
+                    self.writes.handle_refusal(&command, error);
+                }
             }
         }
     }

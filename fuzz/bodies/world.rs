@@ -2,7 +2,8 @@
 
 use throng::{ConnectionId, Time};
 use throng_bus::{
-    Command, Entry, Event, MemberId, Message, Revision, Sequence, StoreError, Subject, SubscriptionId, WatchId,
+    Command, CommandError, Entry, Event, MemberId, Message, Revision, Sequence, StoreError, Subject, SubscriptionId,
+    WatchId,
 };
 use throng_edge::{Balance, BalanceOptions, BorderWatch, Division, OriginEvent, WorldName};
 
@@ -100,7 +101,10 @@ impl World {
                     self.open.push(command);
                 }
                 Command::Publish { .. } if self.takes => {}
-                command => self.balance.handle_refusal(self.now, &command),
+                command => {
+                    let error = CommandError::Limit { limit: "outgoing" };
+                    self.balance.handle_refusal(self.now, &command, error);
+                }
             }
             // Those that are refused come again.
             if polled > 40 {

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
-use crate::{Command, Event, Expect, Fence, MemberId, Revision, StoreError, Subject, Ticket, Tickets};
+use crate::{Command, CommandError, Event, Expect, Fence, MemberId, Revision, StoreError, Subject, Ticket, Tickets};
 
 /// Most attempts of one write.
 pub const FENCED_ATTEMPTS_MAX: u8 = 8;
@@ -80,6 +80,14 @@ pub enum FencedError {
     /// The entry changed again and again, or the answers were lost again and again. The write may have happened.
     #[error("the entry could not be written in {FENCED_ATTEMPTS_MAX} attempts: read it, and try again later")]
     Attempts,
+    /// The bus takes no value of this length.
+    #[error("an entry has at most {most} bytes, and this one has {bytes}: write less, or raise Limits::payload_bytes")]
+    TooLong {
+        /// The bytes of the entry: the content, and what stands in front of it.
+        bytes: usize,
+        /// The limit of the bus.
+        most: usize,
+    },
 }
 
 impl FencedError {
@@ -89,6 +97,7 @@ impl FencedError {
             FencedError::Old { .. } => "old",
             FencedError::NotFenced => "not_fenced",
             FencedError::Attempts => "attempts",
+            FencedError::TooLong { .. } => "too_long",
         }
     }
 }
@@ -227,12 +236,15 @@ impl FencedWrites {
         }
     }
 
-    /// Says that the bus refused a command: its write is tried again after the next `None` of [`FencedWrites::poll_command`]. It is no
-    /// attempt.
-    pub fn handle_refusal(&mut self, command: &Command) {
+    /// Says that the bus refused a command, and why. Its write is tried again after the next `None` of
+    /// [`FencedWrites::poll_command`], and that is no attempt. A write that is too long for the bus ends.
+    pub fn handle_refusal(&mut self, command: &Command, error: CommandError) {
         if let Command::Get { ticket, .. } | Command::Put { ticket, .. } = command
             && let Some(id) = self.open.remove(ticket)
         {
+            if let CommandError::TooLong { bytes, most } = error {
+                return self.end(id, Err(FencedError::TooLong { bytes, most }));
+            }
             self.is_refused = true;
             self.to_do.push_back(id);
         }
@@ -290,8 +302,9 @@ impl FencedWrites {
     }
 
     fn end(&mut self, id: WriteId, result: Result<FencedWrite, FencedError>) {
-        self.take(id);
-        self.results.push_back((id, result));
+        if self.take(id).is_some() {
+            self.results.push_back((id, result));
+        }
     }
 
     /// A write is over: the next one of its key begins.

@@ -116,6 +116,8 @@ pub struct Lease {
     asked: Option<Asked>,
     /// The entry as it was last seen, if it is ours: its revision.
     revision: Option<Revision>,
+    /// The revision in the command that was polled last, if that removes the entry.
+    deleted: Option<Revision>,
     next_attempt: Time,
     is_connected: bool,
     is_released: bool,
@@ -161,6 +163,7 @@ impl Lease {
             held: None,
             asked: None,
             revision: None,
+            deleted: None,
             next_attempt: Time(0),
             is_connected: false,
             is_released: false,
@@ -188,7 +191,7 @@ impl Lease {
 
     /// Gives the lease up, for good. Others get it as soon as the store has removed the entry.
     pub fn release(&mut self) {
-        self.is_released = true;
+        (self.is_released, self.next_attempt) = (true, Time(0));
         self.lose();
     }
 
@@ -239,6 +242,9 @@ impl Lease {
             return None;
         }
         if self.is_released {
+            if now < self.next_attempt {
+                return None;
+            }
             return self.poll_delete().or_else(|| self.poll_look(now));
         }
         if self.asked.is_none() && now >= self.next_attempt {
@@ -266,13 +272,20 @@ impl Lease {
 
     /// Says that the bus refused the command that was polled last: it is tried again.
     pub fn handle_refusal(&mut self, now: Time) {
-        self.asked = None;
+        if let Some(revision) = self.deleted.take() {
+            self.revision = self.revision.or(Some(revision));
+        } else {
+            self.asked.take_if(|asked| !self.is_released || asked.operation != Operation::Look);
+            self.asked.iter_mut().for_each(|asked| asked.is_sent = false);
+        }
         self.next_attempt = now.after(self.options.renew_every);
     }
 
     /// When to come back at the latest.
     pub fn next_timeout(&self) -> Time {
-        let attempt = if self.asked.is_some() { Time(u64::MAX) } else { self.next_attempt };
+        let is_asking = self.asked.is_some_and(|asked| asked.is_sent || !self.is_released);
+        let is_done = self.is_released && self.revision.is_none() && self.asked.is_none();
+        let attempt = if is_asking || is_done { Time(u64::MAX) } else { self.next_attempt };
         self.held.map_or(attempt, |held| held.until.min(attempt))
     }
 
@@ -280,12 +293,13 @@ impl Lease {
     fn poll_look(&mut self, now: Time) -> Option<Command> {
         let is_look = |asked: &&mut Asked| !asked.is_sent && asked.operation == Operation::Look;
         let asked = self.asked.as_mut().filter(is_look)?;
-        (asked.is_sent, asked.sent) = (true, now);
+        (asked.is_sent, asked.sent, self.deleted) = (true, now, None);
         Some(Command::Get { ticket: asked.ticket, key: self.key.clone() })
     }
 
     fn poll_delete(&mut self) -> Option<Command> {
         let revision = self.revision.take()?;
+        self.deleted = Some(revision);
         let ticket = self.tickets.issue();
         Some(Command::Delete { ticket, key: self.key.clone(), expect: Expect::Revision(revision) })
     }

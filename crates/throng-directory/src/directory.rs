@@ -5,8 +5,8 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 use throng_bus::{
-    Command, Event, Fence, FencedError, FencedWrites, Lease, LeaseChange, LeaseOptions, MemberId, Message, Pattern,
-    Revision, SubscriptionId, Ticket, Tickets, WatchId, WriteId,
+    Command, CommandError, Event, Fence, FencedError, FencedWrites, Lease, LeaseChange, LeaseOptions, MemberId,
+    Message, Pattern, Revision, SubscriptionId, Ticket, Tickets, WatchId, WriteId,
 };
 use throng_wire::Time;
 
@@ -99,6 +99,15 @@ pub enum HomeChange {
     NotCheckpointed {
         /// The key.
         key: HomeKey,
+    },
+    /// A checkpoint is not written: it is too long for the bus. Write a shorter one.
+    CheckpointTooLong {
+        /// The key.
+        key: HomeKey,
+        /// The bytes of the entry with it.
+        bytes: usize,
+        /// The limit of the bus.
+        most: usize,
     },
 }
 
@@ -278,8 +287,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes a checkpoint, from which the next owner begins if this one dies. It ends with [`HomeChange::Checkpointed`] or
-    /// [`HomeChange::Lost`]. Acknowledge nothing before that if no acknowledged message may be lost.
+    /// Writes a checkpoint, from which the next owner begins if this one dies. It ends with [`HomeChange::Checkpointed`],
+    /// [`HomeChange::NotCheckpointed`], [`HomeChange::CheckpointTooLong`] or the end of the home. Acknowledge nothing before that if no acknowledged message may be lost.
     ///
     /// # Errors
     /// If this member does not serve it, or a checkpoint is under way.
@@ -379,9 +388,7 @@ impl Directory {
             let command = match self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
                 Some(Stage::Claiming(claim)) => claim.poll_command(now, &mut self.tickets),
                 Some(Stage::Leaving(departure)) => {
-                    let command = departure.poll_command(now, &mut self.tickets);
-                    self.to_send.extend(command.as_ref().and_then(|_| departure.hold()));
-                    command
+                    departure.poll_command(now, &mut self.tickets).or_else(|| departure.poll_hold(now))
                 }
                 Some(Stage::Releasing(release)) => release.poll_command(now, &mut self.tickets),
                 _ => {
@@ -399,8 +406,8 @@ impl Directory {
         None
     }
 
-    /// Says that the bus refused a command: it is tried again where that matters.
-    pub fn handle_refusal(&mut self, now: Time, command: &Command) {
+    /// Says that the bus refused a command, and why: it is tried again where that matters.
+    pub fn handle_refusal(&mut self, now: Time, command: &Command, error: CommandError) {
         let Some(ticket) = ticket_of(command) else {
             if matches!(command, Command::Subscribe { .. } | Command::Watch { .. }) {
                 self.try_again(now, command.clone());
@@ -412,7 +419,7 @@ impl Directory {
         } else if command_is_lease(command, self.member) {
             self.lease.handle_refusal(now);
         } else {
-            self.checkpoints.handle_refusal(command);
+            self.checkpoints.handle_refusal(command, error);
         }
         self.end_writes();
     }
@@ -449,10 +456,16 @@ impl Directory {
 
     fn lose(&mut self, key: HomeKey) {
         if let Some(ours) = self.ours.remove(&key) {
-            if let Some(id) = ours.checkpoint {
-                self.writes.remove(&id);
-            }
+            self.abandon(ours.checkpoint);
             self.changes.push_back(HomeChange::Lost { key });
+        }
+    }
+
+    /// Nobody waits for the write of a home any more.
+    fn abandon(&mut self, write: Option<WriteId>) {
+        if let Some(id) = write {
+            self.writes.remove(&id);
+            self.checkpoints.abandon(id);
         }
     }
 
@@ -460,6 +473,8 @@ impl Directory {
     fn give_up(&mut self, key: HomeKey) {
         if let Some(ours) = self.ours.get_mut(&key) {
             ours.stage = Stage::Releasing(Release::new(key, ours.fence));
+            let write = ours.checkpoint.take();
+            self.abandon(write);
             self.busy.insert(key);
         }
     }
@@ -517,10 +532,8 @@ impl Directory {
         let Stage::Leaving(departure) = &ours.stage else { return };
         match end {
             Departed::Moved => {
-                let to = departure.to;
-                if let Some(id) = ours.checkpoint {
-                    self.writes.remove(&id);
-                }
+                let (to, write) = (departure.to, ours.checkpoint);
+                self.abandon(write);
                 self.ours.remove(&key);
                 self.changes.push_back(HomeChange::Moved { key, to });
             }
@@ -550,6 +563,9 @@ impl Directory {
                 // A home that cannot begin or go on with its checkpoint is given up, whatever the reason.
                 Err(FencedError::Old { .. } | FencedError::NotFenced) => self.give_up(key),
                 Err(_) if is_fencing => self.give_up(key),
+                Err(FencedError::TooLong { bytes, most }) => {
+                    self.changes.push_back(HomeChange::CheckpointTooLong { key, bytes, most });
+                }
                 Err(_) => self.changes.push_back(HomeChange::NotCheckpointed { key }),
             }
         }
@@ -600,7 +616,8 @@ impl Directory {
     /// The store says that the home is ours, and we have its state. A claim that is under way ends with that.
     fn arrive(&mut self, key: HomeKey, home: &Home, state: Bytes) {
         let (term, fence) = (home.term, home.fence);
-        self.ours.insert(key, Ours { term, fence, stage: Stage::Serving, checkpoint: None });
+        let former = self.ours.insert(key, Ours { term, fence, stage: Stage::Serving, checkpoint: None });
+        self.abandon(former.and_then(|ours| ours.checkpoint));
         self.changes.push_back(HomeChange::Arrived { key, fence, state });
     }
 }

@@ -38,8 +38,8 @@
 //!         let _ = directory.claim(key, now); // an error means that it is under way
 //!     }
 //!     while let Some(command) = directory.poll_command(now) {
-//!         if bus.handle_command(now, command.clone()).is_err() {
-//!             directory.handle_refusal(now, &command);
+//!         if let Err(error) = bus.handle_command(now, command.clone()) {
+//!             directory.handle_refusal(now, &command, error);
 //!         }
 //!     }
 //! }

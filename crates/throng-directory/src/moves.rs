@@ -14,7 +14,7 @@
 //!
 //! The target keeps the parts until the store says whose the home is, or the source gives up. A source that dies says nothing, and its
 //! words may be lost. So the target forgets the parts of a source that is silent for longer than the source would try to send a part.
-//! With each attempt of the write, the source asks it to hold them.
+//! From the first attempt of the write until it knows the outcome, the source asks it each second to hold them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +43,9 @@ pub const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// A source that is silent for longer has given up, or is dead.
 const SILENCE_MAX: Duration = PART_PATIENCE.saturating_add(RETRY_AFTER).saturating_mul(PART_ATTEMPTS_MAX as u32);
 
+/// The time between two requests to hold a state.
+const HOLD_EVERY: Duration = PART_PATIENCE;
+
 /// The subject on which a member takes the messages of moves.
 pub(crate) fn moves_subject(member: MemberId) -> Subject {
     Subject::new(&format!("moves.{member}")).unwrap_or_else(|error| unreachable!("a number is a name: {error}"))
@@ -61,6 +64,8 @@ pub(crate) struct Departure {
     step: Step,
     ticket: Option<Ticket>,
     not_before: Time,
+    /// When the target is asked next to hold the state.
+    hold_at: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +102,7 @@ impl Departure {
             step: Step::Send,
             ticket: None,
             not_before: Time(0),
+            hold_at: Time(0),
         })
     }
 
@@ -137,9 +143,13 @@ impl Departure {
         self.say(Content::Abort)
     }
 
-    /// Tells the target that the state is still needed, if the move is being written.
-    pub(crate) fn hold(&self) -> Option<Command> {
-        (!matches!(self.step, Step::Send)).then(|| self.say(Content::Hold))
+    /// Tells the target from time to time that the state is still needed, if the move is being written.
+    pub(crate) fn poll_hold(&mut self, now: Time) -> Option<Command> {
+        if matches!(self.step, Step::Send) || now < self.hold_at {
+            return None;
+        }
+        self.hold_at = now.after(HOLD_EVERY);
+        Some(self.say(Content::Hold))
     }
 
     fn say(&self, content: Content) -> Command {

@@ -32,8 +32,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use throng::{ConnectionId, Time};
 use throng_bus::{
-    Bus, Command, Event, Fence, FencedError, FencedWrites, Lease, LeaseOptions, MemberId, SubscriptionId, WatchId,
-    WriteId,
+    Bus, Command, CommandError, Event, Fence, FencedError, FencedWrites, Lease, LeaseOptions, MemberId, SubscriptionId,
+    WatchId, WriteId,
 };
 
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
@@ -448,8 +448,8 @@ impl Balance {
         }
         self.step(now, steps);
         while let Some(command) = self.poll_command(now) {
-            if bus.handle_command(now, command.clone()).is_err() {
-                self.handle_refusal(now, &command);
+            if let Err(error) = bus.handle_command(now, command.clone()) {
+                self.handle_refusal(now, &command, error);
                 break;
             }
         }
@@ -587,12 +587,12 @@ impl Balance {
             .or_else(|| self.states.pop_front())
     }
 
-    /// Says that the bus refused a command: it is tried again.
-    pub fn handle_refusal(&mut self, now: Time, command: &Command) {
+    /// Says that the bus refused a command, and why: it is tried again.
+    pub fn handle_refusal(&mut self, now: Time, command: &Command, error: CommandError) {
         match command {
             Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key, .. } => {
                 if *key == self.options.world.borders_key() {
-                    self.writes.handle_refusal(command);
+                    self.writes.handle_refusal(command, error);
                 } else if *key == self.options.world.decider_key() {
                     self.decider.handle_refusal(now);
                 } else {

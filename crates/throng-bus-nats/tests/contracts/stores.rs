@@ -136,8 +136,8 @@ impl Holder {
             }
         }
         while let Some(command) = self.writes.poll_command() {
-            if self.bus.handle_command(now, command.clone()).is_err() {
-                self.writes.handle_refusal(&command);
+            if let Err(error) = self.bus.handle_command(now, command.clone()) {
+                self.writes.handle_refusal(&command, error);
             }
         }
     }

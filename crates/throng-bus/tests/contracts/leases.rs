@@ -49,8 +49,8 @@ impl Member {
             }
         }
         while let Some(command) = self.writes.poll_command() {
-            if self.bus.handle_command(now, command.clone()).is_err() {
-                self.writes.handle_refusal(&command);
+            if let Err(error) = self.bus.handle_command(now, command.clone()) {
+                self.writes.handle_refusal(&command, error);
             }
         }
     }
@@ -275,6 +275,38 @@ fn a_lease_that_is_given_up_while_it_is_taken_is_never_held_and_its_entry_is_rem
         let expected = Expect::Revision(revision);
         assert!(matches!(removal, Some(Command::Delete { expect, .. }) if expect == expected), "{removal:?}");
         assert_eq!(lease.poll_command(Time(9_000_000)), None);
+    }
+}
+
+#[test]
+fn a_bus_that_has_no_room_does_not_end_the_release_of_a_lease() {
+    for is_in_doubt in [false, true] {
+        let mut lease = Lease::new(subject(KEY), MemberId(1), "note".into(), LeaseOptions::default(), 1);
+        lease.handle_event(Time(0), &Event::Connected);
+        let Some(Command::Put { ticket, value, .. }) = lease.poll_command(Time(0)) else { panic!("it takes it") };
+        let revision = Revision(7);
+        let result = if is_in_doubt { Err(StoreError::Unknown) } else { Ok(revision) };
+        lease.handle_event(Time(1), &Event::Written { ticket, result });
+        lease.release();
+        let later = Time(2).after(LeaseOptions::default().renew_every);
+        if is_in_doubt {
+            assert!(matches!(lease.poll_command(Time(2)), Some(Command::Get { .. })));
+            lease.handle_refusal(Time(2));
+            assert_eq!((lease.poll_command(Time(3)), lease.next_timeout()), (None, later));
+            let Some(Command::Get { ticket, .. }) = lease.poll_command(later) else { panic!("it is in doubt") };
+            lease.handle_event(later, &Event::Got { ticket, result: Ok(Some(Entry { value, revision })) });
+        }
+        let is_removal = |command: &Option<Command>| {
+            let expected = Expect::Revision(revision);
+            matches!(command, Some(Command::Delete { expect, .. }) if *expect == expected)
+        };
+        assert!(is_removal(&lease.poll_command(later)));
+        lease.handle_refusal(later);
+        assert_eq!(lease.poll_command(later), None);
+        let last = later.after(LeaseOptions::default().renew_every);
+        assert_eq!(lease.next_timeout(), last);
+        assert!(is_removal(&lease.poll_command(last)));
+        assert_eq!((lease.poll_command(Time(9_000_000)), lease.next_timeout()), (None, Time(u64::MAX)));
     }
 }
 

@@ -6,7 +6,7 @@ use throng_bus::sim::{SimNet, Weather};
 use throng_bus::{Bus, Command, Event, Expect, Limits, MemberId, Pattern, Subject, Ticket, WatchId};
 use throng_directory::{DirectoryError, HomeKey, PART_BYTES_MAX, PARTS_MAX};
 
-use crate::node::Node;
+use crate::node::{Node, encode};
 
 const KEY: HomeKey = HomeKey::Channel(1);
 
@@ -65,6 +65,34 @@ fn a_released_home_can_be_claimed_at_once_and_its_checkpoint_is_there() {
     pass(&net, &mut nodes, 500);
     assert_eq!(nodes[1].apps[&KEY].log, [(1, 1)]);
     assert!(nodes[0].serves(KEY).is_none());
+}
+
+#[test]
+fn a_checkpoint_that_is_too_long_for_the_bus_ends_and_a_shorter_one_follows() {
+    let (net, mut nodes) = two_members();
+    let now = nodes[0].now();
+    nodes[0].directory.checkpoint(KEY, vec![0; 600 << 10].into(), now).unwrap();
+    pass(&net, &mut nodes, 500);
+    assert_eq!((nodes[0].too_long, nodes[0].serves(KEY).is_some()), (1, true));
+    nodes[0].send(KEY);
+    pass(&net, &mut nodes, 500);
+    assert_eq!(nodes[0].acknowledged.len(), 1);
+}
+
+#[test]
+fn a_checkpoint_that_waits_ends_with_its_home() {
+    let (net, mut nodes) = two_members();
+    nodes[0].refused = Subject::new("state.channel.1").ok();
+    let now = nodes[0].now();
+    nodes[0].directory.checkpoint(KEY, encode(&[(9, 9)], 0), now).unwrap();
+    nodes[0].release(KEY);
+    pass(&net, &mut nodes, 500);
+    assert_eq!(nodes[0].lost, 1);
+    nodes[0].refused = None;
+    pass(&net, &mut nodes, 500);
+    nodes[1].claim(KEY);
+    pass(&net, &mut nodes, 500);
+    assert_eq!(nodes[1].apps[&KEY].log, []);
 }
 
 #[test]
@@ -211,6 +239,19 @@ fn a_state_that_is_about_to_come_is_held_while_its_source_asks_for_it_and_no_lon
     pass(&net, &mut nodes, 3_000);
     assert_eq!(nodes[0].directory.arriving(), 1, "it may still write");
     pass(&net, &mut nodes, 5_000);
+    assert_eq!(nodes[0].directory.arriving(), 0);
+}
+
+/// How long a bus waits for the store is a limit of its program.
+#[test]
+fn a_state_that_is_about_to_come_is_held_while_the_store_does_not_answer_its_source() {
+    let (net, mut nodes) = two_members();
+    nodes[0].unanswered = Subject::new("home.channel.1").ok();
+    nodes[0].move_to(KEY, MemberId(2), 0);
+    pass(&net, &mut nodes, 20_000);
+    assert_eq!(nodes[1].directory.arriving(), 1, "its source may still write");
+    nodes.remove(0);
+    pass(&net, &mut nodes, 8_000);
     assert_eq!(nodes[0].directory.arriving(), 0);
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use throng_bus::sim::{SimBus, SimNet};
 use throng_bus::{
-    Bus, Command, Event, Fence, Limits, MemberId, Message, Pattern, ReplyTo, Subject, SubscriptionId, Tickets,
+    Bus, Command, CommandError, Event, Fence, Limits, MemberId, Message, Pattern, ReplyTo, Subject, SubscriptionId,
+    Tickets,
 };
 use throng_directory::{Directory, DirectoryOptions, HomeChange, HomeKey};
 use throng_wire::Time;
@@ -48,10 +49,13 @@ pub(crate) struct Node {
     pub(crate) moved: u64,
     pub(crate) kept: u64,
     pub(crate) lost: u64,
+    pub(crate) too_long: u64,
     pub(crate) has_had_term: bool,
     pub(crate) claimed: Vec<(HomeKey, Fence)>,
     /// The bus has no room for operations on this entry.
     pub(crate) refused: Option<Subject>,
+    /// The store does not answer operations on this entry.
+    pub(crate) unanswered: Option<Subject>,
 }
 
 fn key_of(command: &Command) -> Option<&Subject> {
@@ -100,9 +104,11 @@ impl Node {
             moved: 0,
             kept: 0,
             lost: 0,
+            too_long: 0,
             has_had_term: false,
             claimed: Vec::new(),
             refused: None,
+            unanswered: None,
         }
     }
 
@@ -133,9 +139,13 @@ impl Node {
         self.write_checkpoints(now);
         self.send_messages(now);
         while let Some(command) = self.directory.poll_command(now) {
-            let has_room = self.refused.is_none() || key_of(&command) != self.refused.as_ref();
-            if !has_room || self.bus.handle_command(now, command.clone()).is_err() {
-                self.directory.handle_refusal(now, &command);
+            if self.unanswered.is_some() && key_of(&command) == self.unanswered.as_ref() {
+                continue;
+            }
+            let is_full = self.refused.is_some() && key_of(&command) == self.refused.as_ref();
+            let full = is_full.then_some(CommandError::Limit { limit: "open_tickets" });
+            if let Err(error) = full.map_or_else(|| self.bus.handle_command(now, command.clone()), Err) {
+                self.directory.handle_refusal(now, &command, error);
             }
         }
     }
@@ -198,6 +208,7 @@ impl Node {
                     }
                 }
                 HomeChange::Checkpointed { key } => self.acknowledge(key),
+                HomeChange::CheckpointTooLong { .. } => self.too_long += 1,
                 HomeChange::NotCheckpointed { key } => {
                     if let Some(app) = self.apps.get_mut(&key) {
                         app.is_writing = false;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use throng::{ConnectionId, Time};
 use throng_bus::sim::{SimBus, SimNet, SimWrite, Weather};
 use throng_bus::{
-    Bus, Command, Event, Expect, Fence, Fenced, FencedWrites, Holder, Limits, LocalHub, MemberId, Revision, Ticket,
+    Bus, Command, CommandError, Event, Expect, Fence, Fenced, FencedWrites, Holder, Limits, LocalHub, MemberId,
+    Revision, Ticket,
 };
 use throng_edge::{
     Balance, BalanceOptions, BorderWatch, BordersVersion, Division, OriginEvent, PlannerOptions, WorldName,
@@ -438,8 +439,8 @@ impl Process {
         }
         self.balance.step(now, steps.iter().copied());
         while let Some(command) = self.balance.poll_command(now) {
-            if self.bus.handle_command(now, command.clone()).is_err() {
-                self.balance.handle_refusal(now, &command);
+            if let Err(error) = self.bus.handle_command(now, command.clone()) {
+                self.balance.handle_refusal(now, &command, error);
                 break;
             }
         }
@@ -855,8 +856,10 @@ fn states_that_the_bus_does_not_take_come_again_and_are_counted_once_when_they_a
         balance.save(now, [(7, [1u8; 3]), (8, [2; 3])].into_iter());
         let mut taken = 0;
         while let Some(command) = balance.poll_command(now) {
-            if is_state(&command) && !takes || bus.handle_command(now, command.clone()).is_err() {
-                balance.handle_refusal(now, &command);
+            let is_full = is_state(&command) && !takes;
+            let full = is_full.then_some(CommandError::Limit { limit: "outgoing" });
+            if let Err(error) = full.map_or_else(|| bus.handle_command(now, command.clone()), Err) {
+                balance.handle_refusal(now, &command, error);
                 break;
             }
             taken += usize::from(is_state(&command));
