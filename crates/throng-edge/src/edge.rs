@@ -15,7 +15,7 @@ use throng::{
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
     BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_looks,
-    read_object,
+    read_object, refusals_bytes, split_refusals,
 };
 use moves::{Continuing, Leaving, Stage, leave};
 
@@ -154,6 +154,8 @@ struct Player {
     stage: Stage,
     /// When it joined its origin, if that has given it nothing since then.
     waits_since: Option<Tick>,
+    /// It is sent away because it takes nothing. It may come back as the same player.
+    is_too_slow: bool,
 }
 
 /// A connection to an origin.
@@ -447,6 +449,9 @@ impl Edge {
                 // A reliable lane: the client gets all of its messages, or loses its connection.
                 Err(MessageError::Session(SendError::QueueFull)) => {
                     self.counters.clients_too_slow += 1;
+                    if let Some(player) = self.players[connection.index as usize].as_mut() {
+                        player.is_too_slow = true;
+                    }
                     self.server.disconnect(connection, now, "you take the messages too slowly");
                     true
                 }
@@ -465,7 +470,8 @@ impl Edge {
 
     /// An origin does not send some cells. False if that makes no sense.
     fn hear_unseen(&mut self, number: usize, talk: &ToEdge) -> bool {
-        let Some(looks) = read_looks(&talk.body) else { return false };
+        let Some((refusals, looks)) = split_refusals(&talk.body) else { return false };
+        let Some(looks) = read_looks(looks) else { return false };
         let again = self.server.current_tick().after(LOOK_AGAIN_TICKS);
         let link = &mut self.links[number];
         for (channel, _) in looks {
@@ -475,7 +481,7 @@ impl Edge {
             }
         }
         // The origin has ignored what was said of borders since then.
-        (link.refusals, link.looks_by) = (talk.session, None);
+        (link.refusals, link.looks_by) = (refusals, None);
         true
     }
 
@@ -516,8 +522,9 @@ impl Edge {
         self.next_session += 1;
         let stage = self.seek(session, client_id, origin);
         let (own, sent) = (Vec::new(), VecDeque::new());
+        let (waits_since, is_too_slow) = (None, false);
         let mut player =
-            Player { connection, session, client_id, user_data, origin, own, sent, stage, waits_since: None };
+            Player { connection, session, client_id, user_data, origin, own, sent, stage, waits_since, is_too_slow };
         let now = self.server.current_tick();
         let link = &mut self.links[origin];
         if link.is_live && !player.is_sought() {
@@ -566,7 +573,7 @@ impl Edge {
         if player.is_sought() {
             return;
         }
-        leave(&mut self.links[player.origin], &player, is_over);
+        leave(&mut self.links[player.origin], &player, is_over && !player.is_too_slow);
         if let Stage::Moving { from } = player.stage {
             leave(&mut self.links[from], &player, true);
         }
@@ -710,8 +717,8 @@ impl Edge {
                 let is_new = link.refused.is_empty() && link.looks_by != self.looks_by;
                 if let Some(version) = self.looks_by.filter(|_| is_new) {
                     link.looks_by = self.looks_by;
-                    let (session, number) = (link.refusals, version);
-                    link.say(ToOrigin { step: Up::Looks as u8, session, number, ..ToOrigin::default() });
+                    let (number, body) = (version, refusals_bytes(link.refusals).to_vec());
+                    link.say(ToOrigin { step: Up::Looks as u8, number, body, ..ToOrigin::default() });
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The game's side: players who come through edges.
 
 mod counters;
+mod edge_seat;
 mod let_go;
 
 use std::collections::VecDeque;
@@ -14,9 +15,10 @@ use throng::{
 
 use crate::talk::{
     Arrival, BODY_MAX, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes,
-    is_edge, leaves_bytes, object_bytes, push_look, read_inputs, read_looks,
+    is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_refusals,
 };
 pub use counters::OriginCounters;
+use edge_seat::{EdgeSeat, UNSEEN_WAITING_MAX, WAITING_MAX};
 use let_go::LetGo;
 
 /// A player at an edge.
@@ -197,19 +199,6 @@ impl OriginError {
     }
 }
 
-/// An edge, as its origin knows it.
-struct EdgeSeat {
-    connection: ConnectionId,
-    /// By session.
-    players: FxHashMap<u32, Seat>,
-    /// The newest batch of inputs that was taken.
-    batch: Option<u32>,
-    /// Messages with refused cells, of which the edge says how many it has heard when it says by which borders it looks.
-    refusals: u32,
-    /// Messages that its lane had no room for.
-    waiting: VecDeque<ToEdge>,
-}
-
 /// A player, as its origin knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seat {
@@ -244,20 +233,6 @@ const LET_GO_TICKS: u32 = 300;
 
 /// Bytes of messages that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
-
-/// Messages that wait for one edge.
-const WAITING_MAX: usize = 65_536;
-
-impl EdgeSeat {
-    /// Sends what waits, as far as there is room.
-    fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) {
-        while let Some(talk) = self.waiting.front()
-            && server.send(self.connection, lane, talk).is_ok()
-        {
-            self.waiting.pop_front();
-        }
-    }
-}
 
 /// The players of edges, beside the game's server.
 ///
@@ -337,6 +312,8 @@ pub struct Origin {
     edges: FxHashMap<u32, EdgeSeat>,
     /// By client id: players who are here, and those who are away with the tick until which they are kept. Only if players are kept.
     clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
+    /// Edges of other revisions that are sent away.
+    strangers: FxHashSet<ConnectionId>,
     /// Players whom it has let go. Only if players are kept.
     let_go: LetGo,
     /// The tick of the newest [`before_tick`](Origin::before_tick).
@@ -362,6 +339,7 @@ impl Origin {
             options,
             edges: FxHashMap::default(),
             clients: FxHashMap::default(),
+            strangers: FxHashSet::default(),
             let_go: LetGo::default(),
             tick: Tick(0),
             events: VecDeque::new(),
@@ -388,15 +366,21 @@ impl Origin {
                 // channel wants. Nothing lives in this one, and a limit that refuses it costs freshness alone.
                 let own = server.subscribe(connection, ChannelKey::Owner(connection), 1);
                 self.counters.looks_refused += u64::from(own.is_err());
-                let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-                let seat = EdgeSeat { connection, players, batch: None, refusals: 0, waiting };
-                self.edges.insert(connection.index, seat);
+                self.edges.insert(connection.index, EdgeSeat::new(connection));
                 self.events.push_back(OriginEvent::EdgeJoined(connection));
             }
+            ServerEvent::Connected { connection, ref user_data, .. }
+                if let Some(reason) = other_revision(user_data) =>
+            {
+                self.counters.refused += 1;
+                self.strangers.insert(connection);
+                server.disconnect(connection, now, &reason);
+            }
+            ServerEvent::Disconnected { connection, .. } if self.strangers.remove(&connection) => {}
             ServerEvent::Disconnected { connection, .. } if self.seat(connection).is_some() => self.end(connection),
             ServerEvent::Message { connection, ref message, lane } if self.seat(connection).is_some() => {
                 let talk = message.get::<ToOrigin>().filter(|_| lane == self.options.lane);
-                let is_known = talk.is_some_and(|talk| self.hear(server, connection, talk));
+                let is_known = talk.is_some_and(|talk| self.hear(server, connection, talk, now));
                 self.counters.refused += u64::from(!is_known);
             }
             // A client that is no edge, and speaks as one.
@@ -644,7 +628,7 @@ impl Origin {
     }
 
     /// Takes a message of an edge. False if it makes no sense.
-    fn hear<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, talk: ToOrigin) -> bool {
+    fn hear<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, talk: ToOrigin, now: Time) -> bool {
         let player = PlayerId { edge, session: talk.session };
         match Up::of(talk.step) {
             Some(Up::Join) => self.join(player, &talk),
@@ -653,13 +637,16 @@ impl Origin {
             Some(Up::Inputs) => self.take_inputs(edge, talk.number, &talk.body),
             Some(Up::Say) => {
                 let is_known = self.edge_of(player).is_ok();
-                if is_known && self.has_room_for(talk.body.len()) {
+                if !is_known {
+                    return self.is_gone(player);
+                }
+                if self.has_room_for(talk.body.len()) {
                     let (lane, message) = (talk.lane, server.received(talk.body));
                     self.push(OriginEvent::Message { player, lane, message });
                 }
-                is_known
+                true
             }
-            Some(Up::Look) => self.look_at(server, edge, &talk.body),
+            Some(Up::Look) => self.look_at(server, edge, &talk.body, now),
             Some(Up::Free) => self.set_free(player),
             Some(Up::Stay) => {
                 let is_asked = self.at_stage(player, |stage| matches!(stage, Stage::Asked { .. })).is_ok();
@@ -677,8 +664,9 @@ impl Origin {
             }
             Some(Up::Looks) => {
                 let version = talk.number;
+                let Some((refusals, [])) = split_refusals(&talk.body) else { return false };
                 // It does not know yet of cells that it does not see. It says its version again when it sees them.
-                if self.seat(edge).is_none_or(|seat| seat.refusals != talk.session) {
+                if self.seat(edge).is_none_or(|seat| !seat.knows_unseen(refusals)) {
                     return true;
                 }
                 let of_edge =
@@ -769,7 +757,9 @@ impl Origin {
             return Some(former);
         }
         // Its edge may be dead, and nobody has noticed yet.
-        let seat = self.seat(former.edge)?.players.remove(&former.session)?;
+        let edge = self.seat(former.edge)?;
+        let seat = edge.players.remove(&former.session)?;
+        edge.note_gone(former.session);
         if self.is_closed || seat.stage == Stage::Released {
             self.tell_gone(OriginEvent::Left(former));
             return None;
@@ -832,6 +822,7 @@ impl Origin {
         }
         let has_room = seat.players.len() < players_max;
         if has_room {
+            seat.gone.remove(&player.session);
             seat.players.insert(player.session, new);
         } else {
             self.counters.players_refused += 1;
@@ -844,7 +835,9 @@ impl Origin {
         if self.player(player).is_some() {
             return false;
         }
-        if let Some(seat) = self.seat(player.edge).filter(|seat| seat.waiting.len() < WAITING_MAX) {
+        let Some(seat) = self.seat(player.edge) else { return true };
+        seat.note_gone(player.session);
+        if seat.waiting.len() < WAITING_MAX {
             let body = b"the server of this part of the world is full".to_vec();
             let (step, session) = (Down::End as u8, player.session);
             seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
@@ -880,11 +873,18 @@ impl Origin {
     }
 
     fn leave(&mut self, player: PlayerId, may_return: bool) -> bool {
-        let seat = self.seat(player.edge).and_then(|seat| seat.players.remove(&player.session));
+        let Some(edge) = self.seat(player.edge) else { return false };
+        let was_gone = edge.gone.remove(&player.session);
+        let seat = edge.players.remove(&player.session);
         if let Some(seat) = seat {
             self.part(player, seat, may_return);
         }
-        seat.is_some()
+        was_gone || seat.is_some()
+    }
+
+    /// Whether a player has no seat, and its edge may not know it yet.
+    fn is_gone(&mut self, player: PlayerId) -> bool {
+        self.seat(player.edge).is_some_and(|seat| seat.gone.contains(&player.session))
     }
 
     fn take_inputs(&mut self, edge: ConnectionId, batch: u64, body: &[u8]) -> bool {
@@ -901,28 +901,26 @@ impl Origin {
                     let (number, bytes) = (input.number, input.bytes.to_vec());
                     self.push(OriginEvent::Input { player, number, bytes });
                 }
-                Err(_) => is_sound = false,
+                Err(_) => is_sound &= self.is_gone(player),
             }
         }
         is_sound
     }
 
-    fn look_at<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, body: &[u8]) -> bool {
-        let Some(looks) = read_looks(body) else { return false };
-        let mut refused = Vec::new();
+    fn look_at<R: Replication>(&mut self, server: &mut Server<R>, edge: ConnectionId, body: &[u8], now: Time) -> bool {
+        let (Some(looks), counters) = (read_looks(body), &mut self.counters) else { return false };
+        let Some(seat) = self.edges.get_mut(&edge.index).filter(|seat| seat.connection == edge) else { return false };
         for (channel, interval_ticks) in looks {
+            seat.unseen.remove(&channel);
             if interval_ticks == 0 {
                 server.unsubscribe(edge, channel);
             } else if server.subscribe(edge, channel, interval_ticks).is_err() {
-                self.counters.looks_refused += 1;
-                push_look(&mut refused, channel, interval_ticks);
-            }
-        }
-        if let Some(seat) = self.seat(edge).filter(|_| !refused.is_empty()) {
-            seat.refusals = seat.refusals.wrapping_add(1);
-            if seat.waiting.len() < WAITING_MAX {
-                let (step, session) = (Down::Unseen as u8, seat.refusals);
-                seat.waiting.push_back(ToEdge { step, session, body: refused, ..ToEdge::default() });
+                counters.looks_refused += 1;
+                if seat.unseen.len() >= UNSEEN_WAITING_MAX {
+                    server.disconnect(edge, now, "you read nothing, and ask for more cells than you may have");
+                    return true;
+                }
+                seat.unseen.insert(channel, interval_ticks);
             }
         }
         true

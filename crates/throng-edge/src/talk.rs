@@ -3,7 +3,8 @@
 //! ```text
 //! inputs of a batch, each   [session: u32][number: u32][length: u8][bytes]
 //! looks, each               [interval in ticks: u16, 0 for no longer][grid: u8][x: i32][y: i32][z: i32]
-//! looks that are refused    the same
+//! looks that are refused    [number of such messages so far: u32] and the same for each look
+//! a version of the borders  [newest number of refused looks that the edge knows: u32]
 //! a state that leaves       [object: u32, u32][state of the game]
 //! a player who arrives      [user data: 256][origin it comes from: u16][object there: u32, u32][state of the game]
 //! an object that leaves     [object: u32, u32][origin it goes to: u16]
@@ -33,9 +34,9 @@
 //! The edge alone decides where its player is, so there is one home at every moment. Each of the two
 //! connections delivers in order, so no input and no message is lost or taken twice.
 //!
-//! An origin that cannot send some cells names them (`Unseen`), with the number of such messages so far in the place of the session. The
-//! edge asks for them again some ticks later. In a `Looks` it says the newest of these numbers that it knows, in the place of the session
-//! too; the origin ignores a `Looks` with another number, because the edge does not know yet what it cannot see.
+//! An origin that cannot send some cells names them (`Unseen`), with the number of such messages so far. The edge asks for them again some
+//! ticks later. In a `Looks` it says the newest of these numbers that it knows; the origin ignores a `Looks` with another number, because
+//! the edge does not know yet what it cannot see.
 //!
 //! All numbers are little endian.
 
@@ -45,7 +46,10 @@ use throng::{ChannelKey, MAX_INPUT_BYTES, ObjectId, Replicate, USER_DATA_LEN};
 pub const BODY_MAX: usize = 128 << 10;
 
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
-pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x02";
+/// The last byte is the revision of these messages: an origin sends away an edge of another one.
+pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x03";
+/// The mark without the revision.
+const EDGE_WORD: &[u8; 11] = b"throng-edge";
 
 /// The user data for the token of an edge.
 pub fn edge_user_data() -> [u8; USER_DATA_LEN] {
@@ -59,13 +63,23 @@ pub fn is_edge(user_data: &[u8; USER_DATA_LEN]) -> bool {
     user_data.starts_with(EDGE_MARK)
 }
 
+/// Why an edge of another revision cannot be served; `None` if it is no such edge.
+pub(crate) fn other_revision(user_data: &[u8; USER_DATA_LEN]) -> Option<String> {
+    let theirs = user_data[EDGE_WORD.len()];
+    let ours = EDGE_MARK[EDGE_WORD.len()];
+    let is_other = user_data.starts_with(EDGE_WORD) && theirs != ours;
+    is_other.then(|| {
+        format!("an edge of revision {theirs} cannot talk to a server of revision {ours}: run the same build of both")
+    })
+}
+
 /// From an edge to its origin.
 #[derive(Clone, Debug, Default, PartialEq, Replicate)]
 pub struct ToOrigin {
     /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
-    /// The player at the edge; with the version of the borders, the newest number of refused cells.
+    /// The player at the edge.
     #[replicate(integer)]
     pub session: u32,
     /// The id of the client, of a join, an arrival and the like; the number of a batch; of a leave 1 if the client does not come back; the
@@ -87,7 +101,7 @@ pub struct ToEdge {
     /// The number of its meaning.
     #[replicate(integer)]
     pub step: u8,
-    /// The player at the edge; with refused cells, how many such messages there were.
+    /// The player at the edge.
     #[replicate(integer)]
     pub session: u32,
     /// The lane of a message.
@@ -370,6 +384,23 @@ const LOOK_BYTES: usize = 15;
 /// The looks that fit into one message, in bytes.
 pub(crate) const LOOKS_BYTES_MAX: usize = BODY_MAX / LOOK_BYTES * LOOK_BYTES;
 
+/// Bytes of the number of messages with refused looks.
+const REFUSALS_BYTES: usize = 4;
+
+/// The refused looks that fit into one message.
+pub(crate) const UNSEEN_MAX: usize = (BODY_MAX - REFUSALS_BYTES) / LOOK_BYTES;
+
+/// The body of [`Up::Looks`], and the beginning of that of [`Down::Unseen`].
+pub(crate) fn refusals_bytes(refusals: u32) -> [u8; REFUSALS_BYTES] {
+    refusals.to_le_bytes()
+}
+
+/// Reads the number of messages with refused looks; `None` if there are too few bytes.
+pub(crate) fn split_refusals(body: &[u8]) -> Option<(u32, &[u8])> {
+    let (refusals, rest) = body.split_first_chunk::<REFUSALS_BYTES>()?;
+    Some((u32::from_le_bytes(*refusals), rest))
+}
+
 /// A cell is looked at in this interval, or with 0 no longer. False if the channel is no cell.
 pub(crate) fn push_look(body: &mut Vec<u8>, channel: ChannelKey, interval_ticks: u16) -> bool {
     let ChannelKey::Cell { grid, cell } = channel else { return false };
@@ -414,6 +445,20 @@ mod tests {
         assert!(push_look(&mut body, cell, 65_535) && !push_look(&mut body, ChannelKey::Global(0), 1));
         assert_eq!(read_looks(&body).unwrap().collect::<Vec<_>>(), [(cell, 65_535)]);
         assert!(read_looks(&body[1..]).is_none());
+        let unseen = [&refusals_bytes(258)[..], &body].concat();
+        assert_eq!(unseen, [2, 1, 0, 0, 255, 255, 3, 255, 255, 255, 255, 255, 255, 255, 127, 12, 0, 0, 0]);
+        assert_eq!(split_refusals(&unseen), Some((258, &body[..])));
+        assert_eq!((split_refusals(&unseen[..4]), split_refusals(&unseen[..3])), (Some((258, &[][..])), None));
+        assert!(REFUSALS_BYTES + UNSEEN_MAX * LOOK_BYTES <= BODY_MAX);
+    }
+
+    #[test]
+    fn an_edge_of_another_revision_is_known_and_told_so() {
+        let (ours, mut other) = (edge_user_data(), edge_user_data());
+        other[11] -= 1;
+        assert!(is_edge(&ours) && !is_edge(&other));
+        assert_eq!((other_revision(&ours), other_revision(&[0; USER_DATA_LEN])), (None, None));
+        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 2")));
     }
 
     #[test]

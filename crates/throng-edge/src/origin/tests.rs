@@ -1,9 +1,10 @@
+use super::edge_seat::GONE_MAX;
 use super::*;
+use crate::talk::UNSEEN_MAX;
 
 /// An edge connects. It has no players.
 fn connect(origin: &mut Origin, connection: ConnectionId) {
-    let (players, waiting) = (FxHashMap::default(), VecDeque::new());
-    origin.edges.insert(connection.index, EdgeSeat { connection, players, batch: None, refusals: 0, waiting });
+    origin.edges.insert(connection.index, EdgeSeat::new(connection));
 }
 
 #[test]
@@ -163,4 +164,32 @@ fn states_without_room_are_counted() {
     while origin.let_go.keep(origin.let_go.len() as u64 + 100, (player, 1), b"") {}
     origin.release(player, ObjectId { index: 3, generation: 1 }, b"hero").expect("it goes all the same");
     assert_eq!((origin.counters.let_go_refused, origin.let_go.find(5)), (1, None));
+}
+
+/// The edge has to know of each refused cell before its versions count.
+#[test]
+fn cells_that_are_refused_while_there_is_no_room_are_named_later() {
+    let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
+    let cell = |x| ChannelKey::Cell { grid: 0, cell: [x, 0, 0] };
+    seat.unseen.extend((0..=UNSEEN_MAX as i32).map(|x| (cell(x), 3)));
+    seat.waiting.extend((0..WAITING_MAX).map(|_| ToEdge::default()));
+    seat.tell_unseen();
+    assert!(seat.waiting.len() == WAITING_MAX && seat.refusals == 0 && !seat.knows_unseen(0));
+    seat.waiting.clear();
+    seat.tell_unseen();
+    assert!(seat.knows_unseen(2) && !seat.knows_unseen(1));
+    let mut named = 0;
+    for (talk, number) in seat.waiting.iter().zip(1..) {
+        let (refusals, looks) = split_refusals(&talk.body).unwrap();
+        assert_eq!((Down::of(talk.step), refusals), (Some(Down::Unseen), number));
+        named += read_looks(looks).unwrap().count();
+    }
+    assert_eq!((seat.waiting.len(), named), (2, UNSEEN_MAX + 1));
+}
+
+#[test]
+fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
+    let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
+    (0..=GONE_MAX as u32).for_each(|session| seat.note_gone(session));
+    assert_eq!((seat.gone.len(), seat.gone.first()), (GONE_MAX, Some(&1)));
 }

@@ -26,6 +26,22 @@ fn a_client_that_is_no_edge_cannot_speak_as_one() {
 }
 
 #[test]
+fn an_edge_of_another_revision_is_sent_away_and_told_why() {
+    let mut stage = Stage::new("none", 1);
+    let mut user_data = edge_user_data();
+    user_data[11] -= 1;
+    let mut former = stage.connection_to_origin(0, &user_data);
+    for _ in 0..30 {
+        stage.tick();
+        former.update(stage.now).unwrap();
+    }
+    let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("revision 2") && end.contains("revision 3"), "{end}");
+    let world = &stage.worlds[0];
+    assert_eq!((world.heroes.len(), world.edges.len(), world.origin.counters().refused), (0, 0, 1));
+}
+
+#[test]
 fn any_messages_of_an_edge_are_refused_or_harmless() {
     for_seeds(12, |seed| {
         let mut rng = fastrand::Rng::with_seed(seed);
@@ -131,7 +147,7 @@ fn who_joins_a_server_that_is_full_is_told_so() {
     stage.ticks(60);
     assert!(stage.ends.get(&1).is_some_and(|end| end.to_string().contains("is full")), "{:?}", stage.ends);
     let counters = stage.worlds[0].origin.counters();
-    assert_eq!((counters.players_refused, counters.refused, stage.ends.len()), (1, 1, 1));
+    assert_eq!((counters.players_refused, counters.refused, stage.ends.len()), (1, 0, 1));
     stage.settle();
     stage.check(0).unwrap();
 }

@@ -3,7 +3,7 @@
 use throng_edge::{Origin, OriginOptions};
 
 use crate::moves::{hand_over, two_worlds};
-use crate::stage::{Hero, Stage, Word};
+use crate::stage::{Hero, Stage, Word, World};
 
 const KEEP_TICKS: u32 = 90;
 
@@ -85,6 +85,27 @@ fn who_says_goodbye_or_is_sent_away_leaves_at_once_and_who_connects_twice_goes_o
     let world = &stage.worlds[0];
     assert_eq!((world.left.len(), world.heroes.len()), (2, 1));
     assert_eq!(acts(&stage), [(2, 7)]);
+    stage.settle();
+    stage.check(2).unwrap();
+}
+
+/// A client that takes nothing is sent away before its connection times out.
+#[test]
+fn who_is_silent_while_it_is_sent_much_comes_back_as_the_same_player() {
+    let mut stage = stage("none");
+    let silent = stage.clients.pop().unwrap();
+    let World { server, origin, heroes, .. } = &mut stage.worlds[0];
+    let player = *heroes.iter().find(|(_, (_, id))| *id == 2).unwrap().0;
+    for number in 0..1_100 {
+        origin.send(server, player, 0, &Word { text: format!("{number}") }).unwrap();
+    }
+    stage.ticks(30);
+    assert_eq!((stage.edges[0].counters().clients_too_slow, stage.edges[0].counters().players), (1, 2));
+    assert_eq!((stage.worlds[0].away.len(), stage.worlds[0].left.len()), (1, 0));
+    stage.clients.push(silent);
+    stage.reconnect(2, 1);
+    stage.ticks(40);
+    assert_eq!(acts(&stage), [(0, 5), (1, 6), (2, 7)]);
     stage.settle();
     stage.check(2).unwrap();
 }

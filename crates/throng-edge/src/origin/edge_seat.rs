@@ -1,0 +1,84 @@
+//! What an origin knows of one edge.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
+use throng::{ChannelKey, ConnectionId, Replication, Server};
+
+use super::Seat;
+use crate::talk::{Down, ToEdge, UNSEEN_MAX, push_look, refusals_bytes};
+
+/// Messages that wait for one edge.
+pub(super) const WAITING_MAX: usize = 65_536;
+
+/// Refused cells that wait for room in a message. An edge with more is sent away.
+pub(super) const UNSEEN_WAITING_MAX: usize = 65_536;
+
+/// Sessions of one edge that have no seat and are remembered; the oldest beyond are forgotten.
+pub(super) const GONE_MAX: usize = 16_384;
+
+/// An edge, as its origin knows it.
+pub(super) struct EdgeSeat {
+    pub(super) connection: ConnectionId,
+    /// By session.
+    pub(super) players: FxHashMap<u32, Seat>,
+    /// The newest batch of inputs that was taken.
+    pub(super) batch: Option<u32>,
+    /// Sessions without a seat of which the edge may still speak: they were turned away, or have come through another edge.
+    pub(super) gone: BTreeSet<u32>,
+    /// Messages with refused cells, of which the edge says how many it has heard when it says by which borders it looks.
+    pub(super) refusals: u32,
+    /// Refused cells that no message has named yet, with their intervals.
+    pub(super) unseen: BTreeMap<ChannelKey, u16>,
+    /// Messages that its lane had no room for.
+    pub(super) waiting: VecDeque<ToEdge>,
+}
+
+impl EdgeSeat {
+    pub(super) fn new(connection: ConnectionId) -> EdgeSeat {
+        EdgeSeat {
+            connection,
+            players: FxHashMap::default(),
+            batch: None,
+            gone: BTreeSet::new(),
+            refusals: 0,
+            unseen: BTreeMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// A session has no seat, and its edge does not know that yet. Newer ones have higher numbers.
+    pub(super) fn note_gone(&mut self, session: u32) {
+        self.gone.insert(session);
+        if self.gone.len() > GONE_MAX {
+            self.gone.pop_first();
+        }
+    }
+
+    /// Whether the edge knows of all cells that it cannot see, if this is the newest number that it has heard.
+    pub(super) fn knows_unseen(&self, refusals: u32) -> bool {
+        self.unseen.is_empty() && self.refusals == refusals
+    }
+
+    /// Queues refused cells, as far as there is room.
+    pub(super) fn tell_unseen(&mut self) {
+        while !self.unseen.is_empty() && self.waiting.len() < WAITING_MAX {
+            self.refusals = self.refusals.wrapping_add(1);
+            let mut body = refusals_bytes(self.refusals).to_vec();
+            for (channel, interval_ticks) in (0..UNSEEN_MAX).map_while(|_| self.unseen.pop_first()) {
+                push_look(&mut body, channel, interval_ticks);
+            }
+            self.waiting.push_back(ToEdge { step: Down::Unseen as u8, body, ..ToEdge::default() });
+        }
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) {
+        self.tell_unseen();
+        while let Some(talk) = self.waiting.front()
+            && server.send(self.connection, lane, talk).is_ok()
+        {
+            self.waiting.pop_front();
+        }
+    }
+}
