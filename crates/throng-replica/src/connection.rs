@@ -454,7 +454,7 @@ impl Connection {
         let Some(subscription) = self.subscriptions.get_mut(index).filter(|s| s.is_open()) else { return };
         let sooner = interval_ticks < subscription.interval_ticks;
         self.sharing.remove(subscription);
-        subscription.interval_ticks = interval_ticks.max(1);
+        subscription.set_interval(interval_ticks, self.sharing.retention_ticks);
         self.standings.set_pace(subscription);
         self.sharing.add(subscription);
         if subscription.stage == Stage::Shared {
@@ -526,7 +526,7 @@ impl Connection {
         } else if !matches!(subscription.stage, Stage::Fresh | Stage::Open | Stage::Sending) {
             self.standings.set_due_at(subscription, now.after(NO_TURN_TICKS));
         } else {
-            let is_overdue = self.sharing.is_overdue && subscription.may_share();
+            let is_overdue = self.sharing.is_overdue && subscription.could_share();
             match next_frame((subscription, self.standings.of(subscription)), is_overdue, planner) {
                 Next::Frame(next) => {
                     request = next;

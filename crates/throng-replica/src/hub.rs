@@ -44,7 +44,8 @@ pub trait ChannelState: Send + Sync {
 
     /// For how many ticks a slot of the channel keeps its meaning after its occupant has gone. A subscription that has
     /// something undelivered from before that time gets no new frame until it is delivered: otherwise an update could
-    /// be taken for one of the slot's former occupant. `u32::MAX` where nothing is ever reused.
+    /// be taken for one of the slot's former occupant. `u32::MAX` where nothing is ever reused. The same for all channels
+    /// that shared views may serve; they serve no subscription with an interval of more than half of it.
     fn retention_ticks(&self) -> u32;
 
     /// Whether there is nothing to send to a new reader.
@@ -717,8 +718,9 @@ impl<S: ChannelState> Hub<S> {
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
         let (opened, key) = (self.now.after(1), self.key(channel));
+        let retention_ticks = self.state(channel).retention_ticks();
         let Some(connection) = self.connection_mut(id) else { return Err(LimitReached::UnknownConnection) };
-        match connection.open((channel, key), interval_ticks, weight, opened) {
+        match connection.open((channel, key), retention_ticks, interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.channels[channel.0 as usize].subscribers += 1;
                 Ok(subscription)

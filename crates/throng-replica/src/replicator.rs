@@ -49,7 +49,8 @@ pub struct ReplicatorOptions {
     /// Objects at once; at most 2^24.
     pub objects: usize,
     /// How long a slot of a channel rests after its occupant has gone, and tombstones are kept. Longer serves slower
-    /// clients without complete frames, shorter keeps slot numbers small. At most [`RETENTION_TICKS_MAX`].
+    /// clients without complete frames, shorter keeps slot numbers small. At most [`RETENTION_TICKS_MAX`]. A subscription
+    /// with an interval of more than half of it is planned and written for its client alone, and for no shared view.
     pub retention_ticks: u32,
     /// The tick before the first.
     pub first_tick: Tick,

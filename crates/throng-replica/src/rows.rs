@@ -11,7 +11,7 @@ use throng_schema::Facet;
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
 use crate::connection::{Connection, SubscriptionId};
-use crate::hub::{Channel, ChannelIndex};
+use crate::hub::{Channel, ChannelIndex, ChannelState};
 use crate::key::ChannelKey;
 use crate::limits::LimitReached;
 use crate::log::ObjectLog;
@@ -116,8 +116,9 @@ impl SubscriberRow<'_> {
         weight: u8,
     ) -> Result<SubscriptionId, LimitReached> {
         let (opened, key) = (self.tick(), self.key(channel));
+        let retention_ticks = self.channels[channel.0 as usize].state.retention_ticks();
         let connection = self.connection_mut(id).ok_or(LimitReached::UnknownConnection)?;
-        match connection.open((channel, key), interval_ticks, weight, opened) {
+        match connection.open((channel, key), retention_ticks, interval_ticks, weight, opened) {
             Ok(subscription) => {
                 self.changes.joined.push(channel.0);
                 Ok(subscription)

@@ -38,11 +38,12 @@ pub(crate) struct Subscription {
 
 const _: () = assert!(size_of::<Subscription>() == 16);
 
-/// Bits of [`Subscription::flags`]: the client is known to have the channel's name; a shared view may serve it; and its channel
-/// remembers that it sleeps.
+/// Bits of [`Subscription::flags`]: the client is known to have the channel's name; a shared view may serve its channel; its
+/// channel remembers that it sleeps; and its turns are too far apart for a shared view.
 const ANNOUNCED: u8 = 1;
 const MAY_SHARE: u8 = 2;
 const REMEMBERED: u8 = 4;
+const SELDOM: u8 = 8;
 
 /// Where a subscription stands that has turns of its own, and what it has under way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,12 +102,28 @@ impl Subscription {
         }
     }
 
-    /// A shared view may serve it.
+    /// A shared view may serve its channel.
     pub(crate) fn let_share(&mut self) {
         self.flags |= MAY_SHARE;
     }
 
+    /// Sets the interval. A frame is as old as the interval when it is written, and a late one holds back all that a shared
+    /// view serves. So a view serves it only if that leaves as much time again for a round trip, within the retention.
+    pub(crate) fn set_interval(&mut self, interval_ticks: u16, retention_ticks: u32) {
+        self.interval_ticks = interval_ticks.max(1);
+        self.flags &= !SELDOM;
+        if 2 * u32::from(self.interval_ticks) > retention_ticks {
+            self.flags |= SELDOM;
+        }
+    }
+
+    /// Whether a shared view may serve it at this interval.
     pub(crate) fn may_share(&self) -> bool {
+        self.flags & (MAY_SHARE | SELDOM) == MAY_SHARE
+    }
+
+    /// Whether a shared view may serve it at some interval.
+    pub(crate) fn could_share(&self) -> bool {
         self.flags & MAY_SHARE != 0
     }
 

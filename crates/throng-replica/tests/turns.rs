@@ -1,5 +1,6 @@
 //! The guarantees of the packet writers: a share of the packet for every subscription, and nothing twice without need.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use throng_replica::{
@@ -786,6 +787,56 @@ fn a_member_of_a_shared_view_is_held_back_like_everybody() {
         "as long as slots keep their meaning: {shared:?}"
     );
     assert_eq!(sent_by(59), sent_by(last), "and no longer: {shared:?}");
+}
+
+#[test]
+fn a_channel_with_turns_farther_apart_than_slots_rest_holds_back_no_other_channel() {
+    const ROUND_TRIP_TICKS: usize = 4;
+    let mut house = House::new(12);
+    house.server.begin_tick();
+    let other = house.server.hub().connect().expect("room");
+    let channels = [(ChannelKey::Custom(1), 1), (ChannelKey::Custom(2), 20)];
+    let [_, slow] = channels.map(|(key, interval_ticks)| {
+        let channel = house.server.channel(key).expect("room");
+        let subscription = house.subscribe(key, interval_ticks).expect("room");
+        (house.server.hub().subscribe(other, channel, interval_ticks, 1).expect("room"), subscription)
+    });
+    let lamps = channels.map(|(key, _)| house.spawn(&Lamp { number: 0 }, key));
+    let (mut under_way, mut shared) = (VecDeque::new(), Vec::new());
+    for tick in 1..160u32 {
+        // Between, it is as frequent as the other one.
+        if let Some(interval_ticks) = [(60, 1), (90, 20)].into_iter().find_map(|(at, to)| (at == tick).then_some(to)) {
+            for (id, subscription) in [(other, slow.0), (house.connection, slow.1)] {
+                let connection = house.server.hub().connection_mut(id).expect("it is there");
+                connection.set_interval(subscription, interval_ticks);
+            }
+        }
+        lamps.iter().for_each(|&lamp| house.update(lamp, &Lamp { number: tick }));
+        house.plan();
+        let packet = house.write(1_000);
+        house.client.apply(house.server.now(), &packet).expect("genuine");
+        let (outgoing, slots) = house.server.hub().writers();
+        let mut connection = slots[other.index as usize].writer().expect("it stays");
+        connection.begin_write(outgoing, 1_000);
+        connection.write_packet(outgoing, tick.into(), &mut [0; 1_000]);
+        drop(connection);
+        under_way.push_back((house.sequence, tick));
+        if under_way.len() > ROUND_TRIP_TICKS {
+            let (sequence, of_other) = under_way.pop_front().expect("several");
+            house.server.hub().delivered(house.connection, sequence);
+            house.server.hub().delivered(other, of_other.into());
+        }
+        let ages = lamps.map(|lamp| tick - house.seen::<Lamp>(lamp).map_or(0, |lamp| lamp.number));
+        assert_eq!(ages[0], 0, "tick {tick}");
+        // Its own last frame has to arrive first.
+        let most = if (65..90).contains(&tick) { 0 } else { 20 };
+        assert!(ages[1] <= most, "tick {tick}: {ages:?}");
+        shared.push(house.server.hub_ref().connection(house.connection).expect("it stays").counters().shared_segments);
+        house.server.begin_tick();
+    }
+    let in_ticks = |from: usize, to: usize| shared[to] - shared[from];
+    assert!(in_ticks(20, 58) >= 30 && in_ticks(100, 158) >= 50, "the frequent channel is shared: {shared:?}");
+    assert!(in_ticks(70, 88) >= 30, "both are: {shared:?}");
 }
 
 #[test]

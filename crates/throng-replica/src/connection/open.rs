@@ -17,6 +17,7 @@ impl Connection {
     pub(crate) fn open(
         &mut self,
         (channel, key): (ChannelIndex, ChannelKey),
+        retention_ticks: u32,
         interval_ticks: u16,
         weight: u8,
         opened: Tick,
@@ -25,7 +26,9 @@ impl Connection {
         let mut subscription = Subscription::open(channel.0, interval_ticks, weight, opened);
         if may_share(key) {
             subscription.let_share();
+            self.sharing.retention_ticks = retention_ticks;
         }
+        subscription.set_interval(interval_ticks, retention_ticks);
         let number = match self.free.pop() {
             Some(number) => {
                 self.subscriptions[usize::from(number)] = subscription;
@@ -55,10 +58,10 @@ impl Connection {
         if subscription.stage == Stage::Sending {
             self.sending.retain(|sending| sending.subscription != id.0);
         }
+        self.sharing.has_closed |= subscription.may_share() || subscription.stage == Stage::Shared;
         subscription.stage = Stage::Closing;
         self.standings.end(subscription);
         self.sharing.remove(subscription);
-        self.sharing.has_closed |= subscription.may_share();
         if self.first == id.0 {
             (self.first, self.needs_full_packet) = (0, false);
         }

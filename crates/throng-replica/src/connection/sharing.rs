@@ -75,6 +75,8 @@ pub(crate) struct Sharing {
     former_deadline: Tick,
     /// Something undelivered is too old for any more frames of channels that views serve.
     pub(super) is_overdue: bool,
+    /// That of the channels which views may serve: see [`ChannelState::retention_ticks`].
+    pub(super) retention_ticks: u32,
 }
 
 impl Sharing {
