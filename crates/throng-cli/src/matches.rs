@@ -35,9 +35,40 @@ const ROUNDS: u8 = 1;
 /// The same with a load profile. Each takes as long as the buy phase at least.
 const ROUNDS_OF_PROFILE: u8 = ROUNDS_TO_WIN_MAX;
 
-/// Options for the figures, the budgets and the real time of a match. A replay has none of these.
-const NOT_OF_A_REPLAY: [&str; 9] =
-    ["limits", "limit", "junit", "markdown", "json", "store", "budgets", "metrics", "live"];
+/// Options of a match that is played. A replay has its map alone.
+const NOT_OF_A_REPLAY: [&str; 31] = [
+    "hz",
+    "rounds",
+    "buy_seconds",
+    "live_seconds",
+    "fuse_seconds",
+    "agents",
+    "threads",
+    "processes",
+    "own_maps",
+    "no_pin",
+    "budgets",
+    "catch_up",
+    "timer_slack",
+    "spin",
+    "metrics",
+    "live",
+    "no_check",
+    "runs",
+    "store",
+    "limits",
+    "limit",
+    "junit",
+    "markdown",
+    "json",
+    "quiet",
+    "no_report",
+    "matches",
+    "profile",
+    "seconds",
+    "record",
+    "agones",
+];
 
 pub(crate) const LONG_ABOUT: &str = "\
 Play a match of the tactical game with ten bots over UDP, and write a report
@@ -142,19 +173,19 @@ pub(crate) struct MatchArguments {
     matches: u32,
     /// How many of the matches play at each moment of the measured part: constant, ramp:1..8:60s, step:2..6:20s,
     /// staircase:2+2:20s, spike:2..8:20s:10s, soak:10m; no longer than a match can last
-    #[arg(long, value_name = "PROFILE", default_value = "constant", conflicts_with = "replay")]
+    #[arg(long, value_name = "PROFILE", default_value = "constant")]
     profile: Profile,
     /// End after so many seconds; without it, after the load profile, or when all matches are over
     #[arg(long, value_name = "S")]
     seconds: Option<u32>,
     /// Write the input log of the first match to this file
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Play an input log again, on the same map, and compare it with the match
     #[arg(long, value_name = "FILE", conflicts_with_all = NOT_OF_A_REPLAY)]
     replay: Option<PathBuf>,
     /// Tell the Agones sidecar of this pod when the process is ready, what it plays, and when it ends (docs/fleet.md)
-    #[arg(long, conflicts_with = "replay")]
+    #[arg(long)]
     agones: bool,
 }
 
@@ -390,5 +421,19 @@ fn failure(error: RangeError) -> Failure {
     match error.tag() {
         "map" | "arena" | "file" | "folder" | "log" | "options" | "game" => Failure::Usage(error.into()),
         _ => Failure::Run(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_goes_with_its_map_and_with_no_other_option() {
+        let command = MatchArguments::augment_args(clap::Command::new("match"));
+        let ids = || command.get_arguments().map(|argument| argument.get_id().as_str());
+        let others: Vec<&str> = ids().filter(|id| !NOT_OF_A_REPLAY.contains(id)).collect();
+        assert_eq!(others, ["scenario", "map", "triangles", "seed", "replay"]);
+        assert!(NOT_OF_A_REPLAY.iter().all(|name| ids().any(|id| id == *name)));
     }
 }

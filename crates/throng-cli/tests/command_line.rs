@@ -57,7 +57,10 @@ fn options_that_a_replay_or_a_written_setting_would_ignore_are_refused() {
         let text = complaint(&["match", "--replay", "a.log", &option], 2);
         assert!(text.contains("cannot be used with"), "{option}: {text}");
     }
-    for option in ["--json", "--budgets=x", "--metrics=127.0.0.1:0", "--live=127.0.0.1:1"] {
+    let short =
+        ["--json", "--budgets=x", "--metrics=127.0.0.1:0", "--live=127.0.0.1:1", "--seconds=1", "--matches=2", "-q"];
+    let played = ["--agents=1", "--threads=2", "--processes", "--hz=64", "--no-pin", "--no-check", "--no-report"];
+    for option in short.into_iter().chain(played) {
         let text = complaint(&["match", "--replay", "a.log", option], 2);
         assert!(text.contains("cannot be used with"), "{option}: {text}");
     }

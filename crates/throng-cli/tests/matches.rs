@@ -295,7 +295,7 @@ fn a_recorded_match_is_replayed_by_the_same_build_and_refused_where_it_is_damage
     crate::schema::check("match", &summary);
     let replay = |path: &Path| {
         let path = path.to_str().expect("a path of letters");
-        throng(&["--replay", path]).output().expect("it runs")
+        Command::new(THRONG).args(["match", "--replay", path, "--triangles", "5000"]).output().expect("it runs")
     };
     let again = replay(&log);
     assert!(again.status.success(), "{}", line(&again));
