@@ -33,7 +33,7 @@ use prost::Message;
 use thiserror::Error;
 
 /// The version of these frames. Ends of different versions do not speak to each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The longest frame, in bytes. The sender cuts longer ones.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;

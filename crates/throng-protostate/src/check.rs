@@ -32,10 +32,10 @@ pub(super) fn check(
     (schema, options): (Option<&Schema>, MergeOptions),
     update: &[u8],
     usage: Usage,
-    (limits, manner): (&StateLimits, Manner),
+    (limits, manner): (&StateLimits, Manner<'_>),
 ) -> Result<(), MergeError> {
     let room_bytes = manner.room_bytes;
-    let Some(schema) = schema else { return check_opaque(root, update, limits, room_bytes) };
+    let Some(schema) = schema else { return check_opaque(root, update, limits, manner) };
     let values = Form { schema, options, limits }.message(schema.root(), update, (0, 0))?;
     let worst_bytes = 2 * update.len() + VALUE_BYTES_MAX * values;
     let is_small = worst_bytes <= room_bytes && usage.bytes + worst_bytes <= limits.state_bytes;
@@ -59,8 +59,10 @@ pub(super) fn check(
 /// The content of an opaque state's fields is guessed; only the fields themselves have to be right. A state that reaches
 /// its own limits makes room for an update by giving up its oldest content. If only `room_bytes` is short, nothing is
 /// given up and the update is refused.
-fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits, room_bytes: usize) -> Result<(), MergeError> {
-    if 2 * update.len() > limits.state_bytes {
+fn check_opaque(root: &Message, update: &[u8], limits: &StateLimits, manner: Manner<'_>) -> Result<(), MergeError> {
+    let room_bytes = manner.room_bytes;
+    // Updates that were accepted one by one may be too long together.
+    if manner.repeated.is_none() && 2 * update.len() > limits.state_bytes {
         return Err(MergeError::TooLarge { limit_bytes: limits.state_bytes });
     }
     let mut reader = Reader::new(update);

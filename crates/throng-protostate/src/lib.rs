@@ -121,16 +121,18 @@ pub struct DataState {
 
 /// How one update is merged.
 #[derive(Clone, Copy, Debug)]
-struct Manner {
+struct Manner<'a> {
     /// Bytes by which the state may grow.
     room_bytes: usize,
     /// The entries in it are removed.
     removes: bool,
+    /// It is joined from many updates, and these fields of the outermost message are lists.
+    repeated: Option<&'a [u32]>,
 }
 
-impl Manner {
+impl Manner<'_> {
     /// As the gateway itself changes a state.
-    const SET: Manner = Manner { room_bytes: usize::MAX, removes: false };
+    const SET: Manner<'static> = Manner { room_bytes: usize::MAX, removes: false, repeated: None };
 }
 
 /// Longest type url of an update. Every message to a subscriber repeats the url of the state, next to a value of up to
@@ -196,7 +198,7 @@ impl DataState {
         now: Tick,
     ) -> Result<Merged, MergeError> {
         self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, (Manner { room_bytes, removes: false }, None))?;
+        let merged = self.apply(update, writer, now, Manner { room_bytes, ..Manner::SET })?;
         if self.type_url.is_empty() {
             self.type_url.push_str(type_url);
         }
@@ -205,7 +207,8 @@ impl DataState {
 
     /// Merges a value that another copy of the state has [joined](Self::encode) from many updates. A field that comes twice in it may
     /// have come once in each of two updates, so it says nothing about lists. `repeated` has the numbers of those fields of the
-    /// outermost message that are lists for the other copy, see [`repeated_fields`](Self::repeated_fields).
+    /// outermost message that are lists for the other copy, see [`repeated_fields`](Self::repeated_fields). In fields of inner messages
+    /// that their schema does not know, what comes twice is still taken for a list.
     pub fn merge_joined(
         &mut self,
         (update, type_url): (&[u8], &str),
@@ -214,7 +217,7 @@ impl DataState {
         now: Tick,
     ) -> Result<Merged, MergeError> {
         self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, (Manner::SET, Some(repeated)))?;
+        let merged = self.apply(update, writer, now, Manner { repeated: Some(repeated), ..Manner::SET })?;
         if self.type_url.is_empty() {
             self.type_url.push_str(type_url);
         }
@@ -435,12 +438,12 @@ impl DataState {
         key: &MapKey,
         value: &[u8],
         writer: u32,
-        (now, manner): (Tick, Manner),
+        (now, manner): (Tick, Manner<'_>),
     ) -> Result<Merged, MergeError> {
         let mut update = std::mem::take(&mut self.scratch);
         update.clear();
         let result = match merge::write_entry(self.schema.as_deref(), number, key, value, &mut update) {
-            Some(()) => self.apply(&update, writer, now, (manner, None)),
+            Some(()) => self.apply(&update, writer, now, manner),
             None => Err(MergeError::NotAMap { number }),
         };
         if update.capacity() <= SCRATCH_BYTES {
@@ -454,22 +457,16 @@ impl DataState {
         let mut update = Vec::with_capacity(content.len() + 16);
         put_varint(&mut update, u64::from(wire::tag(number, wire::BYTES)));
         wire::put_bytes(&mut update, content);
-        self.apply(&update, writer, now, (Manner::SET, None))
+        self.apply(&update, writer, now, Manner::SET)
     }
 
-    fn apply(
-        &mut self,
-        update: &[u8],
-        writer: u32,
-        now: Tick,
-        (manner, repeated): (Manner, Option<&[u32]>),
-    ) -> Result<Merged, MergeError> {
+    fn apply(&mut self, update: &[u8], writer: u32, now: Tick, manner: Manner<'_>) -> Result<Merged, MergeError> {
         let schema = self.schema.as_deref();
         check::check(&self.root, (schema, self.options), update, self.usage, (&self.limits, manner))?;
         let newest = self.newest.next(now);
         let mut merge = Merge::new(schema, self.options, &self.limits, newest, writer);
         merge.removes = manner.removes;
-        merge.repeated = repeated;
+        merge.repeated = manner.repeated;
         merge.usage = self.usage;
         merge.root(&mut self.root, update);
         self.newest = newest;

@@ -73,7 +73,10 @@ impl<'a> Merge<'a> {
             match field {
                 Some(field) => self.field(schema, message, shape, field, raw, place),
                 None => {
-                    let repeats = self.repeated.is_none() && message.fields[place].stamp == self.stamp;
+                    let repeats = match self.repeated {
+                        Some(repeated) if std::ptr::eq(shape, schema.root()) => repeated.contains(&(tag >> 3)),
+                        _ => message.fields[place].stamp == self.stamp,
+                    };
                     self.opaque_field(message, place, raw, repeats, 0);
                 }
             }

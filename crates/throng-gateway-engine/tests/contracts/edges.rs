@@ -356,6 +356,60 @@ fn a_copy_of_an_unknown_type_keeps_what_the_home_keeps() {
 }
 
 #[test]
+fn a_copy_may_get_at_once_what_its_home_got_piece_by_piece() {
+    let usual = ["-dev", "-cfsm=client_authoratative_fsm.json", "-limit=max_state_bytes=65536"];
+    let mut stage = EdgeStage::new(settings(&usual));
+    let owner = stage.server();
+    let channel = stage.create(&owner, ChannelType::Subworld, None);
+    for field in [3, 4] {
+        let text = prost::bytes::BytesMut::new();
+        let mut value = text;
+        prost::encoding::string::encode(field, &"x".repeat(20_000), &mut value);
+        stage.update(&owner, channel, Any { type_url: "game/unknown".into(), value: value.freeze() });
+    }
+    let client = stage.client();
+    stage.subscribe(&client, &client, channel, every(20));
+    stage.pass(100);
+    let read = stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE);
+    assert!(read.iter().map(|message| message.body.len()).sum::<usize>() > 40_000, "all of it comes");
+}
+
+/// A newer state of a game, with a list that the gateway's descriptor of `unrealpb.SpatialChannelData` does not have.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Newer {
+    #[prost(message, repeated, tag = "77")]
+    shots: Vec<Hero>,
+}
+
+#[test]
+fn a_copy_of_a_known_type_keeps_the_lists_that_its_schema_does_not_know() {
+    fn told<const EDGE: bool>() -> Vec<Option<u32>> {
+        let mut stage = StageOf::<EDGE>::new(settings(&["-dev", "-cfsm=client_authoratative_fsm.json"]));
+        let owner = stage.server();
+        let channel = stage.create(&owner, ChannelType::Subworld, Some(object(1, 1)));
+        let early = stage.client();
+        stage.subscribe(&early, &early, channel, every(20));
+        let type_url = object(1, 1).type_url;
+        for number in 0..150 {
+            let shots = [number, number + 1_000].map(|place| Hero { place: Some(place), ..Hero::default() }).to_vec();
+            let value = prost::Message::encode_to_vec(&Newer { shots }).into();
+            stage.update(&owner, channel, Any { type_url: type_url.clone(), value });
+            if number % 5 == 0 {
+                stage.pass(20);
+            }
+        }
+        let late = stage.client();
+        stage.subscribe(&late, &late, channel, every(20));
+        stage.pass(100);
+        let states = stage.updates::<Newer>(&late, channel);
+        states.into_iter().flat_map(|state| state.shots).map(|shot| shot.place).collect()
+    }
+    let direct = told::<false>();
+    assert!(direct.len() > 10);
+    assert_eq!(told::<true>(), direct);
+}
+
+#[test]
 fn an_edge_follows_a_home_that_allows_more() {
     let more = ["-limit=max_field_masks=64", "-limit=max_field_mask_bytes=512", "-limit=max_mask_sets=20"];
     let usual = ["-dev", "-cfsm=client_authoratative_fsm.json"];
