@@ -1,4 +1,4 @@
-//! What an origin knows of one edge.
+//! The knowledge of an origin about one edge.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
