@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(unseen, [2, 1, 0, 0, 255, 255, 3, 255, 255, 255, 255, 255, 255, 255, 127, 12, 0, 0, 0]);
         assert_eq!(split_refusals(&unseen), Some((258, &body[..])));
         assert_eq!((split_refusals(&unseen[..4]), split_refusals(&unseen[..3])), (Some((258, &[][..])), None));
-        assert!(REFUSALS_BYTES + UNSEEN_MAX * LOOK_BYTES <= BODY_MAX);
+        const { assert!(REFUSALS_BYTES + UNSEEN_MAX * LOOK_BYTES <= BODY_MAX) };
     }
 
     #[test]
