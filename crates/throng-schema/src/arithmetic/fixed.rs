@@ -16,10 +16,6 @@ pub struct Fixed {
     last: u32,
 }
 
-/// Steps by which a number of steps may be off for the rounding of its parts. A range that ends in half a step has no code
-/// for that half: the rounding of `max` would lead to another code.
-const HAIR: f64 = 1e-6;
-
 impl Fixed {
     /// Values from `min` to `max` at a distance of `step`.
     ///
@@ -27,8 +23,8 @@ impl Fixed {
     pub const fn new(min: f64, max: f64, step: f64) -> Fixed {
         let exact = min / step;
         let whole = nearest(exact);
-        let offset = if (exact - whole).abs() < HAIR { whole } else { exact };
-        Fixed { min, max, step, scale: 1.0 / step, offset, last: nearest((max - min) / step - HAIR) as u32 }
+        let offset = if (exact - whole).abs() < 1e-6 { whole } else { exact };
+        Fixed { min, max, step, scale: 1.0 / step, offset, last: nearest((max - min) / step) as u32 }
     }
 
     /// The quantiser that this computes.
