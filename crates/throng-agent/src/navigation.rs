@@ -28,8 +28,8 @@ pub const COLUMNS_MAX: usize = 1 << 22;
 pub const CELLS_MAX: usize = 1 << 21;
 /// The most cells above each other.
 pub const FLOORS_MAX: usize = 32;
-/// The most triangles near the cells of a row, counted once for each cell: memory holds two rows.
-pub(crate) const FACES_MAX: usize = 1 << 22;
+/// The most triangles near the cells of a row, counted once for each cell: memory holds two rows, and each takes 64 bytes.
+pub(crate) const FACES_MAX: usize = 1 << 20;
 /// The most triangles that a survey looks at, counted each time it looks at one: some ten seconds of work.
 pub const WORK_MAX: u64 = 1 << 32;
 

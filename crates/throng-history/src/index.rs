@@ -9,6 +9,8 @@ use super::{Part, StoredRun};
 
 /// A text or a name of an index is at most so long.
 const TEXT_CHARS_MAX: usize = 200;
+/// The words of a load tell each setting and each fault.
+const WORKLOAD_CHARS_MAX: usize = 8_192;
 /// A run has at most so many parts.
 const PARTS_MAX: usize = 1_000;
 
@@ -30,7 +32,9 @@ impl StoredRun {
     /// The run, which may come from anywhere, with texts that are fit for a terminal.
     pub(crate) fn printable(mut self) -> StoredRun {
         let plain = |text: &mut String| *text = printable(text).chars().take(TEXT_CHARS_MAX).collect();
-        [&mut self.workload, &mut self.revision, &mut self.started_at, &mut self.cpu].into_iter().for_each(plain);
+        // Two runs may differ at the end of these words only.
+        self.workload = printable(&self.workload).chars().take(WORKLOAD_CHARS_MAX).collect();
+        [&mut self.revision, &mut self.started_at, &mut self.cpu].into_iter().for_each(plain);
         let is_plain = |name: &String| name.len() <= TEXT_CHARS_MAX && !name.contains(char::is_control);
         self.parts.retain(|name, _| is_plain(name));
         self.parts.values_mut().for_each(|part| plain(&mut part.unit));

@@ -145,7 +145,12 @@ const NATS_CLUSTER: u64 = 0x7468_726F_6E67_6C62;
 fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
     let cluster = throng_bus::Cluster::new("throng-lab", NATS_CLUSTER)?;
     let options = NatsOptions::new(servers, cluster, MemberId(member));
-    Ok(NatsBus::start(NatsOptions { creates: true, limits, ..options })?)
+    // The error names the addresses as they were given, with their passwords.
+    let shown = |error: throng_bus_nats::StartError| {
+        let told = error.to_string().replace(servers, &throng_machine::masked_servers(servers));
+        anyhow::anyhow!(told)
+    };
+    NatsBus::start(NatsOptions { creates: true, limits, ..options }).map_err(shown)
 }
 
 #[cfg(feature = "nats")]
@@ -175,6 +180,7 @@ fn network(servers: &str, _: u64, _: &WorldName) -> Result<LinkNetwork> {
 
 #[cfg(not(feature = "nats"))]
 fn without_nats(servers: &str) -> anyhow::Error {
+    let servers = throng_machine::masked_servers(servers);
     anyhow::anyhow!("cannot use {servers}: this program was built without NATS; build it with --features nats")
 }
 

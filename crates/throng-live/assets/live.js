@@ -22,6 +22,7 @@ const MARKS_MAX = 200;
 const HELLOS_MAX = 64;
 /** The plots are drawn again at most so often. */
 const REDRAW_MS = 250;
+const RETRY_MS = 2000;
 /** Bytes of a point: x, y and kind. */
 const POINT_BYTES = 5;
 /** Told apart by everybody, in light and dark (Okabe and Ito). */
@@ -306,7 +307,11 @@ setInterval(() => {
 }, REDRAW_MS);
 
 function readRuns() {
-  fetch("/runs").then((answer) => answer.json()).then((/** @type {{name: string, file: string}[]} */ runs) => {
+  fetch("/runs").then((answer) => {
+    // Too many read at the same time.
+    if (!answer.ok) setTimeout(() => { areRunsDue = true; }, RETRY_MS);
+    return answer.ok ? answer.json() : [];
+  }).then((/** @type {{name: string, file: string}[]} */ runs) => {
     if (runs.length === 0) return;
     $("runs").replaceChildren(...runs.map((run) => {
       const item = document.createElement("li"), link = document.createElement("a");

@@ -2,6 +2,7 @@
 //!
 //! A browser names the site that it believes to talk to (`Host`), and the site whose page asks (`Origin`). Another site's page
 //! has another `Origin`; where a browser sends none, as for a picture or a frame, `Sec-Fetch-Site` says that another site asks. A
+//! link of another site may lead here: the page is shown in a window of its own, and the other site reads nothing of it. A
 //! name of another site that leads to this machine has another `Host`.
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +19,10 @@ pub(crate) fn is_own(headers: &HeaderMap, bound: SocketAddr) -> bool {
     let is_here = |origin: &str| origin.strip_prefix("http://").is_some_and(|from| from == host);
     // Other ports of this machine are the same site, and other origins.
     let mut sites = headers.get_all("sec-fetch-site").iter();
-    is_address_of(host, bound) && origins.all(is_here) && sites.all(|site| site == "same-origin" || site == "none")
+    let says = |name: &str, word: &str| headers.get(name).is_some_and(|value| value == word);
+    let is_link = says("sec-fetch-mode", "navigate") && says("sec-fetch-dest", "document");
+    let is_own_site = is_link || sites.all(|site| site == "same-origin" || site == "none");
+    is_address_of(host, bound) && origins.all(is_here) && is_own_site
 }
 
 /// Whether a host is an address, as `10.0.0.5:8090`, or `localhost`, at the hub's port. Any other name may lead here too, once
@@ -47,6 +51,10 @@ mod tests {
         assert!(own(&[("host", "[::1]:8090")], "[::1]:8090"));
         assert!(own(&[("host", "127.0.0.1:8090"), ("sec-fetch-site", "none")], here));
         assert!(own(&[("host", "127.0.0.1:8090"), ("sec-fetch-site", "same-origin")], here));
+        let from_elsewhere =
+            [("host", "127.0.0.1:8090"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        assert!(own(&[&from_elsewhere[..], &[("sec-fetch-dest", "document")]].concat(), here), "a link");
+        assert!(!own(&[&from_elsewhere[..], &[("sec-fetch-dest", "iframe")]].concat(), here));
         for wrong in [
             &[("host", "evil.example:8090")][..],
             &[("host", "127.0.0.1:8091")],

@@ -2,6 +2,7 @@
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -16,6 +17,8 @@ use crate::hub::Shared;
 
 /// Runs that are listed, the newest.
 const RUNS_MAX: usize = 100;
+/// For so long a request waits while as many others read as may.
+const READ_PATIENCE: Duration = Duration::from_secs(2);
 /// A file of a run is at most so long.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The report of a run has scripts, and may come from another machine. In a sandbox it has no origin of its own, so it can
@@ -85,7 +88,8 @@ async fn reading<T: Send + 'static>(
     shared: &Arc<Shared>,
     read: impl FnOnce(Option<&FilePath>) -> T + Send + 'static,
 ) -> Result<(T, OwnedSemaphorePermit), Response> {
-    let Ok(permit) = Arc::clone(&shared.reads).try_acquire_owned() else {
+    let permit = tokio::time::timeout(READ_PATIENCE, Arc::clone(&shared.reads).acquire_owned()).await;
+    let Ok(Ok(permit)) = permit else {
         return Err(shared.refuse(StatusCode::SERVICE_UNAVAILABLE, "too many read runs already"));
     };
     let folder = shared.runs.clone();

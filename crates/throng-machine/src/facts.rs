@@ -36,11 +36,19 @@ pub fn arguments() -> Vec<String> {
 }
 
 fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let mut is_key = false;
+    let (mut is_key, mut is_bus) = (false, false);
     let shown = arguments.map(|argument| {
         let option = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'));
         match option.map(|option| option.split_once('=').unwrap_or((option, ""))) {
             _ if std::mem::take(&mut is_key) => HIDDEN.to_owned(),
+            _ if std::mem::take(&mut is_bus) => masked_servers(&argument),
+            Some(("bus", "")) => {
+                is_bus = !argument.ends_with('=');
+                argument
+            }
+            Some(("bus", value)) => {
+                format!("{}{}", &argument[..argument.len() - value.len()], masked_servers(value))
+            }
             Some(("key", "")) => {
                 is_key = !argument.ends_with('=');
                 argument
@@ -63,6 +71,15 @@ pub fn masked(text: &str) -> String {
         shown += &part[host..];
     }
     shown
+}
+
+/// The same for a list of servers between commas, of which each may be without a scheme: `user:password@host`.
+pub fn masked_servers(list: &str) -> String {
+    let without_user = |server: &str| match server.contains("://") {
+        true => masked(server),
+        false => server.rsplit_once('@').map_or(server, |(_, host)| host).to_owned(),
+    };
+    list.split(',').map(without_user).collect::<Vec<_>>().join(",")
 }
 
 /// Cores that this process may use; 0 where the system does not tell.
@@ -318,6 +335,9 @@ mod tests {
             --bus nats://me:word@10.0.0.9:4222,tls://token@[::1]:4222/a@b --key";
         let told = "crowd --key hidden --key=hidden -key hidden -key=hidden --players 40 --keys all a@b --bus=nats://host \
             --bus nats://10.0.0.9:4222,tls://[::1]:4222/a@b --key";
+        assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
+        let given = "--bus me:a@b@10.0.0.9:4222,nats://me:a@h1,me:a@h2:1,h3 --bus=me:a@h a@b";
+        let told = "--bus 10.0.0.9:4222,nats://h1,h2:1,h3 --bus=h a@b";
         assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
         assert_eq!(masked("no answer at nats://ä:ö@ü:1, as x://"), "no answer at nats://ü:1, as x://");
     }

@@ -34,7 +34,7 @@ pub mod subprocess;
 
 pub use facts::{
     HIDDEN, Throttled, UNKNOWN, arguments, clocksource, cores, governor, is_virtual_machine, kernel, masked,
-    memory_bytes, memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes, rss_bytes_of, target,
-    threads_per_core, throttled,
+    masked_servers, memory_bytes, memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes,
+    rss_bytes_of, target, threads_per_core, throttled,
 };
 pub use moment::Moment;

@@ -103,8 +103,17 @@ fn crowds_with_another_network_rate_or_profile_are_another_workload() {
 }
 
 /// Keys of a scenario that change nothing of what is measured.
-const NO_LOAD: [&str; 8] =
-    ["name", "description", "seconds", "warmup_seconds", "start_when_connected", "seed", "pin", "limits"];
+const NO_LOAD: [&str; 9] = [
+    "name",
+    "description",
+    "seconds",
+    "warmup_seconds",
+    "start_when_connected",
+    "seed",
+    "pin",
+    "limits",
+    "send_slowdown_percent",
+];
 
 type Change<'a> = &'a dyn Fn(&mut Scenario);
 
@@ -148,7 +157,6 @@ fn every_key_of_a_scenario_that_changes_the_load_is_told() {
         ("model", &|of| of.model = Model::SharedState, ", model shared-state"),
         ("scratch", &|of| of.scratch = Scratch::PerConnection, ", scratch per-connection"),
         ("baselines", &|of| of.baselines = true, ", baselines true"),
-        ("send_slowdown_percent", &|of| of.send_slowdown_percent = 20, ", send_slowdown_percent 20"),
         ("input_hz", &|of| of.input_hz = 60, ", input_hz 60"),
     ];
     let words = |change: Change| {
@@ -167,7 +175,7 @@ fn every_key_of_a_scenario_that_changes_the_load_is_told() {
         let words = words(*change);
         assert!(words.contains(told), "{key}: {words}");
     }
-    let with_pin = words(&|of| (of.pin, of.seed, of.seconds) = (true, 9, 99));
+    let with_pin = words(&|of| (of.pin, of.seed, of.seconds, of.send_slowdown_percent) = (true, 9, 99, 20));
     assert_eq!(with_pin, usual);
     let settings = serde_json::to_value(RunSummary::example().settings).unwrap();
     let known: BTreeSet<&str> = changes.iter().map(|(key, ..)| *key).chain(NO_LOAD).collect();

@@ -10,7 +10,7 @@ use crate::RunSummary;
 /// The scenario whose settings are the usual ones of a file that has a name of its own.
 const USUAL: &str = "crowd";
 /// Keys that have words of their own, or that change nothing of what is measured.
-const NOT_BY_KEY: [&str; 17] = [
+const NOT_BY_KEY: [&str; 18] = [
     "name",
     "description",
     "players",
@@ -28,6 +28,8 @@ const NOT_BY_KEY: [&str; 17] = [
     "seed",
     "pin",
     "limits",
+    // A known slowdown, to check comparisons with.
+    "send_slowdown_percent",
 ];
 
 impl RunSummary {

@@ -30,6 +30,9 @@ pub(super) struct EdgeSeat {
     pub(super) refusals: u32,
     /// Refused cells that no message has named yet, with their intervals.
     pub(super) unseen: BTreeMap<ChannelKey, u16>,
+    /// It has said by which borders it looks while there were such cells, and was not heard. After the next message it says that again,
+    /// also if the cells are sent by then or nobody wants them any more.
+    pub(super) owes_unseen: bool,
     /// Messages that its lane had no room for.
     pub(super) waiting: VecDeque<ToEdge>,
 }
@@ -43,6 +46,7 @@ impl EdgeSeat {
             gone: BTreeSet::new(),
             refusals: 0,
             unseen: BTreeMap::new(),
+            owes_unseen: false,
             waiting: VecDeque::new(),
         }
     }
@@ -55,14 +59,17 @@ impl EdgeSeat {
         }
     }
 
-    /// Whether the edge knows of all cells that it cannot see, if this is the newest number that it has heard.
-    pub(super) fn knows_unseen(&self, refusals: u32) -> bool {
+    /// Whether the edge knows of all cells that it cannot see, if this is the newest number that it has heard. If not, it will hear a
+    /// newer one.
+    pub(super) fn knows_unseen(&mut self, refusals: u32) -> bool {
+        self.owes_unseen |= !self.unseen.is_empty();
         self.unseen.is_empty() && self.refusals == refusals
     }
 
     /// Queues refused cells, as far as there is room.
     pub(super) fn tell_unseen(&mut self) {
-        while !self.unseen.is_empty() && self.waiting.len() < WAITING_MAX {
+        while (!self.unseen.is_empty() || self.owes_unseen) && self.waiting.len() < WAITING_MAX {
+            self.owes_unseen = false;
             self.refusals = self.refusals.wrapping_add(1);
             let mut body = refusals_bytes(self.refusals).to_vec();
             for (channel, interval_ticks) in (0..UNSEEN_MAX).map_while(|_| self.unseen.pop_first()) {

@@ -193,3 +193,18 @@ fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
     (0..=GONE_MAX as u32).for_each(|session| seat.note_gone(session));
     assert_eq!((seat.gone.len(), seat.gone.first()), (GONE_MAX, Some(&1)));
 }
+
+#[test]
+fn an_edge_that_was_not_heard_while_cells_were_refused_says_its_borders_again() {
+    let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
+    seat.unseen.insert(ChannelKey::Custom(1), 3);
+    assert!(!seat.knows_unseen(0));
+    // There is room for the cell before the edge has heard that there was none.
+    seat.unseen.clear();
+    seat.tell_unseen();
+    let [told] = seat.waiting.make_contiguous() else { panic!("one message: {:?}", seat.waiting) };
+    assert_eq!(split_refusals(&told.body), Some((1, &[][..])));
+    assert!(!seat.knows_unseen(0) && seat.knows_unseen(1));
+    seat.tell_unseen();
+    assert_eq!(seat.waiting.len(), 1, "it is told once");
+}

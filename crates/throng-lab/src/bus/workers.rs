@@ -16,7 +16,7 @@ use throng_bus::{
     Bus, Command, Entry, Event, Holder, Lease, LeaseChange, LeaseOptions, MemberId, StoreError, Subject, Ticket,
 };
 use throng_edge::{WorldName, address_on_bus};
-use throng_machine::{clock, masked};
+use throng_machine::{clock, masked_servers};
 
 use super::{LINKS, LinkNetwork, network, over_nats};
 use crate::run::WorkerName;
@@ -52,7 +52,7 @@ impl Registration {
         let mut registration = Registration { bus, lease, links };
         let until = clock::now().after(NAME_PATIENCE);
         while registration.turn() != Some(true) {
-            ensure!(clock::now() < until, "another load worker at {} has the name {name}", masked(servers));
+            ensure!(clock::now() < until, "another load worker at {} has the name {name}", masked_servers(servers));
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(registration)
@@ -117,7 +117,7 @@ impl WorkersOnBus {
     /// It is not there, or the nats-server does not say.
     pub(crate) fn find(&mut self, name: &WorkerName) -> Result<SocketAddr> {
         let WorkersOnBus { servers, bus, .. } = self;
-        let servers = masked(servers);
+        let servers = masked_servers(servers);
         let holder = holder(&mut **bus, name.key()).with_context(|| format!("cannot ask {servers} for {name}"))?;
         let holder = holder.with_context(|| {
             let start = format!("throng lab worker --bus {servers} --name {name} --key KEY");

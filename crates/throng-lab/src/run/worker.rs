@@ -118,7 +118,10 @@ fn listen(options: &WorkerOptions) -> Result<(Server, Option<Registration>)> {
         Listen::Bus { nats, name } => {
             let registration = Registration::begin(nats, name)?;
             let server = Server::new(registration.endpoint()?, schema, server_options)?;
-            (options.note)(&format!("load worker {name} at {}; press Ctrl-C to stop", throng_machine::masked(nats)));
+            (options.note)(&format!(
+                "load worker {name} at {}; press Ctrl-C to stop",
+                throng_machine::masked_servers(nats)
+            ));
             Ok((server, Some(registration)))
         }
     }
