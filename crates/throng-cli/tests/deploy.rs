@@ -196,7 +196,7 @@ fn dashboards_and_alerts_ask_for_metrics_that_the_gateway_has() {
     gateway.be_refused();
     let known = names_of_page(&gateway.metrics());
     let mut queries = queries_of_rules(&read("helm/files/prometheus/rules.yaml"));
-    assert_eq!(queries.len(), 17);
+    assert_eq!(queries.len(), 18);
     queries_of_json(&dashboard(), "", &mut queries);
     assert!(queries.len() > 40, "{}", queries.len());
     let mut asked = BTreeSet::new();
