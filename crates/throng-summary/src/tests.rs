@@ -124,7 +124,7 @@ fn every_key_of_a_scenario_that_changes_the_load_is_told() {
         _ => Cipher::Aes256Gcm,
     };
     let far = Far { cell_m: [60.0; 3], parts: 2, rings: Vec::new() };
-    let changes: [(&str, Change, &str); 34] = [
+    let changes: [(&str, Change, &str); 33] = [
         ("players", &|of| of.players = 7, "crowd 7 at"),
         ("tick_hz", &|of| of.tick_hz = 60, "at 60 Hz"),
         ("input_hz", &|of| of.input_hz = 10, ", input_hz 10"),
