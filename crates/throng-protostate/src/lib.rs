@@ -197,12 +197,7 @@ impl DataState {
         writer: u32,
         now: Tick,
     ) -> Result<Merged, MergeError> {
-        self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, Manner { room_bytes, ..Manner::SET })?;
-        if self.type_url.is_empty() {
-            self.type_url.push_str(type_url);
-        }
-        Ok(merged)
+        self.merge_typed((update, type_url), writer, now, Manner { room_bytes, ..Manner::SET })
     }
 
     /// Merges a value that another copy of the state has [joined](Self::encode) from many updates. A field that comes twice in it may
@@ -216,12 +211,7 @@ impl DataState {
         writer: u32,
         now: Tick,
     ) -> Result<Merged, MergeError> {
-        self.check_type(type_url)?;
-        let merged = self.apply(update, writer, now, Manner { repeated: Some(repeated), ..Manner::SET })?;
-        if self.type_url.is_empty() {
-            self.type_url.push_str(type_url);
-        }
-        Ok(merged)
+        self.merge_typed((update, type_url), writer, now, Manner { repeated: Some(repeated), ..Manner::SET })
     }
 
     /// The numbers of the fields of the outermost message that have no schema and are lists: they have come twice in one update.
@@ -458,6 +448,22 @@ impl DataState {
         put_varint(&mut update, u64::from(wire::tag(number, wire::BYTES)));
         wire::put_bytes(&mut update, content);
         self.apply(&update, writer, now, Manner::SET)
+    }
+
+    /// Merges a whole `Any`. The first one names the type of a state that has none.
+    fn merge_typed(
+        &mut self,
+        (update, type_url): (&[u8], &str),
+        writer: u32,
+        now: Tick,
+        manner: Manner<'_>,
+    ) -> Result<Merged, MergeError> {
+        self.check_type(type_url)?;
+        let merged = self.apply(update, writer, now, manner)?;
+        if self.type_url.is_empty() {
+            self.type_url.push_str(type_url);
+        }
+        Ok(merged)
     }
 
     fn apply(&mut self, update: &[u8], writer: u32, now: Tick, manner: Manner<'_>) -> Result<Merged, MergeError> {

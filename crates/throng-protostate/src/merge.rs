@@ -73,13 +73,19 @@ impl<'a> Merge<'a> {
             match field {
                 Some(field) => self.field(schema, message, shape, field, raw, place),
                 None => {
-                    let repeats = match self.repeated {
-                        Some(repeated) if std::ptr::eq(shape, schema.root()) => repeated.contains(&(tag >> 3)),
-                        _ => message.fields[place].stamp == self.stamp,
-                    };
+                    let is_outermost = std::ptr::eq(shape, schema.root());
+                    let repeats = self.repeats(is_outermost, tag, message.fields[place].stamp);
                     self.opaque_field(message, place, raw, repeats, 0);
                 }
             }
+        }
+    }
+
+    /// Whether a field that nothing is known of is a list. It was last written at `written`.
+    pub(super) fn repeats(&self, is_outermost: bool, tag: u32, written: Stamp) -> bool {
+        match self.repeated {
+            Some(repeated) if is_outermost => repeated.contains(&(tag >> 3)),
+            _ => written == self.stamp,
         }
     }
 

@@ -16,7 +16,7 @@
 //! then the field can be taken for a single message, of which parsers see the merge. If it is a list after all, to which
 //! elements are appended one by one, its oldest elements run together; they would have had to be dropped anyway. Where
 //! a field is a list, seen by two occurrences in one update, or reads like text, the oldest is dropped and counted. A copy
-//! that gets many updates joined into one cannot see that, so it is told which fields are lists.
+//! gets many updates joined into one and cannot see that. So the sender says which fields are lists.
 //!
 //! Within a folded message and within the value of a map entry a field is taken for a single one at once, unless it
 //! comes twice in one message or reads like a map entry: objects that are updated thirty times a second must not grow.
@@ -58,10 +58,7 @@ impl Merge<'_> {
         let mut places = Places::default();
         while let Some((tag, raw)) = reader.next() {
             let Some(place) = self.place(root, None, tag, reader, &mut places) else { continue };
-            let repeats = match self.repeated {
-                Some(repeated) => repeated.contains(&(tag >> 3)),
-                None => root.fields[place].stamp == self.stamp,
-            };
+            let repeats = self.repeats(true, tag, root.fields[place].stamp);
             self.opaque_field(root, place, raw, repeats, 0);
         }
     }
