@@ -410,7 +410,7 @@ impl Engine {
             merged = state.merge_copy(data, repeated, (&self.schemas, options, limits), writer, tick);
         }
         self.state_was_changed(index, before);
-        merged.map_err(|_| EdgeFault::Change)
+        merged.map(|_| ()).map_err(|_| EdgeFault::Change)
     }
 
     /// All readers of a channel begin again: their copies are void.

@@ -251,29 +251,16 @@ impl ChannelLog {
         &mut self,
         update: &Any,
         room_bytes: usize,
-        (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
+        rules: (&Schemas, MergeOptions, StateLimits),
         writer: u32,
         tick: Tick,
     ) -> Result<Merged, MergeError> {
-        let came_at = tick;
-        let tick = self.date(tick);
-        let merged = match &mut self.data {
-            Some(data) => {
-                data.set_state_bytes_limit(limits.state_bytes);
-                data.merge_within(room_bytes, (&update.value, &update.type_url), writer, tick)?
-            }
-            None => {
-                let schema = schemas.find(&update.type_url).cloned();
-                let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
-                let left_bytes = room_bytes.checked_sub(data.size_bytes()).ok_or(MergeError::NoRoom { room_bytes })?;
-                let merged = data.merge_within(left_bytes, (&update.value, &update.type_url), writer, tick)?;
-                self.data = Some(Box::new(data));
-                merged
-            }
-        };
-        self.unseal();
-        self.note_waiting(came_at);
-        Ok(merged)
+        let is_new = self.data.is_none();
+        self.change(&update.type_url, rules, tick, |data, tick| {
+            let taken_bytes = if is_new { data.size_bytes() } else { 0 };
+            let left_bytes = room_bytes.checked_sub(taken_bytes).ok_or(MergeError::NoRoom { room_bytes })?;
+            data.merge_within(left_bytes, (&update.value, &update.type_url), writer, tick)
+        })
     }
 
     /// Merges changes of the state at home into this copy. `repeated` are the fields that are lists there.
@@ -284,35 +271,45 @@ impl ChannelLog {
         &mut self,
         update: &Any,
         repeated: &[u32],
-        (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
+        rules: (&Schemas, MergeOptions, StateLimits),
         writer: u32,
         tick: Tick,
-    ) -> Result<(), MergeError> {
-        let tick = self.date(tick);
-        let joined = (&update.value[..], &update.type_url[..]);
-        match &mut self.data {
-            Some(data) => {
-                data.set_state_bytes_limit(limits.state_bytes);
-                data.merge_joined(joined, repeated, writer, tick)?;
-            }
-            None => {
-                let schema = schemas.find(&update.type_url).cloned();
-                let mut data = DataState::new(schema, &update.type_url, options, limits, tick.before(1));
-                data.merge_joined(joined, repeated, writer, tick)?;
-                self.data = Some(Box::new(data));
-            }
-        }
-        self.unseal();
-        self.note_waiting(tick);
-        Ok(())
+    ) -> Result<Merged, MergeError> {
+        self.change(&update.type_url, rules, tick, |data, tick| {
+            data.merge_joined((&update.value, &update.type_url), repeated, writer, tick)
+        })
     }
 
-    fn note_waiting(&mut self, came_at: Tick) {
+    /// Merges an update that came at tick `came_at`, by `merge`, which gets the state and the tick of the change. If there is no state,
+    /// and the update is merged, one of this type begins.
+    fn change(
+        &mut self,
+        type_url: &str,
+        (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
+        came_at: Tick,
+        merge: impl FnOnce(&mut DataState, Tick) -> Result<Merged, MergeError>,
+    ) -> Result<Merged, MergeError> {
+        let tick = self.date(came_at);
+        let merged = match &mut self.data {
+            Some(data) => {
+                data.set_state_bytes_limit(limits.state_bytes);
+                merge(data, tick)?
+            }
+            None => {
+                let schema = schemas.find(type_url).cloned();
+                let mut data = DataState::new(schema, type_url, options, limits, tick.before(1));
+                let merged = merge(&mut data, tick)?;
+                self.data = Some(Box::new(data));
+                merged
+            }
+        };
+        self.unseal();
         let waiting = self.waiting.get_mut();
         if *waiting == 0 {
             *self.waiting_since.get_mut() = came_at.0;
         }
         *waiting = waiting.saturating_add(1);
+        Ok(merged)
     }
 
     /// Counts an encoding for subscribers at `since`: the updates that have waited for it.
