@@ -177,16 +177,20 @@ impl Engine {
     }
 
     /// An entity's channel is removed, or any other.
-    pub(super) fn forget_entity(&mut self, id: u32, index: ChannelIndex) {
+    pub(super) fn entity_channel_removed(&mut self, id: u32, index: ChannelIndex) {
         self.lost.disown(id);
+        if self.entities.get(id).is_some_and(|entity| entity.is_well_known) {
+            self.channels.forget_well_known(index);
+        }
+        self.forget_entity(id);
+    }
+
+    /// Forgets an entity: no cell lists it, and it is in no group.
+    pub(super) fn forget_entity(&mut self, id: u32) {
         if let Some(cell) = self.entities.cell_of(id) {
             self.unlist(cell, id);
         }
-        if let Some(entity) = self.drop_entity(id)
-            && entity.is_well_known
-        {
-            self.channels.forget_well_known(index);
-        }
+        self.drop_entity(id);
         let freed = self.entities.groups.entity_gone(id);
         self.set_free(&freed);
     }

@@ -204,7 +204,7 @@ impl Engine {
             self.channels.give_back_id(channel.id);
         }
         self.fanout.hub.remove(index);
-        self.forget_entity(channel.id, index);
+        self.entity_channel_removed(channel.id, index);
     }
 
     /// The channels that fit the filters, in order of their ids; in several messages, all with the question's stub, if they

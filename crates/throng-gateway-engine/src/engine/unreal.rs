@@ -132,17 +132,8 @@ impl Engine {
     pub(super) fn give_up_the_unborn(&mut self) {
         while let Some(entity) = self.entities.unborn.take_late(self.clock.now()) {
             self.counters.refuse(Refusal::Limit("spawned_objects"));
-            self.forget_unborn(entity);
+            self.forget_entity(entity);
         }
-    }
-
-    fn forget_unborn(&mut self, entity: u32) {
-        if let Some(cell) = self.entities.cell_of(entity) {
-            self.unlist(cell, entity);
-        }
-        self.drop_entity(entity);
-        let freed = self.entities.groups.entity_gone(entity);
-        self.set_free(&freed);
     }
 
     /// Keeps how an object is named, in the state of its channel as well.
@@ -183,7 +174,7 @@ impl Engine {
         }
         let Some(id) = destroyed(message) else { return };
         if self.entities.unborn.remove(id) {
-            self.forget_unborn(id);
+            self.forget_entity(id);
         }
         if let Some(channel) = self.channels.find(id)
             && self.channels.at(channel).kind == ChannelType::Entity
