@@ -260,8 +260,8 @@ pub mod down {
         /// To be merged in order.
         #[prost(message, repeated, tag = "4")]
         pub values: Vec<Value>,
-        /// The numbers of the fields of a state without a schema that are lists for the home: values are joined, so the edge cannot
-        /// see it.
+        /// The numbers of the fields of the outermost message that have no schema and are lists for the home. Values are joined, so the
+        /// edge cannot see it.
         #[prost(uint32, repeated, tag = "5")]
         pub repeated_fields: Vec<u32>,
     }
