@@ -271,7 +271,7 @@ impl LogWriter {
         self.block.extend_from_slice(&self.ticks.to_le_bytes());
         self.block.extend_from_slice(&digest.to_le_bytes());
         self.block.push(u8::from(is_over));
-        self.block.extend_from_slice(outcome.and_then(kept_outcome).unwrap_or_default().as_bytes());
+        self.block.extend_from_slice(kept_outcome(outcome.map(str::to_owned)).unwrap_or_default().as_bytes());
         self.write_block();
         match self.error.take() {
             Some(error) => Err(error),
@@ -334,12 +334,14 @@ impl std::fmt::Debug for LogWriter {
 }
 
 /// The part of an outcome that a log has, and a replay compares: at most [`TEXT_MAX`] bytes. An empty one is none.
-pub(crate) fn kept_outcome(outcome: &str) -> Option<&str> {
+pub(crate) fn kept_outcome(outcome: Option<String>) -> Option<String> {
+    let mut outcome = outcome?;
     let mut length = outcome.len().min(TEXT_MAX);
     while !outcome.is_char_boundary(length) {
         length -= 1;
     }
-    (length > 0).then_some(&outcome[..length])
+    outcome.truncate(length);
+    (length > 0).then_some(outcome)
 }
 
 /// Whether a reader does not know this round trip yet. One of a seat that does not exist is left out.

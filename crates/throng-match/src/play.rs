@@ -320,8 +320,7 @@ impl Match {
         let is_sound = matches!(error, None | Some(MatchError::Stopped { .. }));
         let told = panics::caught(|| {
             catch_unwind(AssertUnwindSafe(|| {
-                let outcome = if is_sound { self.game.outcome() } else { None };
-                let outcome = outcome.as_deref().and_then(kept_outcome).map(str::to_owned);
+                let outcome = kept_outcome(if is_sound { self.game.outcome() } else { None });
                 let log = self.log.take().map(|log| match is_sound {
                     true => log.finish(self.game.digest(), error.is_none(), outcome.as_deref()),
                     false => log.abandon(),

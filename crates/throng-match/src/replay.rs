@@ -212,7 +212,7 @@ fn finish(game: &dyn Game, end: &End, (played, tick): (Replayed, Tick)) -> Resul
     if played.is_over != end.is_over {
         return Err(ReplayError::Over { tick: tick.before(1).0 });
     }
-    let outcome = game.outcome().as_deref().and_then(kept_outcome).map(str::to_owned);
+    let outcome = kept_outcome(game.outcome());
     if outcome != end.outcome {
         return Err(ReplayError::Outcome { recorded: end.outcome.clone(), replayed: outcome });
     }
