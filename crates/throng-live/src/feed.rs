@@ -9,12 +9,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ureq::{Agent, SendBody};
+use ureq::SendBody;
 
+use crate::client;
 use crate::message::{Command, FORMAT, Hello, Mark, Message, Point, Points, Sample};
 
-/// A hub has so long to take a connection, and to begin its answer.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// The hub hears something at least so often.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// The last messages have so long to leave.
@@ -89,13 +88,10 @@ impl Feed {
     /// # Errors
     /// There is no hub at this address.
     pub fn connect(address: SocketAddr, hello: Hello) -> Result<Feed, FeedError> {
-        let agent: Agent =
-            Agent::config_builder().timeout_connect(Some(CONNECT_PATIENCE)).max_redirects(0).proxy(None).build().into();
+        let agent = client::agent();
         let id: String = std::iter::repeat_with(fastrand::alphanumeric).take(32).collect();
         let no_hub = |error: ureq::Error| FeedError::NoHub { address, reason: error.to_string() };
-        // The answer to what the load sends comes at its end, and has no such limit.
-        let commands = agent.get(format!("http://{address}/commands?id={id}")).config();
-        let commands = commands.timeout_recv_response(Some(CONNECT_PATIENCE)).build().call().map_err(no_hub)?;
+        let commands = client::open(&agent, &format!("http://{address}/commands?id={id}")).map_err(no_hub)?;
         let hello = Hello { format: FORMAT, ..hello };
         let shared = Arc::new(Shared {
             waiting: Mutex::new(Waiting { hello: Some(hello), ..Waiting::default() }),
@@ -106,12 +102,12 @@ impl Feed {
         let (tell, wanted) = sync_channel(COMMANDS_MAX);
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let for_commands = Arc::clone(&shared);
-        let listen = move || listen(commands.into_body().into_reader(), &for_commands, &tell);
+        let listen = move || listen(commands, &for_commands, &tell);
         named("live-commands").spawn(listen).map_err(FeedError::Thread)?;
         let for_sender = Arc::clone(&shared);
         let send = move || {
             let mut lines = Lines { shared: Arc::clone(&for_sender), line: Vec::new(), read: 0 };
-            // A hub that is gone is no fault of the load.
+            // The answer comes when the load has ended, and has no limit of time. A hub that is gone is no fault of the load.
             let _ = agent.post(format!("http://{address}/feed?id={id}")).send(SendBody::from_reader(&mut lines));
             for_sender.is_watched.store(false, Ordering::Relaxed);
             for_sender.waiting().is_sent = true;

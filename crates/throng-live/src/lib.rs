@@ -34,6 +34,7 @@
 /// The variable in which programs that another one starts find the address of its live page.
 pub const VARIABLE: &str = "THRONG_LIVE";
 
+mod client;
 mod exposition;
 mod feed;
 mod guard;

@@ -5,12 +5,9 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use ureq::Agent;
-
+use crate::client;
 use crate::message::{Event, LINE_BYTES_MAX};
 
-/// A hub has so long to take a connection, and to begin its answer.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 /// Events that may wait. Then the hub has to.
 const WAITING_MAX: usize = 64;
 
@@ -57,10 +54,8 @@ impl View {
     /// # Errors
     /// There is no hub at this address.
     pub fn open(address: SocketAddr) -> Result<View, ViewError> {
-        let config = Agent::config_builder().timeout_connect(Some(CONNECT_PATIENCE)).max_redirects(0).proxy(None);
-        let agent: Agent = config.timeout_recv_response(Some(CONNECT_PATIENCE)).build().into();
         let no_hub = |error: ureq::Error| ViewError::NoHub { address, reason: error.to_string() };
-        let body = agent.get(format!("http://{address}/live")).call().map_err(no_hub)?.into_body().into_reader();
+        let body = client::open(&client::agent(), &format!("http://{address}/live")).map_err(no_hub)?;
         let (send, events) = sync_channel(WAITING_MAX);
         let thread = std::thread::Builder::new().name("live-view".to_owned());
         thread.spawn(move || read(body, &send)).map_err(ViewError::Thread)?;
