@@ -341,12 +341,16 @@ impl LocalBus {
             self.counters.failed_watches += 1;
             return Err(CommandError::Limit { limit: "watched_keys" });
         }
+        let mut fits = true;
         self.mailbox.push(|waiting, limits| {
-            if list.into_iter().all(|change| waiting.push_change(watch, change, limits)) {
+            fits = list.into_iter().all(|change| waiting.push_change(watch, change, limits));
+            if fits {
                 waiting.push_listed(watch);
             }
         });
-        shared.watches.push((pattern.clone(), watch, self.mailbox.clone()));
+        if fits {
+            shared.watches.push((pattern.clone(), watch, self.mailbox.clone()));
+        }
         drop(shared);
         self.watches.insert(watch, pattern);
         Ok(())
@@ -398,12 +402,7 @@ impl Shared {
         self.watches.retain(|(pattern, watch, mailbox)| {
             let mut stays = true;
             if pattern.matches(&change.key) {
-                mailbox.push(|waiting, limits| {
-                    stays = waiting.push_change(*watch, change.clone(), limits);
-                    if !stays {
-                        waiting.fail_watch(*watch);
-                    }
-                });
+                mailbox.push(|waiting, limits| stays = waiting.push_change(*watch, change.clone(), limits));
             }
             stays
         });

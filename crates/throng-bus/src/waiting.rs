@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::store::Change;
 use crate::{Event, Gap, Limits, MemberId, Message, Missing, Sequence, Subject, SubscriptionId, WatchId};
 
-/// Most gaps that are told one by one while too much waits. Then whole subscriptions are named.
+/// Most gaps that wait one by one. Then whole subscriptions are named.
 pub const GAPS_MAX: usize = 1_024;
 
 /// Events in three rows. Answers and news of the connection are bounded by the commands that ask for them. Of watches, each
@@ -50,7 +50,7 @@ impl Waiting {
         self.control.push_back(event);
     }
 
-    /// False if more wait of the watch than a change of all its keys: keys come and go, and nobody polls.
+    /// False if more wait of the watch than a change of all its keys: keys come and go, and nobody polls. Then the watch has failed.
     #[must_use]
     pub(crate) fn push_change(&mut self, watch: WatchId, change: Change, limits: &Limits) -> bool {
         let changed = self.changed.entry(watch).or_default();
@@ -59,7 +59,11 @@ impl Waiting {
             self.changes.push_back(WatchEvent::Changed(watch, key));
         }
         // All may have been removed, and as many others may have come.
-        changed.len() <= limits.watched_keys.saturating_mul(2)
+        let fits = changed.len() <= limits.watched_keys.saturating_mul(2);
+        if !fits {
+            self.fail_watch(watch);
+        }
+        fits
     }
 
     /// A watch has ended by a limit.
@@ -87,7 +91,7 @@ impl Waiting {
         self.messages.push_back(Item::Message(message));
     }
 
-    /// A gap that waits. It is told once, until a message of the same subscription, publisher and subject waits behind it.
+    /// A gap that waits. The caller gets it once, until a message of the same subscription, publisher and subject waits behind it.
     pub(crate) fn push_gap(
         &mut self,
         subscription: SubscriptionId,
@@ -148,7 +152,7 @@ impl Waiting {
         })
     }
 
-    /// A gap is told: what is lost from now on is another one.
+    /// The caller has this gap. What is lost from now on is another one.
     #[cold]
     fn end_gap(&mut self, gap: &Gap) {
         match &gap.missing {
