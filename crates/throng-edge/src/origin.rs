@@ -666,7 +666,7 @@ impl Origin {
                 let version = talk.number;
                 let Some((refusals, [])) = split_refusals(&talk.body) else { return false };
                 // It does not know yet of cells that it does not see. It says its version again when it sees them.
-                if self.seat(edge).is_none_or(|seat| !seat.knows_unseen(refusals)) {
+                if self.seat(edge).is_none_or(|seat| !seat.accept_looks(refusals)) {
                     return true;
                 }
                 let of_edge =

@@ -30,8 +30,8 @@ pub(super) struct EdgeSeat {
     pub(super) refusals: u32,
     /// Refused cells that no message has named yet, with their intervals.
     pub(super) unseen: BTreeMap<ChannelKey, u16>,
-    /// It has said by which borders it looks while there were such cells, and was not heard. After the next message it says that again,
-    /// also if the cells are sent by then or nobody wants them any more.
+    /// It has said by which borders it looks while there were such cells, and that did not count. After the next message it says that
+    /// again. So the message goes out also if no cell is left to be named.
     pub(super) owes_unseen: bool,
     /// Messages that its lane had no room for.
     pub(super) waiting: VecDeque<ToEdge>,
@@ -59,9 +59,9 @@ impl EdgeSeat {
         }
     }
 
-    /// Whether the edge knows of all cells that it cannot see, if this is the newest number that it has heard. If not, it will hear a
-    /// newer one.
-    pub(super) fn knows_unseen(&mut self, refusals: u32) -> bool {
+    /// The edge says by which borders it looks. It has heard of `refusals` messages with refused cells. True if the version counts: it
+    /// knows of all cells that it cannot see. If not, a newer message with refused cells will follow.
+    pub(super) fn accept_looks(&mut self, refusals: u32) -> bool {
         self.owes_unseen |= !self.unseen.is_empty();
         self.unseen.is_empty() && self.refusals == refusals
     }

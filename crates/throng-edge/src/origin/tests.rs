@@ -174,10 +174,10 @@ fn cells_that_are_refused_while_there_is_no_room_are_named_later() {
     seat.unseen.extend((0..=UNSEEN_MAX as i32).map(|x| (cell(x), 3)));
     seat.waiting.extend((0..WAITING_MAX).map(|_| ToEdge::default()));
     seat.tell_unseen();
-    assert!(seat.waiting.len() == WAITING_MAX && seat.refusals == 0 && !seat.knows_unseen(0));
+    assert!(seat.waiting.len() == WAITING_MAX && seat.refusals == 0 && !seat.accept_looks(0));
     seat.waiting.clear();
     seat.tell_unseen();
-    assert!(seat.knows_unseen(2) && !seat.knows_unseen(1));
+    assert!(seat.accept_looks(2) && !seat.accept_looks(1));
     let mut named = 0;
     for (talk, number) in seat.waiting.iter().zip(1..) {
         let (refusals, looks) = split_refusals(&talk.body).unwrap();
@@ -195,16 +195,16 @@ fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
 }
 
 #[test]
-fn an_edge_that_was_not_heard_while_cells_were_refused_says_its_borders_again() {
+fn an_edge_whose_borders_did_not_count_while_cells_were_refused_says_them_again() {
     let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
     seat.unseen.insert(ChannelKey::Custom(1), 3);
-    assert!(!seat.knows_unseen(0));
+    assert!(!seat.accept_looks(0));
     // There is room for the cell before the edge has heard that there was none.
     seat.unseen.clear();
     seat.tell_unseen();
     let [told] = seat.waiting.make_contiguous() else { panic!("one message: {:?}", seat.waiting) };
     assert_eq!(split_refusals(&told.body), Some((1, &[][..])));
-    assert!(!seat.knows_unseen(0) && seat.knows_unseen(1));
+    assert!(!seat.accept_looks(0) && seat.accept_looks(1));
     seat.tell_unseen();
-    assert_eq!(seat.waiting.len(), 1, "it is told once");
+    assert_eq!(seat.waiting.len(), 1, "there is one such message");
 }
