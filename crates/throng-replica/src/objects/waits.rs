@@ -155,8 +155,12 @@ impl Objects {
         let result = change(object);
         let after = object.remembered();
         if before != after {
-            before.map(|ticket| self.waits.remembered.remove(&(ticket, index)));
-            after.map(|ticket| self.waits.remembered.insert((ticket, index)));
+            if let Some(ticket) = before {
+                self.waits.remembered.remove(&(ticket, index));
+            }
+            if let Some(ticket) = after {
+                self.waits.remembered.insert((ticket, index));
+            }
         }
         Some(result)
     }
