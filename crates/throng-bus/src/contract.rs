@@ -375,7 +375,7 @@ impl CommandError {
 pub struct Limits {
     /// Most bytes of a payload or value. NATS allows 1 MiB for a whole message by default.
     pub payload_bytes: usize,
-    /// Most events that wait for [`Bus::poll_event`]. Then messages are dropped, and a gap is told.
+    /// Most events that wait for [`Bus::poll_event`]. Then messages are dropped, and a gap stands in their place.
     pub waiting_events: usize,
     /// Most bytes of payloads in these events.
     pub waiting_bytes: usize,

@@ -14,7 +14,6 @@
 //! expects the entry as it was, so after our write it does nothing. Before our write it makes that one fail.
 
 use throng_bus::{Command, Entry, Event, Expect, Fence, Holder, MemberId, Revision, Subject, Ticket, Tickets};
-
 use throng_wire::Time;
 
 use crate::HomeKey;

@@ -288,7 +288,8 @@ impl Directory {
     }
 
     /// Writes a checkpoint, from which the next owner begins if this one dies. It ends with [`HomeChange::Checkpointed`],
-    /// [`HomeChange::NotCheckpointed`], [`HomeChange::CheckpointTooLong`] or the end of the home. Acknowledge nothing before that if no acknowledged message may be lost.
+    /// [`HomeChange::NotCheckpointed`], [`HomeChange::CheckpointTooLong`] or the end of the home. Acknowledge nothing before that if no
+    /// acknowledged message may be lost.
     ///
     /// # Errors
     /// If this member does not serve it, or a checkpoint is under way.

@@ -118,7 +118,7 @@ const NO_LOAD: [&str; 9] = [
 type Change<'a> = &'a dyn Fn(&mut Scenario);
 
 #[test]
-fn every_key_of_a_scenario_that_changes_the_load_is_told() {
+fn the_words_name_every_key_of_a_scenario_that_changes_the_load() {
     let other_cipher = |cipher| match cipher {
         Cipher::Aes256Gcm => Cipher::Chacha20Poly1305,
         _ => Cipher::Aes256Gcm,
@@ -200,7 +200,7 @@ fn the_words_of_a_named_scenario_are_short_whatever_it_sets() {
         (run.tick_hz, run.settings.tick_hz, run.settings.input_hz) = (60, 60, 60);
         run.conclude();
         assert!(!run.head.workload.contains("input_hz"), "{}", run.head.workload);
-        // A file of one's own is told by what differs from the usual scenario.
+        // The words of a user's own file name what differs from the usual scenario.
         run.scenario = "mine".to_owned();
         run.settings.obstacles = 63;
         run.conclude();

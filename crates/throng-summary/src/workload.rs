@@ -34,7 +34,7 @@ const NOT_BY_KEY: [&str; 18] = [
 
 impl RunSummary {
     /// Scenario, size, and the settings that change what is measured: a run on a simulated network is no run on a clean one, and
-    /// a scenario file may change and keep its name. A setting that is as in the named scenario is not told.
+    /// a scenario file may change and keep its name. A setting that is as in the named scenario is not named.
     pub(crate) fn workload(&self) -> String {
         let of = &self.settings;
         let mut words = format!("{} {} at {} Hz", self.scenario, self.players, self.tick_hz);
@@ -51,8 +51,8 @@ impl RunSummary {
             (!faults.is_empty(), format!("faults {}", faults.join(" "))),
             (!self.workers.is_empty(), format!("bots of {} load workers", self.workers.len())),
         ];
-        let told = settings.into_iter().filter(|(is_told, _)| *is_told).map(|(_, words_of)| words_of);
-        told.chain(self.unusual()).for_each(|words_of| words += &format!(", {words_of}"));
+        let named = settings.into_iter().filter(|(is_unusual, _)| *is_unusual).map(|(_, words_of)| words_of);
+        named.chain(self.unusual()).for_each(|words_of| words += &format!(", {words_of}"));
         words
     }
 

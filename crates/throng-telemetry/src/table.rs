@@ -182,7 +182,7 @@ impl Table {
     /// Adds the rows of a frame: those of subsystems that took time or were entered.
     ///
     /// # Errors
-    /// The rows could not be written. They are written later, with the next ones. Only the first such error is told.
+    /// The rows could not be written. They are written later, with the next ones. Only the first such error is returned.
     pub(crate) fn add(
         &mut self,
         (recorder, frame): (&ByteArray, &FrameTimes),
@@ -237,7 +237,7 @@ impl Table {
         since_ns >= SAVE_INTERVAL_NS + SAVE_INTERVAL_PER_GROUP_NS * self.groups as u64
     }
 
-    /// Writes the newest rows. Tells only the first error.
+    /// Writes the newest rows. Returns only the first error.
     fn save_again(&mut self) -> io::Result<()> {
         let saved = self.save();
         let had_failed = self.has_failed;

@@ -249,8 +249,8 @@ fn play_with_a_full_disk() {
             }
         }
         drop(recorder);
-        assert_eq!(telemetry.snapshot().write_errors, 1, "it is told once");
-        telemetry.finish().expect_err("it was told");
+        assert_eq!(telemetry.snapshot().write_errors, 1, "one error is counted");
+        telemetry.finish().expect_err("the file has an error");
         let (_, rows) = read(&path);
         assert!((0..).zip(&rows).all(|(row, (numbers, _))| numbers[0] == row / 3), "it has gaps");
         let expected = if has_room_early { 3 * ticks as usize } else { 65_538 };

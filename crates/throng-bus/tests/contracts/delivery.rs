@@ -230,7 +230,7 @@ fn without_faults_nothing_is_missing_and_nothing_is_said_of_gaps() {
     assert!(bus.counters().duplicates > 50, "{:?}", bus.counters());
 }
 
-/// A reader that is never done, and takes the present state of a subject when it is told of a gap.
+/// The reader always has events left to read. When it reads a gap, it takes the present state of the subject.
 fn slow_reader(seed: u64) -> Result<u64, String> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let subjects = [subject("news.0"), subject("news.1"), subject("other")];
