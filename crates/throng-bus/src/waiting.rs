@@ -152,7 +152,7 @@ impl Waiting {
         })
     }
 
-    /// The caller has this gap. What is lost from now on is another one.
+    /// The caller has this gap. A later loss makes a new gap.
     #[cold]
     fn end_gap(&mut self, gap: &Gap) {
         match &gap.missing {

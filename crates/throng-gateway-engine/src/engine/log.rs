@@ -602,6 +602,41 @@ mod tests {
     }
 
     #[test]
+    fn an_update_waits_from_the_tick_at_which_it_came_also_if_its_change_is_dated_later() {
+        let (schemas, meters) = (Schemas::default(), ChannelMeters::default());
+        let update = Any { type_url: "x".to_owned(), value: vec![8, 1].into() };
+        for is_copy in [false, true] {
+            let mut log = ChannelLog::new(1, ChannelType::Test);
+            let merge = |log: &mut ChannelLog, tick| {
+                let rules = (&schemas, MergeOptions::default(), StateLimits::default());
+                match is_copy {
+                    true => log.merge_copy(&update, &[], rules, 1, tick),
+                    false => log.merge(&update, usize::MAX, rules, 1, tick),
+                }
+            };
+            merge(&mut log, Tick(10)).expect("there is room");
+            log.count_waiting(&meters, Tick(0), Tick(10));
+            log.seal();
+            merge(&mut log, Tick(10)).expect("there is room");
+            assert_eq!((log.last_change(), *log.waiting_since.get_mut()), (Tick(11), 10));
+        }
+    }
+
+    #[test]
+    fn a_new_state_needs_room_for_itself_too() {
+        let schemas = Schemas::default();
+        let update = Any { type_url: "x".to_owned(), value: vec![8, 1].into() };
+        let rules = || (&schemas, MergeOptions::default(), StateLimits::default());
+        let mut log = ChannelLog::new(1, ChannelType::Test);
+        log.begin_empty("x", (None, MergeOptions::default(), StateLimits::default()), Tick(1));
+        let room_bytes = log.size_bytes();
+        log.clear();
+        let merged = log.merge(&update, room_bytes, rules(), 1, Tick(2));
+        assert!(matches!(merged, Err(MergeError::NoRoom { .. })) && log.data().is_none(), "{merged:?}");
+        log.merge(&update, 2 * room_bytes, rules(), 1, Tick(2)).expect("there is room");
+    }
+
+    #[test]
     fn subscribers_may_ask_for_4095_different_masks_and_for_new_ones_when_old_ones_are_not_used() {
         let mut forms = Forms::default();
         let paths = |number: usize| [format!("{}", number + 1)];

@@ -508,6 +508,30 @@ fn all_clients_see_what_is_well_known_those_to_come_a_second_later() {
 }
 
 #[test]
+fn clients_to_come_do_not_see_what_was_well_known_and_is_removed() {
+    let mut stage = Stage::world(TWO, &[]);
+    let servers = stage.spatial_servers(TWO);
+    let create = |entity_id: u32, is_well_known: bool| CreateEntityChannelMessage {
+        entity_id,
+        data: Some(standing(middle(0, 0))),
+        is_well_known,
+        ..Default::default()
+    };
+    let header = Header::new(FIRST, message_type::CREATE_ENTITY_CHANNEL);
+    stage.say(&servers[0], header, &create(ENTITY, true));
+    let remove = RemoveChannelMessage { channel_id: ENTITY };
+    stage.say(&servers[0], Header::new(0, message_type::REMOVE_CHANNEL), &remove);
+    // It may get the place that the other one had.
+    stage.say(&servers[0], header, &create(ENTITY + 1, false));
+    let late = stage.join_as(Side::Client, "late");
+    stage.pass(1_200);
+    assert_eq!(stage.updates::<TransformState>(&late, ENTITY + 1).len(), 0);
+    let subscriptions = stage.engine.connections().find(|c| c.id == late.id).map(|c| c.subscriptions);
+    assert_eq!(subscriptions, Some(0));
+    stage.audit();
+}
+
+#[test]
 fn unreals_actors_and_layers_of_a_world_are_understood() {
     let cut = Cut { cells: [2, 2, 2], servers: [1, 1, 2], border: 0 };
     let mut stage = Stage::world(cut, &[]);

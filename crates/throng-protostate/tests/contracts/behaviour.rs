@@ -589,6 +589,31 @@ fn where_no_schema_is_known_a_new_piece_takes_the_room_of_the_oldest() {
     assert!(add(usize::MAX, 4) && add(0, 5) && add(0, 6));
 }
 
+/// Which fields are lists at the other copy says nothing of fields of inner messages, also if they have the same number.
+#[test]
+fn a_joined_update_is_merged_as_any_other_below_the_outermost_message() {
+    let limits = StateLimits { verbatim_occurrences: 2, ..StateLimits::default() };
+    let piece = |number: u64| message().nested(100, message().varint(3, number));
+    for (are_lists, repeated) in [(false, &[100][..]), (true, &[])] {
+        let [mut single, mut joined] = [(); 2].map(|()| world_within(MergeOptions::default(), limits));
+        let mut dropped = 0;
+        for tick in 1..=5 {
+            let pieces = if are_lists { piece(tick).and(piece(100 + tick)) } else { piece(tick) };
+            let update = message().nested(7, pieces).0;
+            let merged = single.merge(&update, &url("World"), 1, Tick(tick)).unwrap();
+            assert_eq!(joined.merge_joined((&update, &url("World")), repeated, 1, Tick(tick)), Ok(merged));
+            dropped += merged.dropped;
+        }
+        let whole = [&single, &joined].map(|state| {
+            let mut whole = Vec::new();
+            state.write_full(&mut whole);
+            whole
+        });
+        assert_eq!(whole[0], whole[1]);
+        assert_eq!(dropped > 0, are_lists, "what is a list loses its oldest, what may be a message is joined");
+    }
+}
+
 #[test]
 fn the_places_of_a_map_count_as_memory() {
     let mut state = world(MergeOptions::default());
