@@ -70,7 +70,7 @@ mod tests {
             Engine::new(Arc::new(EngineSettings::default()), Arc::new(Schemas::default()), 1, (Time(0), 0));
         let nowhere = Place::of(Key { index: 4_711, generation: 0 });
         assert!(!engine.connections.at(nowhere).is_member());
-        engine.connections.at_mut(nowhere).created += 1;
+        engine.connections.at_mut(nowhere).failed_logins += 1;
         engine.advance(Time(1));
         assert_eq!(engine.counters().refused.get("not_there"), Some(&2));
     }

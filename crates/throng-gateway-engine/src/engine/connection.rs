@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     /// Channels that it owns.
     pub(crate) owned: FxHashSet<ChannelIndex>,
     /// Channels that it has created and that still exist.
-    pub(crate) created: usize,
+    pub(crate) created: FxHashSet<ChannelIndex>,
     pub(crate) failed_logins: u32,
     /// It gets answers to refused messages.
     pub(crate) wants_refusals: bool,
@@ -274,7 +274,7 @@ impl Connection {
             flushed_bytes: 0,
             movement: None,
             owned: FxHashSet::default(),
-            created: 0,
+            created: FxHashSet::default(),
             failed_logins: 0,
             wants_refusals: false,
             from_clients: FromClients::default(),

@@ -85,7 +85,7 @@ impl Engine {
     pub(super) fn check_may_create(&self, from: Place, metadata: &str) -> Result<(), Refusal> {
         let (connection, limits) = (self.connections.at(from), &self.settings.limits);
         let limit = if connection.is_server() { limits.max_server_channels } else { limits.max_client_channels };
-        if connection.created >= limit as usize {
+        if connection.created.len() >= limit as usize {
             return Err(Refusal::Limit("channels_created"));
         }
         check_metadata(limits, metadata)?;
@@ -94,7 +94,7 @@ impl Engine {
 
     pub(super) fn count_created(&mut self, from: Place, channel: ChannelIndex) {
         let creator = self.connections.at_mut(from);
-        creator.created += 1;
+        creator.created.insert(channel);
         let creator = Creator { key: creator.key, side: creator.side };
         self.set_creator(channel, creator);
     }
@@ -191,7 +191,7 @@ impl Engine {
         if let Some(creator) = channel.creator.and_then(|creator| self.connections.place(creator.key)) {
             let bytes = self.fanout.hub.state(index).size_bytes() as u64 + channel.beside_bytes();
             let creator = self.connections.at_mut(creator);
-            creator.created = creator.created.saturating_sub(1);
+            creator.created.remove(&index);
             creator.state_bytes = creator.state_bytes.saturating_sub(bytes);
         }
         // Its memory is free now, and not only when another channel takes the slot.

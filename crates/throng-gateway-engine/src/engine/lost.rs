@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use throng_replica::ChannelIndex;
 use throng_wire::{Tick, Time};
 
 use super::channel::{Access, Wanted};
-use super::port::Side;
+use super::port::{Key, Side};
 use throng_protostate::allocated;
 
 /// The belongings of a lost connection, by the ids of channels. Channels that get another owner meanwhile are removed
@@ -16,6 +17,10 @@ pub(super) struct Lost {
     pub(super) connection_id: u32,
     pub(super) owned: FxHashSet<u32>,
     pub(super) subscriptions: FxHashMap<u32, Kept>,
+    /// Its key, by which the channels that it has created know it.
+    pub(super) key: Key,
+    /// These channels. Some of them may be gone, and others in their place.
+    pub(super) created: FxHashSet<ChannelIndex>,
     /// When it is given up; `None`: never.
     pub(super) until: Option<Time>,
 }
@@ -26,7 +31,8 @@ impl Lost {
         let of_map = |capacity: usize, entry_bytes: usize| capacity * 8 / 7 * (entry_bytes + 1);
         let owned_bytes = of_map(self.owned.capacity(), size_of::<u32>() + size_of::<(u32, u64)>());
         let subscriptions_bytes = of_map(self.subscriptions.capacity(), size_of::<(u32, Kept)>());
-        (LOSS_BYTES + 3 * allocated(name.len()) + owned_bytes + subscriptions_bytes) as u64
+        let created_bytes = of_map(self.created.capacity(), size_of::<ChannelIndex>());
+        (LOSS_BYTES + 3 * allocated(name.len()) + owned_bytes + subscriptions_bytes + created_bytes) as u64
     }
 }
 
@@ -213,7 +219,9 @@ mod tests {
 
     fn lost(connection_id: u32, owned: &[u32], until: Option<u64>) -> Lost {
         let owned = owned.iter().copied().collect();
-        Lost { connection_id, owned, subscriptions: FxHashMap::default(), until: until.map(Time) }
+        let (subscriptions, created) = Default::default();
+        let key = Key { index: connection_id, generation: 0 };
+        Lost { connection_id, owned, subscriptions, key, created, until: until.map(Time) }
     }
 
     fn name(name: &str) -> LostKey {

@@ -16,9 +16,10 @@ use throng_channeld::proto::{
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
+use throng_wire::Tick;
 
 use super::Engine;
-use super::channel::Subscriber;
+use super::channel::{Creator, Subscriber, Wanted};
 use super::lost::{Kept, Lost};
 use super::place::Place;
 use super::port::{EndCause, Side};
@@ -59,6 +60,8 @@ impl Engine {
             connection_id: connection.id,
             owned: connection.owned.iter().map(|&owned| self.channels.at(owned).id).collect(),
             subscriptions: subscribed.iter().filter_map(subscription).collect(),
+            key: connection.key,
+            created: connection.created.clone(),
             until: patience.map(|patience| self.clock.now().after(patience)),
         };
         let key = (connection.side, connection.identifier.clone());
@@ -112,6 +115,7 @@ impl Engine {
         let key = (self.connections.at(index).side, self.connections.at(index).identifier.clone());
         let Some(lost) = self.lost.take(&key) else { return };
         let owned = self.return_channels(index, &lost);
+        self.return_created(index, &lost);
         self.return_subscriptions(index, &lost);
         if self.connections.at(index).is_server() {
             self.tell_what_was(index);
@@ -140,6 +144,22 @@ impl Engine {
         owned
     }
 
+    /// The channels that it has created count as its own again.
+    fn return_created(&mut self, index: Place, lost: &Lost) {
+        let (key, side) = (self.connections.at(index).key, self.connections.at(index).side);
+        for &channel in &lost.created {
+            let Some(state) = self.channels.get_mut(channel) else { continue };
+            if state.creator.is_none_or(|creator| creator.key != lost.key) {
+                continue;
+            }
+            state.creator = Some(Creator { key, side });
+            let bytes = state.beside_bytes() + self.fanout.hub.state(channel).size_bytes() as u64;
+            let creator = self.connections.at_mut(index);
+            creator.created.insert(channel);
+            creator.state_bytes += bytes;
+        }
+    }
+
     fn return_subscriptions(&mut self, index: Place, lost: &Lost) {
         let is_server = self.connections.at(index).is_server();
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
@@ -151,16 +171,7 @@ impl Engine {
                 self.subscribe_anew(index, channel, (wanted, since));
                 continue;
             }
-            // A server gets the state as it is.
-            match self.serve_from(index, channel, wanted, StreamStart::Changes) {
-                Ok(number) => {
-                    let subscriber = Subscriber::new(number, wanted, since);
-                    self.channels.at_mut(channel).subscribers.insert(index, subscriber);
-                }
-                Err(refusal) => {
-                    self.counters.refuse(refusal);
-                }
-            }
+            self.return_subscription(index, channel, (wanted, since));
         }
     }
 
@@ -201,11 +212,34 @@ impl Engine {
                 self.send(index, Header::new(GLOBAL_CHANNEL, message_type::RECOVERY_END), &EndRecoveryMesssage {});
                 break;
             };
-            if let Some(channel) = self.channels.find(id) {
+            let Some(channel) = self.channels.find(id) else { continue };
+            if self.begin_from_here(index, channel) || self.channels.at(channel).is_owner(index) {
                 self.tell_recovered_channel(index, channel);
             }
         }
         self.connections.at_mut(index).out_bytes() - before
+    }
+
+    /// A subscription begins with changes from now on. Returns whether there is one.
+    fn begin_from_here(&mut self, index: Place, channel: ChannelIndex) -> bool {
+        let Some(former) = self.channels.at(channel).subscriber(index).copied() else { return false };
+        let wanted = self.fanout.granted(&self.connections, index, former);
+        self.unsubscribe(index, channel);
+        self.return_subscription(index, channel, (wanted, former.since));
+        true
+    }
+
+    /// A server's subscription that begins with changes: it gets the state as it is.
+    fn return_subscription(&mut self, index: Place, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
+        match self.serve_from(index, channel, wanted, StreamStart::Changes) {
+            Ok(number) => {
+                let subscriber = Subscriber::new(number, wanted, since);
+                self.channels.at_mut(channel).subscribers.insert(index, subscriber);
+            }
+            Err(refusal) => {
+                self.counters.refuse(refusal);
+            }
+        }
     }
 
     /// A channel's state and the references of its objects, as far as they fit into one message. References that do not

@@ -279,7 +279,8 @@ impl Engine {
         }
         let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
         let until = patience.map(|patience| self.clock.now().after(patience));
-        let lost = Lost { connection_id, owned: owned.into_iter().collect(), subscriptions, until };
+        let (owned, created) = (owned.into_iter().collect(), Default::default());
+        let lost = Lost { connection_id, owned, subscriptions, key: FORMER, created, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
         }

@@ -11,8 +11,8 @@ use throng_channeld::proto::unrealpb::{
 };
 use throng_channeld::proto::{
     Any, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
-    ChannelType, CreateChannelMessage, CreateChannelResultMessage, DisconnectMessage, TransformState,
-    UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+    ChannelType, CreateChannelMessage, CreateChannelResultMessage, DisconnectMessage, RemoveChannelMessage,
+    TransformState, UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
@@ -333,6 +333,43 @@ fn a_client_whose_network_broke_goes_on_where_it_was() {
     assert_eq!((left[0].0, left[0].1.conn_id), (room, ada.id));
     let (late, ..) = come_back(&mut stage, Side::Client, "ada");
     assert!(late.id != ada.id);
+}
+
+#[test]
+fn what_a_client_has_created_counts_when_it_is_back_as_before() {
+    let mut stage = Stage::new(super::stage::settings(&[
+        "-dev",
+        "-chs=hifi",
+        "-cfsm=client_authoratative_fsm.json",
+        "-limit=client_resume_ms=5000",
+        "-limit=max_client_channels=2",
+        "-limit=max_client_state_bytes=65536",
+    ]));
+    let master = stage.master();
+    let mut ada = stage.join_as(Side::Client, "ada");
+    let rooms = [(); 2].map(|()| stage.create(&ada, ChannelType::Private, None));
+    let create = CreateChannelMessage { channel_type: ChannelType::Private.into(), ..Default::default() };
+    let header = Header::new(0, message_type::CREATE_CHANNEL);
+    let some = |version: u32| {
+        let class_path = Some(format!("{version}{}", "x".repeat(20_000)));
+        let object = UnrealObjectRef { net_guid: Some(version), class_path, ..Default::default() };
+        let state = SpatialEntityState { obj_ref: Some(object), ..Default::default() };
+        Any::pack(&SpatialChannelData { entities: [(version, state)].into() })
+    };
+    for time in 0..4 {
+        assert_eq!(stage.answer::<CreateChannelResultMessage>(&ada, header, &create), None, "{time}");
+        stage.update(&ada, rooms[0], some(time));
+        stage.drop_connection(&ada, EndCause::Lost);
+        ada = come_back(&mut stage, Side::Client, "ada").0;
+    }
+    assert_eq!((stage.refused("channels_created"), stage.refused("client_state_bytes")), (4, 1));
+    for room in rooms {
+        stage.say(&ada, Header::new(0, message_type::REMOVE_CHANNEL), &RemoveChannelMessage { channel_id: room });
+    }
+    stage.read(&ada);
+    let again = [(); 2].map(|()| stage.create(&ada, ChannelType::Private, Some(some(9))));
+    assert_eq!(stage.engine.occupancy().channels[&(ChannelType::Private as u32)], 2, "{again:?}");
+    let _ = master;
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::stage::{Peer, Stage, every, open_settings};
 use prost::Message as _;
+use throng_channeld::proto::unrealpb::unreal_object_ref::GuidCachedObject;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState, UnrealObjectRef};
 use throng_channeld::proto::{
     Any, AuthMessage, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelType, UnsubscribedFromChannelMessage,
@@ -163,6 +164,57 @@ fn a_recovered_server_is_told_of_more_than_may_wait_for_it_channel_by_channel() 
     assert!(rooms.iter().all(|room| known.get(room) == Some(&whole)));
     stage.pass(10_000);
     assert!(stage.is_at_rest(), "then there is nothing left to look at");
+}
+
+#[test]
+fn a_recovered_server_that_takes_long_is_told_of_what_is_its_by_then_and_no_element_twice() {
+    let bounds = ["-limit", "server_queue_soft_bytes=200000", "-limit", "server_queue_hard_bytes=2000000"];
+    let mut stage = Stage::new(crate::stage::settings(&[&["-dev", "-chs=ue", "-scr"][..], &bounds].concat()));
+    let (owner, other) = (stage.join_as(Side::Server, "world"), stage.join_as(Side::Server, "other"));
+    let list = |begin: u32, count: u32| {
+        let path_name = |number: u32| format!("{number}:{}", "x".repeat(1_000));
+        let cached = |number| GuidCachedObject { path_name: path_name(number), ..Default::default() };
+        Any::pack(&UnrealObjectRef { context: (begin..begin + count).map(cached).collect(), ..Default::default() })
+    };
+    let rooms: Vec<u32> = (0..60).map(|_| stage.create(&other, ChannelType::Test, Some(list(0, 40)))).collect();
+    for &room in &rooms {
+        stage.subscribe(&owner, &owner, room, every(20));
+    }
+    stage.pass(100);
+    stage.drop_connection(&owner, EndCause::Lost);
+    let back = stage.connect(Side::Server);
+    back.stop_reading();
+    let auth = AuthMessage { player_identifier_token: "world".into(), ..Default::default() };
+    stage.say(&back, Header::new(0, message_type::AUTH), &auth);
+    let mut told = stage.read(&back);
+    assert!(told.iter().all(|message| message.msg_type != message_type::RECOVERY_END), "it takes long");
+    // Meanwhile all grow but one that it leaves.
+    for &room in &rooms[..59] {
+        stage.update(&other, room, list(40, 1));
+    }
+    stage.say(
+        &back,
+        Header::new(rooms[59], message_type::UNSUB_FROM_CHANNEL),
+        &UnsubscribedFromChannelMessage::default(),
+    );
+    for _ in 0..500 {
+        stage.pass(20);
+        told.extend(stage.read(&back));
+        back.takes(100_000);
+    }
+    let mut known: BTreeMap<u32, usize> = BTreeMap::new();
+    for message in &told {
+        let data = match message.msg_type {
+            message_type::RECOVERY_CHANNEL_DATA => {
+                message.decode::<ChannelDataRecoveryMessage>().expect("a channel").channel_data
+            }
+            message_type::CHANNEL_DATA_UPDATE => message.decode::<ChannelDataUpdateMessage>().expect("state").data,
+            _ => continue,
+        };
+        let state = UnrealObjectRef::decode(data.expect("state").value).expect("the type of the room");
+        *known.entry(message.channel_id).or_default() += state.context.len();
+    }
+    assert_eq!(known, rooms[..59].iter().map(|&room| (room, 41)).collect());
 }
 
 #[test]
