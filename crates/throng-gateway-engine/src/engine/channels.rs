@@ -82,6 +82,12 @@ impl Channels {
         self.find(id).filter(|&index| self.at(index).birth == birth)
     }
 
+    /// The id and the birth of a channel.
+    pub(super) fn identity(&self, index: ChannelIndex) -> (u32, u64) {
+        let channel = self.at(index);
+        (channel.id, channel.birth)
+    }
+
     /// GLOBAL, which is always there.
     pub(super) fn global(&self) -> ChannelIndex {
         self.by_id[&GLOBAL_CHANNEL]

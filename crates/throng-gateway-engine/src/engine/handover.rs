@@ -15,8 +15,9 @@ use super::channels::Channels;
 use super::connection::Cost;
 use super::entities::Entities;
 use super::log::state_limits;
+use super::lost::LostOnes;
 use super::pace::TOO_MANY_ACTIONS;
-use super::place::Place;
+use super::place::{Place, Reader};
 use super::refusal::Refusal;
 use super::writers::GATEWAY;
 use crate::group::Movable;
@@ -105,7 +106,7 @@ impl Engine {
             return;
         }
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
-        let view = View { channels: &self.channels, entities: &self.entities };
+        let view = View { channels: &self.channels, entities: &self.entities, lost: &self.lost };
         match handovers.plan(&view, source, destination, &movers) {
             Ok(plan) if !self.may_act(plan.actions().len()) => {
                 self.counters.refuse(TOO_MANY_ACTIONS);
@@ -217,26 +218,27 @@ impl Engine {
         let is_awaited = |entity: &u32| self.channels.named(*entity).is_none_or(|channel| channel.is_awaited);
         let orphans: Vec<u32> = listed.iter().copied().filter(|entity| !is_awaited(entity)).collect();
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
-        let plan = handovers.adopt(&View { channels: &self.channels, entities: &self.entities }, owner, &orphans);
+        let view = View { channels: &self.channels, entities: &self.entities, lost: &self.lost };
+        let plan = handovers.adopt(&view, Reader::Here(owner), &orphans);
         self.carry_out(plan, 0);
         if let Some(world) = &mut self.world {
             world.handovers = handovers;
         }
     }
 
-    fn carry_out(&mut self, plan: &HandoverPlan<Place>, context: u32) {
+    fn carry_out(&mut self, plan: &HandoverPlan<Reader>, context: u32) {
         let mut notices = Notices { carried: self.carried_by_notices(plan), ..Notices::default() };
         let mut taken = Vec::new();
         for action in plan.actions() {
             match action {
-                Action::Unsubscribe { connection, entity } => {
+                Action::Unsubscribe { connection: Reader::Here(place), entity } => {
                     if let Some(channel) = self.channels.find(*entity) {
                         // The plan has looked: it is subscribed.
-                        let _ = self.unsubscribe_and_tell(*connection, *connection, channel, 0);
+                        let _ = self.unsubscribe_and_tell(*place, *place, channel, 0);
                     }
                 }
-                Action::Own { connection, entity } => {
-                    if self.make_owner(*connection, *entity) {
+                Action::Own { connection: Reader::Here(place), entity } => {
+                    if self.make_owner(*place, *entity) {
                         taken.push(*entity);
                     }
                 }
@@ -245,7 +247,13 @@ impl Engine {
                 Action::Subscribe { connection, entity, grant } => {
                     self.grant_entity((*connection, *entity), *grant, notices.carries(*entity));
                 }
-                Action::Announce(notice) => self.announce(plan, notice, context, &mut notices),
+                Action::Announce(notice) => {
+                    if let Reader::Here(place) = notice.connection {
+                        self.announce(plan, (place, notice), context, &mut notices);
+                    }
+                }
+                // Present and future owners are never away.
+                Action::Unsubscribe { .. } | Action::Own { .. } => {}
             }
         }
         // Now that they are listed where they are.
@@ -269,7 +277,7 @@ impl Engine {
     /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
     /// plan. The same for all receivers. A new owner of unmoved entities gets no notice: the state comes as the first
     /// update then.
-    fn carried_by_notices(&self, plan: &HandoverPlan<Place>) -> Vec<u32> {
+    fn carried_by_notices(&self, plan: &HandoverPlan<Reader>) -> Vec<u32> {
         if !plan.has_notices() {
             return Vec::new();
         }
@@ -286,25 +294,37 @@ impl Engine {
         carried
     }
 
-    fn grant_entity(&mut self, (connection, entity): (Place, u32), grant: Grant, is_carried: bool) {
+    fn grant_entity(&mut self, (reader, entity): (Reader, u32), grant: Grant, is_carried: bool) {
         let Some(channel) = self.channels.find(entity) else { return };
         let access = match grant {
             Grant::Write => ChannelDataAccess::WriteAccess,
             Grant::Read | Grant::Nothing => ChannelDataAccess::ReadAccess,
         };
-        let is_new = self.channels.at(channel).subscriber(connection).is_none();
-        let options = ChannelSubscriptionOptions {
+        let mut options = ChannelSubscriptionOptions {
             data_access: Some(access.into()),
             skip_self_update_fan_out: Some(true),
-            skip_first_fan_out: (is_new && is_carried).then_some(true),
             ..Default::default()
         };
-        if let Err(refusal) = self.subscribe_and_tell(connection, connection, channel, &options, 0) {
+        let granted = match reader {
+            Reader::Here(place) => {
+                let is_new = self.channels.at(channel).subscriber(place).is_none();
+                options.skip_first_fan_out = (is_new && is_carried).then_some(true);
+                self.subscribe_and_tell(place, place, channel, &options, 0)
+            }
+            Reader::Away(away) => self.keep_and_tell(None, away, channel, &options),
+        };
+        if let Err(refusal) = granted {
             self.counters.refuse(refusal);
         }
     }
 
-    fn announce(&mut self, plan: &HandoverPlan<Place>, notice: &Announced<Place>, context: u32, notices: &mut Notices) {
+    fn announce(
+        &mut self,
+        plan: &HandoverPlan<Reader>,
+        (receiver, notice): (Place, &Announced<Reader>),
+        context: u32,
+        notices: &mut Notices,
+    ) {
         let with_data = plan.with_data(notice);
         let is_same = notices.key.as_ref().is_some_and(|(source, data)| *source == notice.source && data == with_data);
         if !is_same {
@@ -312,13 +332,13 @@ impl Engine {
             notices.entries.clear();
             self.encode_notices(plan, notice, context, notices);
         }
-        self.send_entry(notice.connection, &notices.entries);
+        self.send_entry(receiver, &notices.entries);
     }
 
     fn encode_notices(
         &self,
-        plan: &HandoverPlan<Place>,
-        notice: &Announced<Place>,
+        plan: &HandoverPlan<Reader>,
+        notice: &Announced<Reader>,
         context: u32,
         notices: &mut Notices,
     ) {
@@ -444,35 +464,45 @@ impl Engine {
 struct View<'a> {
     channels: &'a Channels,
     entities: &'a Entities,
+    lost: &'a LostOnes,
 }
 
 impl HandoverView for View<'_> {
-    type Connection = Place;
+    type Connection = Reader;
 
-    fn cell_owner(&self, cell: u32) -> Option<Place> {
-        self.channels.named(cell)?.owner
+    fn cell_owner(&self, cell: u32) -> Option<Reader> {
+        self.channels.named(cell)?.owner.map(Reader::Here)
     }
 
-    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Place>) {
-        if let Some(cell) = self.channels.named(cell) {
-            subscribers.extend(cell.subscribers.places());
+    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Reader>) {
+        if let Some(channel) = self.channels.named(cell) {
+            subscribers.extend(channel.subscribers.places().map(Reader::Here));
+            subscribers.extend(self.lost.clients_of((cell, channel.birth)).map(Reader::Away));
         }
     }
 
-    fn sees_cell(&self, connection: Place, cell: u32) -> bool {
-        self.channels.named(cell).is_some_and(|cell| cell.subscriber(connection).is_some())
+    fn sees_cell(&self, connection: Reader, cell: u32) -> bool {
+        self.channels.named(cell).is_some_and(|channel| match connection {
+            Reader::Here(place) => channel.subscriber(place).is_some(),
+            Reader::Away(away) => self.lost.kept(away, (cell, channel.birth)).is_some(),
+        })
     }
 
     fn cell_listing(&self, entity: u32) -> Option<Option<u32>> {
         Some(self.entities.get(entity)?.cell())
     }
 
-    fn entity_owner(&self, entity: u32) -> Option<Place> {
-        self.channels.named(entity)?.owner
+    fn entity_owner(&self, entity: u32) -> Option<Reader> {
+        self.channels.named(entity)?.owner.map(Reader::Here)
     }
 
-    fn grant(&self, entity: u32, connection: Place) -> Option<Grant> {
-        Some(match self.channels.named(entity)?.subscriber(connection)?.access() {
+    fn grant(&self, entity: u32, connection: Reader) -> Option<Grant> {
+        let channel = self.channels.named(entity)?;
+        let access = match connection {
+            Reader::Here(place) => channel.subscriber(place)?.access(),
+            Reader::Away(away) => self.lost.kept(away, (entity, channel.birth))?.wanted.access,
+        };
+        Some(match access {
             Access::None => Grant::Nothing,
             Access::Read => Grant::Read,
             Access::Write => Grant::Write,

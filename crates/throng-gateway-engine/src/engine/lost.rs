@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use throng_channeld::proto::ChannelType;
 use throng_replica::ChannelIndex;
 use throng_wire::{Tick, Time};
 
@@ -17,6 +18,8 @@ pub(super) struct Lost {
     pub(super) connection_id: u32,
     pub(super) owned: FxHashSet<u32>,
     pub(super) subscriptions: FxHashMap<u32, Kept>,
+    /// Subscriptions that it had and will not get back. It learns of that when it is back.
+    pub(super) ended: FxHashMap<u32, ChannelType>,
     /// Its key, by which the channels that it has created know it.
     pub(super) key: Key,
     /// These channels. Some of them may be gone, and others in their place.
@@ -26,13 +29,40 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// Bytes of memory, with the names under which it is known. Meanwhile it does not grow.
+    /// Bytes of memory, with the names under which it is known.
     fn bytes(&self, (_, name): &LostKey) -> u64 {
         let of_map = |capacity: usize, entry_bytes: usize| capacity * 8 / 7 * (entry_bytes + 1);
         let owned_bytes = of_map(self.owned.capacity(), size_of::<u32>() + size_of::<(u32, u64)>());
         let subscriptions_bytes = of_map(self.subscriptions.capacity(), size_of::<(u32, Kept)>());
+        let ended_bytes = of_map(self.ended.capacity(), size_of::<(u32, ChannelType)>());
         let created_bytes = of_map(self.created.capacity(), size_of::<ChannelIndex>());
-        (LOSS_BYTES + 3 * allocated(name.len()) + owned_bytes + subscriptions_bytes + created_bytes) as u64
+        let of_channels_bytes = owned_bytes + subscriptions_bytes + ended_bytes + created_bytes;
+        (LOSS_BYTES + 3 * allocated(name.len()) + of_channels_bytes) as u64
+    }
+
+    fn kept(&self, (id, birth): (u32, u64)) -> Option<&Kept> {
+        self.subscriptions.get(&id).filter(|kept| kept.birth == birth)
+    }
+
+    fn keep(&mut self, id: u32, kept: Kept) {
+        let birth = kept.birth;
+        let former = self.subscriptions.insert(id, kept);
+        if let Some(former) = former.filter(|former| former.birth != birth) {
+            self.note_end(id, former);
+        }
+    }
+
+    /// It does not get a subscription back.
+    fn end(&mut self, id: u32) {
+        if let Some(former) = self.subscriptions.remove(&id) {
+            self.note_end(id, former);
+        }
+    }
+
+    fn note_end(&mut self, id: u32, former: Kept) {
+        if former.is_known {
+            self.ended.insert(id, former.kind);
+        }
     }
 }
 
@@ -44,8 +74,11 @@ const LOSS_BYTES: usize = 384;
 pub(super) struct Kept {
     /// Which of the channels that had this id.
     pub(super) birth: u64,
+    pub(super) kind: ChannelType,
     pub(super) wanted: Wanted,
     pub(super) since: Tick,
+    /// It had this subscription when it was lost.
+    pub(super) is_known: bool,
 }
 
 /// Connections that may come back.
@@ -103,14 +136,61 @@ impl LostOnes {
         self.take(&key).map(|lost| (key, lost))
     }
 
+    fn numbered(&self, connection_id: u32) -> Option<(Side, &Lost)> {
+        let key = self.named(connection_id)?;
+        Some((key.0, self.get(key)?))
+    }
+
+    pub(super) fn side_of(&self, connection_id: u32) -> Option<Side> {
+        self.named(connection_id).map(|key| key.0)
+    }
+
+    /// The side of a lost connection, and how many subscriptions it has.
+    pub(super) fn subscription_count(&self, connection_id: u32) -> Option<(Side, usize)> {
+        self.numbered(connection_id).map(|(side, lost)| (side, lost.subscriptions.len()))
+    }
+
+    /// The subscription of a lost connection to the channel with this id and birth.
+    pub(super) fn kept(&self, connection_id: u32, channel: (u32, u64)) -> Option<&Kept> {
+        self.numbered(connection_id)?.1.kept(channel)
+    }
+
+    /// The cells that a lost connection is subscribed to, by id and birth, in no particular order.
+    pub(super) fn cells_of(&self, connection_id: u32) -> impl Iterator<Item = (u32, u64)> {
+        let subscriptions = self.numbered(connection_id).into_iter().flat_map(|(_, lost)| &lost.subscriptions);
+        let cells = subscriptions.filter(|(_, kept)| kept.kind == ChannelType::Spatial);
+        cells.map(|(&id, kept)| (id, kept.birth))
+    }
+
+    /// The connection ids of the lost clients that are subscribed to a channel, in no particular order.
+    pub(super) fn clients_of(&self, channel: (u32, u64)) -> impl Iterator<Item = u32> {
+        let clients = self.by_name.iter().filter(|((side, _), _)| *side == Side::Client).map(|(_, loss)| &loss.lost);
+        clients.filter(move |lost| lost.kept(channel).is_some()).map(|lost| lost.connection_id)
+    }
+
+    /// A lost connection gets this subscription to the channel with this id when it is back.
+    pub(super) fn keep(&mut self, connection_id: u32, channel: u32, kept: Kept) {
+        self.change(connection_id, |lost| lost.keep(channel, kept));
+    }
+
     /// A lost connection does not get its subscription to a channel back. Returns the side of the connection, if it would
     /// have got one.
-    pub(super) fn unsubscribe(&mut self, connection_id: u32, (channel, birth): (u32, u64)) -> Option<Side> {
-        let key = self.by_age.get(self.connection_ids.get(&connection_id)?)?;
-        let lost = &mut self.by_name.get_mut(key)?.lost;
-        lost.subscriptions.get(&channel).filter(|kept| kept.birth == birth)?;
-        lost.subscriptions.remove(&channel);
-        Some(key.0)
+    pub(super) fn unsubscribe(&mut self, connection_id: u32, channel: (u32, u64)) -> Option<Side> {
+        self.kept(connection_id, channel)?;
+        self.change(connection_id, |lost| lost.end(channel.0));
+        self.side_of(connection_id)
+    }
+
+    /// Changes what a lost connection has, and counts its memory anew.
+    fn change(&mut self, connection_id: u32, change: impl FnOnce(&mut Lost)) {
+        let Some(key) = self.connection_ids.get(&connection_id).and_then(|number| self.by_age.get(number)) else {
+            return;
+        };
+        let Some(loss) = self.by_name.get_mut(key) else { return };
+        change(&mut loss.lost);
+        let bytes = loss.lost.bytes(key);
+        self.bytes = self.bytes + bytes - loss.bytes;
+        loss.bytes = bytes;
     }
 
     pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
@@ -200,13 +280,10 @@ impl LostOnes {
     /// sees: `cell` is the one that the channel's entity is in, and when that cell was made.
     pub(super) fn take_over(&mut self, id: u32, cell: Option<(u32, u64)>) {
         let Some(lost) = self.disown(id) else { return };
-        let sees = |(cell, birth)| lost.subscriptions.get(&cell).is_some_and(|kept| kept.birth == birth);
-        let sees_cell = cell.is_some_and(sees);
+        let sees_cell = cell.is_some_and(|cell| lost.kept(cell).is_some());
         match lost.subscriptions.get_mut(&id) {
             Some(kept) if sees_cell => kept.wanted.access = Access::Read,
-            _ => {
-                lost.subscriptions.remove(&id);
-            }
+            _ => lost.end(id),
         }
     }
 }
@@ -219,9 +296,9 @@ mod tests {
 
     fn lost(connection_id: u32, owned: &[u32], until: Option<u64>) -> Lost {
         let owned = owned.iter().copied().collect();
-        let (subscriptions, created) = Default::default();
+        let (subscriptions, ended, created) = Default::default();
         let key = Key { index: connection_id, generation: 0 };
-        Lost { connection_id, owned, subscriptions, key, created, until: until.map(Time) }
+        Lost { connection_id, owned, subscriptions, ended, key, created, until: until.map(Time) }
     }
 
     fn name(name: &str) -> LostKey {

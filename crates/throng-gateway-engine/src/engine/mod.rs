@@ -37,6 +37,7 @@
 //! nothing to do cost nothing.
 
 mod absent;
+mod away;
 mod backlog;
 mod blocked;
 mod buffers;

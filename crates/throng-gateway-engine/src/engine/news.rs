@@ -12,7 +12,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Channel;
-use super::place::Place;
+use super::place::{Place, Reader};
 use super::port::Side;
 use super::refusal::Refusal;
 
@@ -161,9 +161,18 @@ impl Engine {
                 self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
             }
             What::Begun => {
-                let Some(place) = self.connections.find_member(connection) else { return };
-                let Some(subscriber) = self.channels.at(index).subscriber(place).copied() else { return };
-                let result = self.subscribed_result(place, index, subscriber);
+                let result = match self.named(connection) {
+                    Ok(Reader::Here(place)) => {
+                        let subscriber = channel.subscriber(place).copied();
+                        subscriber.map(|subscriber| self.subscribed_result(place, index, subscriber))
+                    }
+                    Ok(Reader::Away(away)) => {
+                        let kept = self.lost.kept(away, self.channels.identity(index)).copied();
+                        kept.and_then(|kept| self.kept_result(away, kept))
+                    }
+                    Err(_) => None,
+                };
+                let Some(result) = result else { return };
                 self.send(owner, Header::new(id, message_type::SUB_TO_CHANNEL), &result);
             }
         }

@@ -22,6 +22,14 @@ impl Place {
     }
 }
 
+/// A subscriber: a connection, or one that is lost and may come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reader {
+    Here(Place),
+    /// By its connection id.
+    Away(u32),
+}
+
 /// The index of a row in its table.
 pub(super) trait Number: Copy {
     /// Counted from 0, without large gaps.

@@ -10,9 +10,10 @@
 //! nothing to take over. If several were lost under one name, only the last one can come back, once.
 
 use bytes::Bytes;
+use rustc_hash::FxHashMap;
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
-    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage,
+    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage, RemoveChannelMessage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
@@ -53,13 +54,15 @@ impl Engine {
         let subscription = |&channel: &ChannelIndex| {
             let channel = self.channels.at(channel);
             let subscriber = *channel.subscriber(index)?;
-            let (birth, since) = (channel.birth, subscriber.since);
-            Some((channel.id, Kept { birth, wanted: self.fanout.granted(&self.connections, index, subscriber), since }))
+            let wanted = self.fanout.granted(&self.connections, index, subscriber);
+            let (birth, kind, since) = (channel.birth, channel.kind, subscriber.since);
+            Some((channel.id, Kept { birth, kind, wanted, since, is_known: true }))
         };
         let lost = Lost {
             connection_id: connection.id,
             owned: connection.owned.iter().map(|&owned| self.channels.at(owned).id).collect(),
             subscriptions: subscribed.iter().filter_map(subscription).collect(),
+            ended: FxHashMap::default(),
             key: connection.key,
             created: connection.created.clone(),
             until: patience.map(|patience| self.clock.now().after(patience)),
@@ -162,16 +165,23 @@ impl Engine {
 
     fn return_subscriptions(&mut self, index: Place, lost: &Lost) {
         let is_server = self.connections.at(index).is_server();
+        if !is_server {
+            self.tell_what_ended(index, lost.ended.iter().map(|(&id, &kind)| (id, kind)).collect());
+        }
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
-        for (id, Kept { birth, wanted, since }) in subscriptions {
-            let Some(channel) = self.channels.born(id, birth) else { continue };
-            if !is_server {
+        for (id, kept) in subscriptions {
+            match self.channels.born(id, kept.birth) {
+                Some(channel) if is_server => self.return_subscription(index, channel, (kept.wanted, kept.since)),
                 // It finds the state in its first update, and may have kept what was removed meanwhile.
-                self.subscribe_anew(index, channel, (wanted, since));
-                continue;
+                Some(channel) if kept.is_known => self.subscribe_anew(index, channel, (kept.wanted, kept.since)),
+                Some(channel) => self.begin_kept(index, channel, kept),
+                None if is_server || !kept.is_known => {}
+                None => {
+                    let header = Header::new(id, message_type::REMOVE_CHANNEL);
+                    self.send(index, header, &RemoveChannelMessage { channel_id: id });
+                }
             }
-            self.return_subscription(index, channel, (wanted, since));
         }
     }
 

@@ -279,8 +279,9 @@ impl Engine {
         }
         let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
         let until = patience.map(|patience| self.clock.now().after(patience));
-        let (owned, created) = (owned.into_iter().collect(), Default::default());
-        let lost = Lost { connection_id, owned, subscriptions, key: FORMER, created, until };
+        let owned = owned.into_iter().collect();
+        let (ended, created) = Default::default();
+        let lost = Lost { connection_id, owned, subscriptions, ended, key: FORMER, created, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
         }
@@ -308,8 +309,9 @@ impl Engine {
             skip_first: saved.skip_first,
             reliable: saved.reliable,
         };
-        let (birth, since) = (self.channels.at(index).birth, Tick(saved.since.min(self.clock.tick().0)));
-        Some((saved.channel, Kept { birth, wanted: wanted.bounded(&self.settings.limits), since }))
+        let wanted = wanted.bounded(&self.settings.limits);
+        let (channel, since) = (self.channels.at(index), Tick(saved.since.min(self.clock.tick().0)));
+        Some((saved.channel, Kept { birth: channel.birth, kind: channel.kind, wanted, since, is_known: true }))
     }
 
     /// Gives up the channels whose owners are not waited for; how many of them are gone.

@@ -15,7 +15,7 @@ use super::Engine;
 use super::handover::ENTITIES_FIELD;
 use super::lifecycle::check_metadata;
 use super::pace::Pace;
-use super::place::Place;
+use super::place::{Place, Reader};
 use super::refusal::Refusal;
 use crate::spatial::{Grid, Handovers, Interest, InterestLimits, InterestScratch, Position, Slots};
 use throng_protostate::MapKey;
@@ -25,7 +25,7 @@ pub(super) struct World {
     pub(super) grid: Arc<Grid>,
     /// By connection id: it stays the same when a lost server comes back.
     pub(super) slots: Slots<u32>,
-    pub(super) handovers: Handovers<Place>,
+    pub(super) handovers: Handovers<Reader>,
     pub(super) pace: Pace,
     scratch: InterestScratch,
     found: Vec<Interest>,
@@ -285,7 +285,7 @@ impl Engine {
         if !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
-        let target = self.connections.find_member(wanted.conn_id).ok_or(Refusal::UnknownConnection)?;
+        let target = self.named(wanted.conn_id)?;
         let query = wanted.query.ok_or(Refusal::Spatial("interest_no_query"))?;
         let limits = InterestLimits {
             samples: self.settings.limits.max_query_samples,
@@ -295,7 +295,10 @@ impl Engine {
         let mut found = std::mem::take(&mut world.found);
         let answer = world.grid.interest(&query, &limits, &mut world.scratch, &mut found);
         if answer.is_ok() {
-            self.see(from, target, &found);
+            match target {
+                Reader::Here(target) => self.see(from, target, &found),
+                Reader::Away(away) => self.see_away(from, away, &found),
+            }
         }
         if let Some(world) = &mut self.world {
             world.found = found;
@@ -315,14 +318,19 @@ impl Engine {
             }
         }
         for interest in found {
-            let Some(cell) = self.channels.find(interest.channel) else { continue };
-            let damped = self.world.as_ref().and_then(|world| world.grid.damping().interval_ms(interest.distance));
-            let interval = damped.unwrap_or(self.channels.at(cell).settings.default_fan_out_interval_ms);
-            let options = ChannelSubscriptionOptions { fan_out_interval_ms: Some(interval), ..Default::default() };
+            let Some((cell, options)) = self.sight_of(interest) else { continue };
             if let Err(refusal) = self.subscribe_and_tell(from, target, cell, &options, 0) {
                 self.counters.refuse(refusal);
             }
         }
+    }
+
+    /// A cell that is seen, and how it is subscribed to.
+    pub(super) fn sight_of(&self, interest: &Interest) -> Option<(ChannelIndex, ChannelSubscriptionOptions)> {
+        let cell = self.channels.find(interest.channel)?;
+        let damped = self.world.as_ref().and_then(|world| world.grid.damping().interval_ms(interest.distance));
+        let interval = damped.unwrap_or(self.channels.at(cell).settings.default_fan_out_interval_ms);
+        Some((cell, ChannelSubscriptionOptions { fan_out_interval_ms: Some(interval), ..Default::default() }))
     }
 
     /// A cell and its neighbours, as far as they exist.

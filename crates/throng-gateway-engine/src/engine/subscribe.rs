@@ -15,7 +15,8 @@ use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::Cost;
 use super::news::{News, connection_type, ended_result};
-use super::place::Place;
+use super::place::{Place, Reader};
+use super::port::Side;
 use super::refusal::Refusal;
 use crate::channel_types::AccessLevel;
 use throng_protostate::Schema;
@@ -46,7 +47,7 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let wanted: SubscribedToChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         let target = self.named_or_self(from, wanted.conn_id)?;
-        if target != from && !self.is_allowed(self.channels.at(channel).settings.acl.sub, from, channel) {
+        if target != Reader::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.sub, from, channel) {
             return Err(Refusal::NotAllowed);
         }
         let options = wanted.sub_options.unwrap_or_default();
@@ -55,6 +56,10 @@ impl Engine {
             return Err(Refusal::NoWriteAccess);
         }
         self.check_may_churn(from, channel)?;
+        let target = match target {
+            Reader::Here(target) => target,
+            Reader::Away(away) => return self.keep_and_tell(Some((from, message.stub_id)), away, channel, &options),
+        };
         let former = self.channels.at(channel).subscriber(target).map(|former| former.id);
         self.subscribe_and_tell(from, target, channel, &options, message.stub_id)?;
         let present = self.channels.at(channel).subscriber(target).map(|present| present.id);
@@ -82,14 +87,6 @@ impl Engine {
             Some(owner) => self.check_room_for_clients(owner),
             None => Ok(()),
         }
-    }
-
-    /// Clients speak for themselves; servers may name anybody.
-    fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Place, Refusal> {
-        if conn_id == 0 || !self.connections.at(from).is_server() {
-            return Ok(from);
-        }
-        self.connections.find_member(conn_id).ok_or(Refusal::UnknownConnection)
     }
 
     /// Subscribes a connection, or changes its subscription. The sender of the request, the subscriber and the owner
@@ -347,13 +344,18 @@ impl Engine {
     }
 
     fn check_subscription_count(&self, target: Place) -> Result<(), Refusal> {
+        let stream = self.fanout.hub.connection(self.connections.hub_id(target));
+        let count = stream.map_or(0, |stream| stream.subscription_count());
+        self.check_subscriptions(self.connections.at(target).side, count)
+    }
+
+    /// Whether a connection that has this many subscriptions may have one more.
+    pub(super) fn check_subscriptions(&self, side: Side, count: usize) -> Result<(), Refusal> {
         let limits = &self.settings.limits;
-        let (limit, tag) = match self.connections.at(target).is_server() {
-            true => (limits.max_server_subscriptions, "server_subscriptions"),
-            false => (limits.max_client_subscriptions, "client_subscriptions"),
+        let (limit, tag) = match side {
+            Side::Server => (limits.max_server_subscriptions, "server_subscriptions"),
+            Side::Client => (limits.max_client_subscriptions, "client_subscriptions"),
         };
-        let count =
-            self.fanout.hub.connection(self.connections.hub_id(target)).map_or(0, |stream| stream.subscription_count());
         if count >= limit as usize { Err(Refusal::Limit(tag)) } else { Ok(()) }
     }
 
@@ -399,38 +401,18 @@ impl Engine {
         let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         // To leave is never refused: it can only make things better. But it counts.
         self.connections.at_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
-        let target = match self.named_or_self(from, wanted.conn_id) {
-            Err(_) if self.lost.has_connection_id(wanted.conn_id) => {
-                return self.unsubscribe_lost(from, wanted.conn_id, channel, message.stub_id);
-            }
-            target => target?,
-        };
-        if target != from && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel) {
+        let target = self.named_or_self(from, wanted.conn_id)?;
+        if target != Reader::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel)
+        {
             return Err(Refusal::NotAllowed);
         }
+        let target = match target {
+            Reader::Here(target) => target,
+            Reader::Away(away) => return self.unsubscribe_away((from, message.stub_id), away, channel),
+        };
         self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
         if self.channels.at(channel).is_owner(target) {
             self.channels.set_owner(&mut self.connections, channel, None);
-        }
-        Ok(())
-    }
-
-    /// The same for a connection that may come back: it comes back without this subscription, and not as the owner.
-    fn unsubscribe_lost(&mut self, from: Place, lost: u32, channel: ChannelIndex, stub_id: u32) -> Result<(), Refusal> {
-        if !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel) {
-            return Err(Refusal::NotAllowed);
-        }
-        let state = self.channels.at(channel);
-        let (id, kind, owner) = (state.id, state.kind, state.owner);
-        let side = self.lost.unsubscribe(lost, (id, state.birth)).ok_or(Refusal::UnknownConnection)?;
-        let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL).with_stub(stub_id);
-        self.send(from, header, &ended_result((lost, side), kind));
-        if owner != Some(from) {
-            self.tell_owner_of_end(channel, (lost, side));
-        }
-        if self.lost.owner_of(id) == Some(lost) {
-            self.lost.disown(id);
-            self.channels.at_mut(channel).is_awaited = false;
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use throng_channeld::proto::unrealpb::{
 use throng_channeld::proto::{
     Any, ChannelDataMergeOptions, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelSubscriptionOptions,
     ChannelType, CreateChannelMessage, CreateChannelResultMessage, DisconnectMessage, RemoveChannelMessage,
-    TransformState, UnsubscribedFromChannelMessage, UnsubscribedFromChannelResultMessage,
+    SubscribedToChannelMessage, SubscribedToChannelResultMessage, TransformState, UnsubscribedFromChannelMessage,
+    UnsubscribedFromChannelResultMessage,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
@@ -395,12 +396,95 @@ fn a_server_takes_a_channel_from_a_client_that_is_away() {
     }
     let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
     assert_eq!(back.id, ada.id);
-    assert!(told.iter().all(|message| message.channel_id != room && message.channel_id != own), "{told:?}");
+    let of = |channel: u32| told.iter().filter(move |m| m.channel_id == channel).map(|m| m.msg_type);
+    for channel in [room, own] {
+        assert_eq!(of(channel).collect::<Vec<_>>(), [message_type::UNSUB_FROM_CHANNEL], "its copy ends");
+    }
     stage.update(&owner, room, standing([2.0, 1.0, 1.0]));
     stage.pass(100);
     assert_eq!(stage.updates::<TransformState>(&back, room), []);
     stage.say_bytes(&owner, Header::new(own, 150), vec![1]);
     assert_eq!(stage.read_type(&back, 150).len(), 0, "it is not the owner any more");
+}
+
+#[test]
+fn a_client_that_is_away_is_subscribed_and_comes_back_with_that() {
+    let mut stage = Stage::new(super::stage::settings(&[
+        "-dev",
+        "-chs=ue",
+        "-limit=client_resume_ms=5000",
+        "-limit=max_client_subscriptions=4",
+    ]));
+    let (master, owner) = (stage.master(), stage.server());
+    let ada = stage.join_as(Side::Client, "ada");
+    let at = |x: f32| Some(standing([x, 1.0, 1.0]));
+    let rooms: Vec<u32> = (0u8..5).map(|x| stage.create(&owner, ChannelType::Subworld, at(x.into()))).collect();
+    let [before, removed, new, again, too_many] = rooms[..] else { unreachable!() };
+    for room in [before, removed, again] {
+        stage.subscribe(&owner, &ada, room, every(40));
+    }
+    stage.pass(100);
+    stage.drop_connection(&ada, EndCause::Lost);
+    stage.read(&owner);
+    stage.say(&master, Header::new(0, message_type::REMOVE_CHANNEL), &RemoveChannelMessage { channel_id: removed });
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    stage.ask(&master, Header::new(again, message_type::UNSUB_FROM_CHANNEL), &leave);
+    let wanted = SubscribedToChannelMessage { conn_id: ada.id, sub_options: Some(every(60)) };
+    for room in [new, again] {
+        let header = Header::new(room, message_type::SUB_TO_CHANNEL);
+        let begun: SubscribedToChannelResultMessage = stage.answer(&master, header, &wanted).expect("a result");
+        assert_eq!((begun.conn_id, begun.sub_options.and_then(|o| o.fan_out_interval_ms)), (ada.id, Some(60)));
+        let told: Vec<(u32, SubscribedToChannelResultMessage)> =
+            of_type(&stage.read(&owner), message_type::SUB_TO_CHANNEL);
+        assert_eq!(told.iter().map(|(id, told)| (*id, told.conn_id)).collect::<Vec<_>>(), [(room, ada.id)]);
+        assert!(stage.answer::<SubscribedToChannelResultMessage>(&master, header, &wanted).is_none(), "no news");
+    }
+    // The removed one keeps its place until the client is back.
+    stage.ask(&master, Header::new(too_many, message_type::SUB_TO_CHANNEL), &wanted);
+    assert_eq!(stage.refused("client_subscriptions"), 1);
+    stage.update(&owner, new, standing([9.0, 1.0, 1.0]));
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+    let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
+    let (begins, ends) = (message_type::SUB_TO_CHANNEL, message_type::UNSUB_FROM_CHANNEL);
+    assert_eq!((of(before), of(again), of(new)), (vec![ends, begins], vec![ends, begins], vec![begins]));
+    assert_eq!((of(removed), of(too_many)), (vec![message_type::REMOVE_CHANNEL], vec![]));
+    stage.pass(200);
+    let mut known = BTreeMap::new();
+    for message in stage.read_type(&back, message_type::CHANNEL_DATA_UPDATE) {
+        let update: ChannelDataUpdateMessage = message.decode().expect("an update");
+        assert!(known.insert(message.channel_id, x_of(update.data)).is_none(), "everything, once");
+    }
+    assert_eq!(known, BTreeMap::from([(before, 0.0), (new, 9.0), (again, 3.0)]));
+    stage.audit();
+}
+
+#[test]
+fn what_a_client_sees_changes_while_it_is_away() {
+    let mut stage = Stage::world(TWO, &["-limit", "client_resume_ms=5000"]);
+    let servers = stage.spatial_servers(TWO);
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.create_entity(&servers[0], FIRST, ENTITY, Some(standing(middle(0, 0))));
+    stage.set_interest(&servers[0], &ada, sphere(middle(0, 0), 3.0));
+    stage.pass(100);
+    stage.drop_connection(&ada, EndCause::Lost);
+    // It walks to the other end of the world, and the entity follows. Owners of cells are told as if it were here.
+    servers.iter().for_each(|server| drop(stage.read(server)));
+    stage.set_interest(&servers[0], &ada, sphere(middle(3, 0), 3.0));
+    let told = stage.read(&servers[1]);
+    assert_eq!(of_type::<SubscribedToChannelResultMessage>(&told, message_type::SUB_TO_CHANNEL)[0].1.conn_id, ada.id);
+    for cell in 1u8..=3 {
+        stage.walk(&servers[usize::from(cell > 2)], ENTITY, middle(cell.into(), 0));
+        stage.pass(40);
+    }
+    assert_eq!(stage.place_of(ENTITY), Some((Some(servers[1].id), Some(FIRST + 3))));
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+    let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
+    let (begins, ends) = (message_type::SUB_TO_CHANNEL, message_type::UNSUB_FROM_CHANNEL);
+    assert_eq!((of(FIRST), of(FIRST + 3), of(ENTITY)), (vec![ends], vec![begins], vec![begins]));
+    stage.pass(200);
+    let states = stage.updates::<TransformState>(&back, ENTITY);
+    assert_eq!(states[0].position.expect("it").x, middle(3, 0)[0]);
+    stage.audit();
 }
 
 #[test]
@@ -608,10 +692,20 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
     }
     let again = [stage.create(&owner, ChannelType::Private, None), stage.create(&owner, ChannelType::Private, None)];
     assert_eq!(again, [room, own]);
-    let (back, ..) = come_back(&mut stage, Side::Client, "ada");
+    let third = stage.create(&owner, ChannelType::Private, None);
+    // A subscription that begins and ends while it is away is no concern of its.
+    for id in [third, room] {
+        stage.subscribe(&owner, &ada, id, every(40));
+    }
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    stage.ask(&owner, Header::new(third, message_type::UNSUB_FROM_CHANNEL), &leave);
+    let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
     assert_eq!(back.id, ada.id);
     let subscriptions = stage.engine.connections().find(|c| c.id == back.id).map(|c| c.subscriptions);
-    assert_eq!(subscriptions, Some(0), "it never was in these rooms");
+    assert_eq!(subscriptions, Some(1), "it never was in the other one");
+    let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
+    assert_eq!(of(room), [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL]);
+    assert_eq!((of(own), of(third)), (vec![message_type::REMOVE_CHANNEL], vec![]));
 }
 
 #[test]

@@ -117,6 +117,30 @@ fn an_owner_learns_of_lost_clients_that_are_given_up_at_once_as_fast_as_it_reads
 }
 
 #[test]
+fn an_owner_that_reads_late_learns_who_was_subscribed_while_being_away() {
+    let rules = r#"{"1": {"ACLSettings": {"Sub": 3, "Unsub": 3, "Remove": 3}}}"#;
+    let words = ["-dev", "-chs=types.json", "-limit=client_resume_ms=60000", "-limit=server_queue_soft_bytes=65536"];
+    let mut stage = Stage::new(super::stage::settings_with(&words, &[("types.json", rules)]));
+    let (owner, rooms, _) = crowd(&mut stage, (1, 2));
+    let asker = stage.server();
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.drop_connection(&ada, EndCause::Lost);
+    owner.stall(1 << 20);
+    for &room in &rooms {
+        stage.subscribe(&asker, &ada, room, every(40));
+    }
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    stage.say(&asker, Header::new(rooms[0], message_type::UNSUB_FROM_CHANNEL), &leave);
+    assert_eq!(stage.read_type(&owner, message_type::SUB_TO_CHANNEL).len(), 0);
+    owner.read_on();
+    stage.pass(100);
+    let told = stage.read_type(&owner, message_type::SUB_TO_CHANNEL);
+    let told: Vec<(u32, SubscribedToChannelResultMessage)> =
+        told.iter().map(|message| (message.channel_id, message.decode().expect("a result"))).collect();
+    assert_eq!((told.len(), told[0].0, told[0].1.conn_id), (1, rooms[1], ada.id));
+}
+
+#[test]
 fn an_owner_of_what_everybody_sees_is_told_of_everybody_as_fast_as_it_reads() {
     let cut = flat([1, 1], [1, 1], 0);
     let mut stage = Stage::world(cut, &["-limit", "server_queue_soft_bytes=4096"]);

@@ -1,0 +1,175 @@
+//! Subscriptions of lost connections that may come back, called *away* here.
+//!
+//! World servers go on to subscribe a client that is away, to unsubscribe it and to say what it sees, and entities cross into cells that it
+//! sees. All of that changes what it gets back. It gets no state and no message meanwhile.
+
+use throng_channeld::proto::{ChannelSubscriptionOptions, ChannelType, SubscribedToChannelResultMessage};
+use throng_channeld::{Header, message_type};
+use throng_replica::{ChannelIndex, StreamStart};
+
+use super::Engine;
+use super::channel::{Subscriber, Wanted};
+use super::lost::Kept;
+use super::news::{News, connection_type, ended_result};
+use super::place::{Place, Reader};
+use super::refusal::Refusal;
+use crate::spatial::Interest;
+
+impl Engine {
+    /// Clients speak for themselves; servers may name anybody.
+    pub(super) fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Reader, Refusal> {
+        match conn_id == 0 || !self.connections.at(from).is_server() {
+            true => Ok(Reader::Here(from)),
+            false => self.named(conn_id),
+        }
+    }
+
+    pub(super) fn named(&self, conn_id: u32) -> Result<Reader, Refusal> {
+        match self.connections.find_member(conn_id) {
+            Some(place) => Ok(Reader::Here(place)),
+            None if self.lost.has_connection_id(conn_id) => Ok(Reader::Away(conn_id)),
+            None => Err(Refusal::UnknownConnection),
+        }
+    }
+
+    /// Makes or changes a subscription of a connection that is away. The sender of the request, if there is one, and the owner are
+    /// notified.
+    pub(super) fn keep_and_tell(
+        &mut self,
+        asked: Option<(Place, u32)>,
+        away: u32,
+        channel: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+    ) -> Result<(), Refusal> {
+        let before = self.lost.kept(away, self.channels.identity(channel)).map(|kept| kept.wanted.access);
+        let kept = self.keep(away, channel, options)?;
+        let result = self.kept_result(away, kept).ok_or(Refusal::UnknownConnection)?;
+        let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
+        if before == Some(kept.wanted.access) {
+            return Ok(());
+        }
+        let state = self.channels.at(channel);
+        let (header, owner) = (Header::new(state.id, message_type::SUB_TO_CHANNEL), state.owner);
+        let news = News::begun((channel, state), (away, side));
+        if let Some((from, stub_id)) = asked {
+            self.send(from, header.with_stub(stub_id), &result);
+        }
+        let asker = asked.map(|(from, _)| from);
+        if let Some(owner) = owner.filter(|&owner| Some(owner) != asker)
+            && self.may_tell(owner, news)
+        {
+            self.send(owner, header, &result);
+        }
+        Ok(())
+    }
+
+    /// It comes back with this subscription, within the limits.
+    fn keep(
+        &mut self,
+        away: u32,
+        channel: ChannelIndex,
+        options: &ChannelSubscriptionOptions,
+    ) -> Result<Kept, Refusal> {
+        let (id, birth) = self.channels.identity(channel);
+        let former = self.lost.kept(away, (id, birth)).copied();
+        let kept = match former {
+            Some(former) => former,
+            None => {
+                let (side, count) = self.lost.subscription_count(away).ok_or(Refusal::UnknownConnection)?;
+                self.check_subscriptions(side, count)?;
+                let state = self.channels.at(channel);
+                let (kind, wanted) = (state.kind, Wanted::usual(&state.settings));
+                Kept { birth, kind, wanted, since: self.clock.tick(), is_known: false }
+            }
+        };
+        let mut wanted = kept.wanted.with(options).bounded(&self.settings.limits);
+        if !options.data_field_masks.is_empty() {
+            wanted.variant = self.form_of(channel, &options.data_field_masks)?;
+        }
+        let kept = Kept { wanted, ..kept };
+        self.lost.keep(away, id, kept);
+        Ok(kept)
+    }
+
+    /// The message to others about a subscription that waits.
+    pub(super) fn kept_result(&self, away: u32, kept: Kept) -> Option<SubscribedToChannelResultMessage> {
+        let mut effective = kept.wanted.to_wire();
+        effective.data_field_masks = self.fanout.forms.paths(kept.wanted.variant).to_vec();
+        Some(SubscribedToChannelResultMessage {
+            conn_id: away,
+            sub_options: Some(effective),
+            conn_type: connection_type(self.lost.side_of(away)?).into(),
+            channel_type: kept.kind.into(),
+        })
+    }
+
+    /// It comes back without this subscription, and not as the owner.
+    pub(super) fn unsubscribe_away(
+        &mut self,
+        (from, stub_id): (Place, u32),
+        away: u32,
+        channel: ChannelIndex,
+    ) -> Result<(), Refusal> {
+        let (id, birth) = self.channels.identity(channel);
+        let state = self.channels.at(channel);
+        let (kind, owner) = (state.kind, state.owner);
+        let side = self.lost.unsubscribe(away, (id, birth)).ok_or(Refusal::UnknownConnection)?;
+        let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL).with_stub(stub_id);
+        self.send(from, header, &ended_result((away, side), kind));
+        if owner != Some(from) {
+            self.tell_owner_of_end(channel, (away, side));
+        }
+        if self.lost.owner_of(id) == Some(away) {
+            self.lost.disown(id);
+            self.channels.at_mut(channel).is_awaited = false;
+        }
+        Ok(())
+    }
+
+    /// The cells that a connection which is away sees from now on.
+    pub(super) fn see_away(&mut self, from: Place, away: u32, found: &[Interest]) {
+        let mut seen: Vec<(u32, u64)> = self.lost.cells_of(away).collect();
+        seen.sort_unstable();
+        for (id, birth) in seen {
+            let stays = found.binary_search_by_key(&id, |interest| interest.channel).is_ok();
+            if let Some(cell) = self.channels.born(id, birth)
+                && !stays
+                && self.lost.owner_of(id) != Some(away)
+            {
+                let left = self.unsubscribe_away((from, 0), away, cell);
+                debug_assert!(left.is_ok());
+            }
+        }
+        for interest in found {
+            let Some((cell, options)) = self.sight_of(interest) else { continue };
+            if let Err(refusal) = self.keep_and_tell(Some((from, 0)), away, cell, &options) {
+                self.counters.refuse(refusal);
+            }
+        }
+    }
+
+    /// A client that has come back, and may still have what ended meanwhile, learns of that.
+    pub(super) fn tell_what_ended(&mut self, index: Place, mut ended: Vec<(u32, ChannelType)>) {
+        ended.sort_unstable();
+        let named = (self.connections.at(index).id, self.connections.at(index).side);
+        for (id, kind) in ended {
+            self.send(index, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended_result(named, kind));
+        }
+    }
+
+    /// A client that has come back gets a subscription that it did not have before.
+    pub(super) fn begin_kept(&mut self, index: Place, channel: ChannelIndex, kept: Kept) {
+        match self.serve_from(index, channel, kept.wanted, StreamStart::Everything) {
+            Ok(number) => {
+                let subscriber = Subscriber::new(number, kept.wanted, kept.since);
+                self.channels.at_mut(channel).subscribers.insert(index, subscriber);
+                let begun = self.subscribed_result(index, channel, subscriber);
+                let id = self.channels.at(channel).id;
+                self.send(index, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
+            }
+            Err(refusal) => {
+                self.counters.refuse(refusal);
+            }
+        }
+    }
+}
