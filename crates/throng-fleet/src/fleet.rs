@@ -29,10 +29,10 @@ pub struct FleetOptions {
     pub list: Option<String>,
     /// The time between two signs of life: at most half of the Fleet's `periodSeconds`.
     pub health_every: Duration,
-    /// The time after a request that failed.
+    /// The time after a request that failed, or was refused for the first time.
     pub retry_after: Duration,
-    /// The time after which a counter or list that is full or missing is tried again.
-    pub refused_retry_after: Duration,
+    /// The longest time after which a counter or list that is refused is tried again. The time doubles with each refusal.
+    pub refused_retry_max: Duration,
 }
 
 impl Default for FleetOptions {
@@ -43,7 +43,7 @@ impl Default for FleetOptions {
             list: Some("matches".to_owned()),
             health_every: Duration::from_secs(2),
             retry_after: Duration::from_secs(1),
-            refused_retry_after: Duration::from_secs(30),
+            refused_retry_max: Duration::from_secs(30),
         }
     }
 }
@@ -147,10 +147,17 @@ pub struct Fleet {
     open: Option<Call>,
     health_at: Time,
     next_at: Time,
-    counter_at: Time,
-    add_at: Time,
-    remove_at: Time,
+    /// The waits of [`Call::Count`], [`Call::Add`] and [`Call::Remove`], each by itself.
+    waits: [Wait; 3],
     counters: FleetCounters,
+}
+
+/// The wait for the next try of a figure that was refused, or got no answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wait {
+    until: Time,
+    /// Refusals since the last success.
+    refusals: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,9 +186,7 @@ impl Fleet {
             open: None,
             health_at: Time(0),
             next_at: Time(0),
-            counter_at: Time(0),
-            add_at: Time(0),
-            remove_at: Time(0),
+            waits: [Wait::default(); 3],
             counters: FleetCounters::default(),
         }
     }
@@ -232,14 +237,15 @@ impl Fleet {
         match (reply, call) {
             (Reply::Done, call) => {
                 self.counters.done += 1;
+                if let Some(wait) = self.wait_of(&call) {
+                    wait.refusals = 0;
+                }
                 self.succeed(call);
             }
             // It was said before, and the answer was lost. A list that is missing has no value to remove.
             (Reply::Exists, call @ Call::Add(_)) | (Reply::Missing, call @ Call::Remove(_)) => self.succeed(call),
             // A figure waits by itself: everything else goes on.
-            (reply, Call::Count(_)) => self.counter_at = self.put_off(now, reply),
-            (reply, Call::Add(_)) => self.add_at = self.put_off(now, reply),
-            (reply, Call::Remove(_)) => self.remove_at = self.put_off(now, reply),
+            (reply, call @ (Call::Count(_) | Call::Add(_) | Call::Remove(_))) => self.put_off(now, &call, reply),
             (_, Call::Health) => self.counters.failed += 1,
             _ => {
                 self.counters.failed += 1;
@@ -248,14 +254,28 @@ impl Fleet {
         }
     }
 
-    /// When to try again what failed or was refused.
-    fn put_off(&mut self, now: Time, reply: Reply) -> Time {
+    fn wait_of(&mut self, call: &Call) -> Option<&mut Wait> {
+        let [count, add, remove] = &mut self.waits;
+        match call {
+            Call::Count(_) => Some(count),
+            Call::Add(_) => Some(add),
+            Call::Remove(_) => Some(remove),
+            Call::Health | Call::Ready | Call::Allocate | Call::Shutdown => None,
+        }
+    }
+
+    /// Waits before a figure is tried again. A refusal may pass, as when the sidecar is busy, or stay.
+    fn put_off(&mut self, now: Time, call: &Call, reply: Reply) {
+        let (first, most) = (self.options.retry_after, self.options.refused_retry_max);
+        let Some(wait) = self.wait_of(call) else { return };
         if reply == Reply::Nothing {
+            wait.until = now.after(first);
             self.counters.failed += 1;
-            now.after(self.options.retry_after)
         } else {
+            let doubled = first.saturating_mul(1_u32.checked_shl(wait.refusals).unwrap_or(u32::MAX));
+            wait.until = now.after(doubled.min(most));
+            wait.refusals += 1;
             self.counters.refused += 1;
-            now.after(self.options.refused_retry_after)
         }
     }
 
@@ -289,19 +309,20 @@ impl Fleet {
 
     fn next_figure(&self, now: Time) -> Option<Call> {
         let count = self.wanted.len();
-        if self.options.counter.is_some() && self.told_count != Some(count) && now >= self.counter_at {
+        let [may_count, may_add, may_remove] = self.waits.map(|wait| now >= wait.until);
+        if self.options.counter.is_some() && self.told_count != Some(count) && may_count {
             return Some(Call::Count(count));
         }
         self.options.list.as_ref()?;
         // Removed first, so that a list that is full has room.
         let gone = self.told.union(&self.unsure).find(|name| !self.wanted.contains(*name));
-        if let Some(name) = gone.filter(|_| now >= self.remove_at) {
+        if let Some(name) = gone.filter(|_| may_remove) {
             return Some(Call::Remove(name.clone()));
         }
         // Names that the sidecar does not remove leave no room for others: a list holds no more anyway.
         let has_room = self.told.len() + self.unsure.len() < MATCHES_MAX;
         let mut new = self.wanted.difference(&self.told).filter(|name| has_room || self.unsure.contains(*name));
-        new.next().filter(|_| now >= self.add_at).map(|name| Call::Add(name.clone()))
+        new.next().filter(|_| may_add).map(|name| Call::Add(name.clone()))
     }
 
     /// Until the answer comes, nobody knows whether a request was carried out.

@@ -60,13 +60,15 @@ fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown.collect()
 }
 
-/// A text whose addresses have no user and no password: of `nats://user:password@host`, `nats://host` is left.
+/// A text whose addresses have no user and no password: of `nats://user:password@host`, `nats://host` is left. A password may have a `/`,
+/// `?` or `#` that should have been escaped: so if there is an `@` only behind one of these, everything up to it is left out.
 pub fn masked(text: &str) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let is_end = |char: char| char.is_whitespace() || "/?#,".contains(char);
-        let host = part[..part.find(is_end).unwrap_or(part.len())].rfind('@').map_or(0, |at| at + 1);
+        let address = &part[..part.find(|char: char| char.is_whitespace() || char == ',').unwrap_or(part.len())];
+        let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
+        let host = authority.rfind('@').or_else(|| address.rfind('@')).map_or(0, |at| at + 1);
         shown += "://";
         shown += &part[host..];
     }
@@ -340,6 +342,7 @@ mod tests {
         let told = "--bus 10.0.0.9:4222,nats://h1,h2:1,h3 --bus=h a@b";
         assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
         assert_eq!(masked("no answer at nats://ä:ö@ü:1, as x://"), "no answer at nats://ü:1, as x://");
+        assert_eq!(masked("nats://me:a/b?c#d@h:1/x, tls://h/a s3://b@c"), "nats://h:1/x, tls://h/a s3://c");
     }
 
     #[test]

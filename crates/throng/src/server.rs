@@ -569,7 +569,7 @@ impl<R: Replication> Server<R> {
         ];
         let door = self.inbound.door.counters();
         let evicted = [("pending_evicted", door.pending_evicted), ("used_tokens_evicted", door.used_tokens_evicted)];
-        let flooded = [DropReason::TooManyRequests, DropReason::TooManyPackets];
+        let flooded = [DropReason::TooManyRequests, DropReason::TooManyPackets, DropReason::RepeatedTooSoon];
         let flooded = flooded.map(|reason| (reason.tag(), door.dropped(reason)));
         own.into_iter().chain(evicted).chain(flooded).chain(self.replication.refusals())
     }
