@@ -19,7 +19,7 @@ pub(crate) struct Change {
     pub(crate) value: Option<Bytes>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     entries: BTreeMap<Subject, Stored>,
     ends: BTreeSet<(Time, Subject)>,
@@ -27,7 +27,7 @@ pub(crate) struct Store {
     bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stored {
     entry: Entry,
     ends: Option<Time>,

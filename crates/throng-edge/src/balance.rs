@@ -39,7 +39,9 @@ use throng_bus::{
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
 use crate::origin::{Origin, OriginEvent};
 use crate::recall::Recall;
-use crate::roster::{BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes};
+use crate::roster::{
+    BordersEntry, LoadReport, Roster, SeatOf, WorldName, WorldProblem, address_note, borders_bytes, version_of,
+};
 use crate::saved::Saved;
 
 /// A server that cannot read the borders of most others leaves deciding to them for so long at least. They take the free lease
@@ -512,14 +514,16 @@ impl Balance {
                 continue;
             }
             self.deciding = match (self.deciding, result) {
-                (Deciding::Fencing(fence, _), Ok(done)) => Deciding::Sure(fence, BordersVersion(done.revision.0)),
+                (Deciding::Fencing(fence, _), Ok(done)) => {
+                    Deciding::Sure(fence, version_of(&done.content, done.revision))
+                }
                 (Deciding::Restoring(fence, _), Ok(done)) => {
                     self.counters.restored += 1;
-                    Deciding::Sure(fence, BordersVersion(done.revision.0))
+                    Deciding::Sure(fence, version_of(&done.content, done.revision))
                 }
                 (Deciding::Writing(fence, _), Ok(done)) => {
                     self.counters.plans += 1;
-                    Deciding::Sure(fence, BordersVersion(done.revision.0))
+                    Deciding::Sure(fence, version_of(&done.content, done.revision))
                 }
                 (_, Err(error)) => {
                     self.counters.overruled += u64::from(matches!(error, FencedError::Old { .. }));
@@ -661,13 +665,19 @@ impl Balance {
     /// server with wrong numbers stops nobody.
     fn restore_entry(&mut self) {
         let Deciding::Sure(fence, version) = self.deciding else { return };
-        let (written, since) = self.roster.entry_written();
+        let entry = self.roster.entry_written();
+        // Others have had time to report what they know.
+        let is_settled = self.now.since(entry.at) > self.options.report_every * 3;
         let is_over = match self.roster.entry() {
             // Its own write may not have been told yet.
             BordersEntry::Missing => self.borders().version() >= version,
-            // Others have had time to report that they know it.
-            BordersEntry::Foreign => written >= version && self.now.since(since) > self.options.report_every * 3,
-            BordersEntry::Readable | BordersEntry::NoBorders => false,
+            BordersEntry::Foreign => entry.version >= version && is_settled,
+            // The store came back older than it was.
+            BordersEntry::Readable => {
+                let is_old = entry.version < self.roster.newest_version();
+                is_old && self.borders().version() >= version && is_settled
+            }
+            BordersEntry::NoBorders => false,
         };
         if !is_over || !self.roster.is_current() {
             return;
@@ -675,7 +685,7 @@ impl Balance {
         // This one does not know them. One that has not reported counts for nobody.
         let others = (0..).zip(self.roster.seats()).filter(|(number, _)| *number != self.options.number);
         let reports = others.filter_map(|(_, seat)| seat.report.as_ref());
-        let (known, unknown) = reports.fold((0, 1), |(known, unknown), report| match report.knows >= written {
+        let (known, unknown) = reports.fold((0, 1), |(known, unknown), report| match report.knows >= entry.version {
             true => (known + 1, unknown),
             false => (known, unknown + 1),
         });
@@ -687,7 +697,7 @@ impl Balance {
     }
 
     fn restore(&mut self, fence: Fence) {
-        let content = borders_bytes(self.roster.borders());
+        let content = borders_bytes(self.roster.borders(), self.roster.next_base(fence));
         if let Some(write) = self.writes.write(self.options.world.borders_key(), content, fence) {
             self.deciding = Deciding::Restoring(fence, write);
         }
@@ -739,10 +749,11 @@ impl Balance {
     fn plan(&mut self, own: &[u32]) {
         let Deciding::Sure(fence, _) = self.deciding else { return };
         let next = if self.plans { self.plan_by_load(own) } else { self.plan_without_gone() };
-        if let Some(borders) = next
-            && let Some(write) = self.writes.write(self.options.world.borders_key(), borders_bytes(&borders), fence)
-        {
-            self.deciding = Deciding::Writing(fence, write);
+        if let Some(borders) = next {
+            let content = borders_bytes(&borders, self.roster.next_base(fence));
+            if let Some(write) = self.writes.write(self.options.world.borders_key(), content, fence) {
+                self.deciding = Deciding::Writing(fence, write);
+            }
         }
     }
 

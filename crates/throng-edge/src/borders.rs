@@ -48,8 +48,8 @@ impl Division {
     }
 }
 
-/// Which borders these are. A newer version counts. It is the number of their write in the store of the bus, so nobody can make one up;
-/// 0 for the borders of a world that begins.
+/// Which borders these are. A newer version counts. It is the number of their write in the store of the bus, and
+/// a base, in case that the store was lost; 0 for the borders of a world that begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BordersVersion(pub u64);
 

@@ -10,8 +10,9 @@
 //!           world.NAME.link.M.S   datagrams for member M from member S, if they go over the bus (network.rs)
 //! ```
 //!
-//! The content of `borders`, little endian: `[cuts between the servers: u16 each]`. The number of the write in the store is the version,
-//! so there is one order of versions, and nobody can make one up. An empty content stands for strips of equal width.
+//! The content of `borders`, little endian: `[base: u64][cuts between the servers: u16 each]`. The number of the write in the store and the
+//! base together are the version, so there is one order of versions. The base is 0, unless the store came back older than it was: then it
+//! makes the next version newer than all before. An empty content stands for the base 0 and strips of equal width.
 //!
 //! A report, little endian:
 //!
@@ -233,18 +234,39 @@ impl LoadReport {
     }
 }
 
+/// No entry has a higher base: there is room for all writes that follow.
+pub(crate) const BASE_MAX: u64 = 1 << 62;
+
 /// The content of the entry with the borders.
-pub(crate) fn borders_bytes(borders: &Borders) -> Bytes {
-    borders.inner().iter().flat_map(|cut| cut.to_le_bytes()).collect::<Vec<u8>>().into()
+pub(crate) fn borders_bytes(borders: &Borders, base: u64) -> Bytes {
+    let cuts = borders.inner().iter().flat_map(|cut| cut.to_le_bytes());
+    base.to_le_bytes().into_iter().chain(cuts).collect::<Vec<u8>>().into()
+}
+
+/// The base of an entry, and its borders without it. An empty entry has the base 0 and strips of equal width. `None` if it is none.
+fn read_base(content: &[u8]) -> Option<(u64, &[u8])> {
+    if content.is_empty() {
+        return Some((0, content));
+    }
+    let (base, cuts) = content.split_first_chunk()?;
+    let base = u64::from_le_bytes(*base);
+    (base <= BASE_MAX).then_some((base, cuts))
+}
+
+/// The version of an entry with this content, also if its borders make no sense in this world.
+pub(crate) fn version_of(content: &[u8], revision: Revision) -> BordersVersion {
+    let base = read_base(content).map_or(0, |(base, _)| base);
+    BordersVersion(base.saturating_add(revision.0))
 }
 
 /// The borders of an entry; `None` if they make no sense in this world.
 pub(crate) fn read_borders(content: &[u8], revision: Revision, division: &Division) -> Option<Borders> {
-    let version = BordersVersion(revision.0);
+    let version = version_of(content, revision);
     if content.is_empty() {
         return Some(Borders::equal(division).renamed(version));
     }
-    let (cuts, rest) = content.as_chunks::<2>();
+    let (_, cuts) = read_base(content)?;
+    let (cuts, rest) = cuts.as_chunks::<2>();
     if cuts.len() + 1 != usize::from(division.servers()) || !rest.is_empty() {
         return None;
     }
@@ -255,6 +277,15 @@ pub(crate) fn read_borders(content: &[u8], revision: Revision, division: &Divisi
 /// Where edges reach a server, as the note of its lease says.
 pub(crate) fn address_note(address: Option<SocketAddr>) -> Bytes {
     address.map_or_else(Bytes::new, |address| address.to_string().into())
+}
+
+/// The newest write of the entry with the borders.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) revision: Revision,
+    pub(crate) version: BordersVersion,
+    /// When it was heard of.
+    pub(crate) at: Time,
 }
 
 /// A server of the world.
@@ -317,9 +348,10 @@ pub(crate) struct Roster {
     seats: Vec<SeatOf>,
     decider: Option<Holder>,
     borders: Borders,
+    /// The base of these borders.
+    base: u64,
     entry: BordersEntry,
-    /// The number of the newest write of this entry, and when it was heard of.
-    entry_written: (BordersVersion, Time),
+    entry_written: Written,
     /// The leases and borders that there are have all been told, and the connection holds.
     is_current: bool,
     /// Entries that were known when the watch failed, and that no listing has named since.
@@ -338,7 +370,8 @@ impl Roster {
             seats: vec![SeatOf::default(); division.servers().into()],
             borders: Borders::equal(&division),
             entry: BordersEntry::Missing,
-            entry_written: (BordersVersion::default(), Time(0)),
+            base: 0,
+            entry_written: Written::default(),
             decider: None,
             is_current: false,
             unnamed: Vec::new(),
@@ -363,8 +396,23 @@ impl Roster {
         self.entry
     }
 
-    pub(crate) fn entry_written(&self) -> (BordersVersion, Time) {
+    pub(crate) fn entry_written(&self) -> Written {
         self.entry_written
+    }
+
+    /// The newest version that anybody who holds a lease knows, or the store has.
+    pub(crate) fn newest_version(&self) -> BordersVersion {
+        let reported = self.seats.iter().filter_map(|seat| seat.report.as_ref()).map(|report| report.knows.0);
+        let reported = reported.max().unwrap_or_default().min(BASE_MAX);
+        BordersVersion(reported).max(self.borders.version()).max(self.entry_written.version)
+    }
+
+    /// The base of the next write, which makes it newer than all that anybody knows. It stays as it is, unless the store came back older
+    /// than it was. The write has a higher number than `fence`.
+    pub(crate) fn next_base(&self, fence: Fence) -> u64 {
+        let newest = self.newest_version().0;
+        let is_newer = self.base.saturating_add(fence.0.max(self.entry_written.revision.0)) >= newest;
+        if is_newer { self.base } else { newest.min(BASE_MAX) }
     }
 
     /// Why nobody can agree on borders.
@@ -422,8 +470,7 @@ impl Roster {
             Event::Listed { watch } if *watch == self.watch => {
                 self.is_current = true;
                 for key in std::mem::take(&mut self.unnamed) {
-                    let revision = Revision(self.entry_written.0.0);
-                    self.see(now, &key, revision, None);
+                    self.see(now, &key, self.entry_written.revision, None);
                 }
                 // A member that was cut off from the bus, or has just come, waits before it takes anybody for gone.
                 self.seats.iter_mut().for_each(|seat| seat.empty_since = now);
@@ -482,9 +529,11 @@ impl Roster {
                 // Nobody removes them. If somebody does, they stay as they were, until the decider has written them again.
                 let fenced = value.and_then(|value| Fenced::read(value, revision));
                 let is_fenced = fenced.is_some();
-                let borders = fenced.and_then(|fenced| read_borders(&fenced.content, revision, &self.division));
+                let borders =
+                    fenced.as_ref().and_then(|fenced| read_borders(&fenced.content, revision, &self.division));
                 let is_sound = borders.is_some();
-                self.entry_written = (BordersVersion(revision.0), now);
+                let content = fenced.as_ref().map_or(&[][..], |fenced| &fenced.content);
+                self.entry_written = Written { revision, version: version_of(content, revision), at: now };
                 self.entry = match value {
                     None => BordersEntry::Missing,
                     Some(_) if is_sound => BordersEntry::Readable,
@@ -493,6 +542,7 @@ impl Roster {
                 };
                 if let Some(borders) = borders.filter(|borders| borders.version() > self.borders.version()) {
                     self.borders = borders;
+                    self.base = self.borders.version().0 - revision.0;
                 }
                 is_sound
             }
@@ -603,12 +653,19 @@ mod tests {
     #[test]
     fn borders_are_read_as_they_were_written_and_nonsense_is_not() {
         let borders = Borders::new(&division(), BordersVersion(8), &[20, 60]).unwrap();
-        let bytes = borders_bytes(&borders);
-        assert_eq!(read_borders(&bytes, Revision(8), &division()), Some(borders));
+        for base in [0, 5] {
+            let bytes = borders_bytes(&borders, base);
+            assert_eq!(read_borders(&bytes, Revision(8 - base), &division()), Some(borders.clone()));
+        }
         let equal = read_borders(&[], Revision(3), &division()).unwrap();
         assert_eq!((equal.inner(), equal.version()), (&[30, 60][..], BordersVersion(3)));
+        assert!(read_borders(&borders_bytes(&equal, BASE_MAX), Revision(8), &division()).is_some());
+        assert_eq!(read_borders(&borders_bytes(&equal, BASE_MAX + 1), Revision(8), &division()), None);
         for nonsense in [&[1, 0][..], &[1, 0, 2], &[1, 0, 2, 0, 3, 0], &[61, 0, 60, 0], &[1, 0, 91, 0]] {
-            assert_eq!(read_borders(nonsense, Revision(8), &division()), None, "{nonsense:?}");
+            let with_base = [&[0; 8][..], nonsense].concat();
+            for nonsense in [nonsense, &with_base] {
+                assert_eq!(read_borders(nonsense, Revision(8), &division()), None, "{nonsense:?}");
+            }
         }
     }
 
@@ -675,7 +732,7 @@ mod tests {
         let mut roster = roster();
         let fenced = |fence: u64, content: &[u8]| {
             let numbers = [fence, 70, 1].map(u64::to_le_bytes).concat();
-            Some([&[1][..], &numbers, content].concat())
+            Some([&[1][..], &numbers, &[0; 8], content].concat())
         };
         changed(&mut roster, "world.w.borders", 9, fenced(8, &[10, 0, 20, 0]));
         assert_eq!((roster.borders().inner(), roster.counters().refused), (&[10, 20][..], 0));

@@ -175,7 +175,7 @@ mod tests {
         /// The border between the two is here from now on.
         fn border(&mut self, ms: u64, revision: u64, cut: u16) {
             let borders = Borders::new(self.0.roster.division(), BordersVersion(revision), &[cut]).unwrap();
-            let value = [&[1][..], &[0; 24], &borders_bytes(&borders)].concat();
+            let value = [&[1][..], &[0; 24], &borders_bytes(&borders, 0)].concat();
             self.changed(ms, "world.w.borders", revision, value);
         }
 

@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 use throng_wire::Time;
 
 use crate::endpoint::{Endpoint, Outgoing};
-use crate::store::Change;
+use crate::store::{Change, Store};
 use crate::{
     Bus, Command, CommandError, Counters, Event, Limits, MemberId, RequestError, Revision, Subject, SubscriptionId,
     Ticket, WatchId,
@@ -154,6 +154,10 @@ enum Down {
     Listed { watch: WatchId, listing: u32 },
 }
 
+/// The content of a store. The default one is empty.
+#[derive(Clone, Debug, Default)]
+pub struct SimStore(Store);
+
 impl SimNet {
     /// A network with a running server and an empty store.
     pub fn new(seed: u64, weather: Weather) -> SimNet {
@@ -242,6 +246,16 @@ impl SimNet {
             let members: Vec<MemberId> = net.nodes.keys().copied().collect();
             members.into_iter().for_each(|member| net.disconnect(member));
         }
+    }
+
+    /// What the store has now.
+    pub fn copy_store(&self) -> SimStore {
+        SimStore(self.lock().server.store.clone())
+    }
+
+    /// The server, which does not run at the moment, starts with this store, as one whose disk was lost or restored.
+    pub fn put_store(&self, store: SimStore) {
+        self.lock().server.store = store.0;
     }
 
     /// Sets the server's clock forward, as when another server with another clock takes over.

@@ -18,7 +18,7 @@ pub(super) struct Server {
     pub(super) life: u64,
     pub(super) jumped: Duration,
     drift_ppm: i64,
-    store: Store,
+    pub(super) store: Store,
     subscriptions: BTreeMap<(MemberId, SubscriptionId), Pattern>,
     watches: BTreeMap<(MemberId, WatchId), (u32, Pattern)>,
 }
