@@ -527,7 +527,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Lets a player look from a position, in metres, whatever belongs to it.
+    /// Lets a player without objects look from a position, in metres.
     ///
     /// # Errors
     /// The player has left, or its edge takes no more messages now.

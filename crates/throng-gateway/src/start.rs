@@ -90,8 +90,8 @@ impl Gateway {
     }
 
     /// Takes over settings that were [read again](Settings::reload), with the tokens and certificates that they name:
-    /// all of it, or nothing. Existing connections keep their queue limits; doors, message types, threads and
-    /// recordings stay as they were at the start.
+    /// all of it, or nothing. Rate limits, queue sizes and timeouts also apply to existing connections; doors, message types,
+    /// threads and recordings stay as they were at the start.
     ///
     /// # Errors
     /// A file that cannot be used. Everything stays as it was.

@@ -113,6 +113,7 @@ fn a_complaint_names_the_flag() {
         ("-scs=0x90000", "-scs and -ecs contradict each other"),
         ("-cn=wss", "tls and -cert, -key contradict each other"),
         ("-cn=throng", "throng and -throngkey contradict each other"),
+        ("-dev -auth=none", "-auth=none and -dev contradict each other"),
         ("-listen=client,wss", "-listen=client,wss: expected side, network and address"),
         ("-clientrights=all", "-clientrights=all: expected create, write"),
     ] {

@@ -248,7 +248,7 @@ impl SimNet {
         }
     }
 
-    /// What the store has now.
+    /// A copy of the store as it is now.
     pub fn copy_store(&self) -> SimStore {
         SimStore(self.lock().server.store.clone())
     }

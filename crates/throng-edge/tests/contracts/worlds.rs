@@ -588,8 +588,8 @@ fn the_death_of_the_store_and_its_return_make_nobody_gone() {
 /// one that has just come agrees with all others.
 #[test]
 fn borders_move_on_when_the_store_comes_back_older_or_empty() {
-    for (seed, is_empty, restarts) in [(21, false, false), (22, true, false), (23, false, true), (24, true, true)] {
-        let mut stage = Stage::new(seed, calm());
+    for (is_empty, restarts) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut stage = Stage::new(21, calm());
         stage.pass_for(Duration::from_secs(2), |_| Ok(())).unwrap();
         let copy = if is_empty { SimStore::default() } else { stage.net.copy_store() };
         // The load goes to and fro, and borders with it.

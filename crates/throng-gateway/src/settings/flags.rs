@@ -487,6 +487,7 @@ fn set_home(settings: &mut Settings, text: &str) -> Result<(), String> {
 }
 
 fn set_auth(settings: &mut Settings, text: &str) -> Result<(), String> {
+    settings.names_auth = true;
     settings.auth = match text {
         "none" => AuthProvider::Nobody,
         "all" => AuthProvider::Everybody,

@@ -99,6 +99,8 @@ pub struct Settings {
     pub edge_key: Option<String>,
     /// `-auth`
     pub auth: AuthProvider,
+    /// `-auth` was given.
+    pub(super) names_auth: bool,
     /// `-descriptors`
     pub descriptor_files: Vec<String>,
     /// `-threads`: threads that encode; 0 for one per core.
@@ -153,6 +155,7 @@ impl Default for Settings {
             home: None,
             edge_key: None,
             auth: AuthProvider::Nobody,
+            names_auth: false,
             descriptor_files: Vec::new(),
             threads: 0,
             engine_threads: 1,
@@ -235,6 +238,9 @@ impl Settings {
     /// Consequences of several flags together.
     fn settle(&mut self) -> Result<(), SettingsError> {
         if self.auth == AuthProvider::Nobody && self.engine.development {
+            if self.names_auth {
+                return Err(contradiction("-auth=none", "-dev", "with -dev everybody can log in"));
+            }
             self.auth = AuthProvider::Everybody;
         }
         self.engine.proves_names = matches!(self.auth, AuthProvider::Tokens(_) | AuthProvider::Http(_));
