@@ -237,9 +237,6 @@ impl Fleet {
         match (reply, call) {
             (Reply::Done, call) => {
                 self.counters.done += 1;
-                if let Some(wait) = self.wait_of(&call) {
-                    wait.refusals = 0;
-                }
                 self.succeed(call);
             }
             // It was said before, and the answer was lost. A list that is missing has no value to remove.
@@ -362,6 +359,9 @@ impl Fleet {
     }
 
     fn succeed(&mut self, call: Call) {
+        if let Some(wait) = self.wait_of(&call) {
+            *wait = Wait::default();
+        }
         match call {
             Call::Health => {}
             Call::Ready => self.enter(FleetState::Ready),
@@ -374,6 +374,9 @@ impl Fleet {
             }
             Call::Remove(name) => {
                 self.unsure.remove(&name);
+                // There is room in a list that was full.
+                let [_, add, _] = &mut self.waits;
+                *add = Wait::default();
             }
         }
     }

@@ -60,15 +60,14 @@ fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     shown.collect()
 }
 
-/// A text whose addresses have no user and no password: of `nats://user:password@host`, `nats://host` is left. A password may have a `/`,
-/// `?` or `#` that should have been escaped: so if there is an `@` only behind one of these, everything up to it is left out.
+/// A text whose addresses have no user and no password: of `nats://user:password@host`, `nats://host` is left. A password may have an `@`,
+/// `/`, `?` or `#` that should have been escaped, so everything up to the last `@` of an address is left out. A comma ends an address.
 pub fn masked(text: &str) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let address = &part[..part.find(|char: char| char.is_whitespace() || char == ',').unwrap_or(part.len())];
-        let authority = &address[..address.find(['/', '?', '#']).unwrap_or(address.len())];
-        let host = authority.rfind('@').or_else(|| address.rfind('@')).map_or(0, |at| at + 1);
+        let host = address.rfind('@').map_or(0, |at| at + 1);
         shown += "://";
         shown += &part[host..];
     }
@@ -334,15 +333,15 @@ mod tests {
     #[test]
     fn arguments_are_told_without_their_secrets() {
         let given = "crowd --key 0f --key=0f -key 0f -key=0f --players 40 --keys all a@b --bus=nats://me:a@b@host \
-            --bus nats://me:word@10.0.0.9:4222,tls://token@[::1]:4222/a@b --key";
+            --bus nats://me:word@10.0.0.9:4222,tls://token@[::1]:4222/a --key";
         let told = "crowd --key hidden --key=hidden -key hidden -key=hidden --players 40 --keys all a@b --bus=nats://host \
-            --bus nats://10.0.0.9:4222,tls://[::1]:4222/a@b --key";
+            --bus nats://10.0.0.9:4222,tls://[::1]:4222/a --key";
         assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
         let given = "--bus me:a@b@10.0.0.9:4222,nats://me:a@h1,me:a@h2:1,h3 --bus=me:a@h a@b";
         let told = "--bus 10.0.0.9:4222,nats://h1,h2:1,h3 --bus=h a@b";
         assert_eq!(without_secrets(given.split(' ').map(str::to_owned)), told.split(' ').collect::<Vec<_>>());
         assert_eq!(masked("no answer at nats://ä:ö@ü:1, as x://"), "no answer at nats://ü:1, as x://");
-        assert_eq!(masked("nats://me:a/b?c#d@h:1/x, tls://h/a s3://b@c"), "nats://h:1/x, tls://h/a s3://c");
+        assert_eq!(masked("nats://me:a/b?c@d#e@h:1/x, tls://h/a s3://b@c"), "nats://h:1/x, tls://h/a s3://c");
     }
 
     #[test]

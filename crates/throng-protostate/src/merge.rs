@@ -73,8 +73,7 @@ impl<'a> Merge<'a> {
             match field {
                 Some(field) => self.field(schema, message, shape, field, raw, place),
                 None => {
-                    let is_outermost = std::ptr::eq(shape, schema.root());
-                    let repeats = self.repeats(is_outermost, tag, message.fields[place].stamp);
+                    let repeats = self.repeats(tag, message.fields[place].stamp);
                     self.opaque_field(message, place, raw, repeats, 0);
                 }
             }
@@ -82,11 +81,18 @@ impl<'a> Merge<'a> {
     }
 
     /// Whether a field that nothing is known of is a list. It was last written at `written`.
-    pub(super) fn repeats(&self, is_outermost: bool, tag: u32, written: Stamp) -> bool {
+    pub(super) fn repeats(&self, tag: u32, written: Stamp) -> bool {
         match self.repeated {
-            Some(repeated) if is_outermost => repeated.contains(&(tag >> 3)),
-            _ => written == self.stamp,
+            Some(repeated) => repeated.contains(&(tag >> 3)),
+            None => written == self.stamp,
         }
+    }
+
+    /// Merges a message inside another one. It may be of the same type, but the lists that are known are not its own.
+    fn inner(&mut self, schema: &Schema, message: &mut Message, shape: &Shape, bytes: &[u8]) {
+        let repeated = self.repeated.take();
+        self.message(schema, message, shape, bytes);
+        self.repeated = repeated;
     }
 
     /// The place of the field with that tag. If there is none, places are made for it and for all that is left of the
@@ -189,12 +195,12 @@ impl<'a> Merge<'a> {
                 self.merged.values += 1;
             }
             (Value::Message(message), Raw::Bytes(content)) => {
-                self.message(schema, message, schema.shape(field.shape), content);
+                self.inner(schema, message, schema.shape(field.shape), content);
             }
             (value, Raw::Bytes(content)) if field.kind == Kind::Message => {
                 let mut message = Box::new(Message::new(self.stamp, self.writer));
                 self.usage.add(MESSAGE_BYTES);
-                self.message(schema, &mut message, schema.shape(field.shape), content);
+                self.inner(schema, &mut message, schema.shape(field.shape), content);
                 *value = Value::Message(message);
             }
             (value, raw) => self.leaf(value, raw),

@@ -58,7 +58,7 @@ impl Merge<'_> {
         let mut places = Places::default();
         while let Some((tag, raw)) = reader.next() {
             let Some(place) = self.place(root, None, tag, reader, &mut places) else { continue };
-            let repeats = self.repeats(true, tag, root.fields[place].stamp);
+            let repeats = self.repeats(tag, root.fields[place].stamp);
             self.opaque_field(root, place, raw, repeats, 0);
         }
     }

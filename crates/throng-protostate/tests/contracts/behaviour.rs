@@ -594,14 +594,16 @@ fn where_no_schema_is_known_a_new_piece_takes_the_room_of_the_oldest() {
 fn a_joined_update_is_merged_as_any_other_below_the_outermost_message() {
     let limits = StateLimits { verbatim_occurrences: 2, ..StateLimits::default() };
     let piece = |number: u64| message().nested(100, message().varint(3, number));
-    for (are_lists, repeated) in [(false, &[100][..]), (true, &[])] {
-        let [mut single, mut joined] = [(); 2].map(|()| world_within(MergeOptions::default(), limits));
+    let cases = [("World", 7), ("Inner", 3)].map(|outer| [(outer, false, &[100][..]), (outer, true, &[])]);
+    for ((outer, field), are_lists, repeated) in cases.into_iter().flatten() {
+        let new = || DataState::new(Some(schema(outer)), "", MergeOptions::default(), limits, Tick(0));
+        let [mut single, mut joined] = [new(), new()];
         let mut dropped = 0;
         for tick in 1..=5 {
             let pieces = if are_lists { piece(tick).and(piece(100 + tick)) } else { piece(tick) };
-            let update = message().nested(7, pieces).0;
-            let merged = single.merge(&update, &url("World"), 1, Tick(tick)).unwrap();
-            assert_eq!(joined.merge_joined((&update, &url("World")), repeated, 1, Tick(tick)), Ok(merged));
+            let update = message().nested(field, pieces).0;
+            let merged = single.merge(&update, &url(outer), 1, Tick(tick)).unwrap();
+            assert_eq!(joined.merge_joined((&update, &url(outer)), repeated, 1, Tick(tick)), Ok(merged));
             dropped += merged.dropped;
         }
         let whole = [&single, &joined].map(|state| {
