@@ -3,31 +3,38 @@
 //! World servers go on to subscribe a client that is away, to unsubscribe it and to say what it sees, and entities cross into cells that it
 //! sees. All of that changes what it gets back. It gets no state and no message meanwhile.
 
-use throng_channeld::proto::{ChannelSubscriptionOptions, ChannelType, SubscribedToChannelResultMessage};
+use rustc_hash::FxHashMap;
+use throng_channeld::proto::{ChannelSubscriptionOptions, RemoveChannelMessage, SubscribedToChannelResultMessage};
 use throng_channeld::{Header, message_type};
-use throng_replica::{ChannelIndex, StreamStart};
+use throng_replica::{ChannelIndex, Variant};
+use throng_wire::Time;
 
 use super::Engine;
-use super::channel::{Subscriber, Wanted};
+use super::channel::Wanted;
+use super::ends::Ended;
 use super::lost::Kept;
 use super::news::{News, connection_type, ended_result};
-use super::place::{Place, Reader};
+use super::place::{Party, Place};
+use super::port::Side;
 use super::refusal::Refusal;
 use crate::spatial::Interest;
 
+/// A loss is noticed within so many milliseconds if there is no limit (`max_unreachable_ms`).
+const UNNOTICED_MS: u32 = 60_000;
+
 impl Engine {
     /// Clients speak for themselves; servers may name anybody.
-    pub(super) fn named_or_self(&self, from: Place, conn_id: u32) -> Result<Reader, Refusal> {
+    pub(super) fn party_or_self(&self, from: Place, conn_id: u32) -> Result<Party, Refusal> {
         match conn_id == 0 || !self.connections.at(from).is_server() {
-            true => Ok(Reader::Here(from)),
-            false => self.named(conn_id),
+            true => Ok(Party::Here(from)),
+            false => self.party(conn_id),
         }
     }
 
-    pub(super) fn named(&self, conn_id: u32) -> Result<Reader, Refusal> {
+    pub(super) fn party(&self, conn_id: u32) -> Result<Party, Refusal> {
         match self.connections.find_member(conn_id) {
-            Some(place) => Ok(Reader::Here(place)),
-            None if self.lost.has_connection_id(conn_id) => Ok(Reader::Away(conn_id)),
+            Some(place) => Ok(Party::Here(place)),
+            None if self.lost.has_connection_id(conn_id) => Ok(Party::Away(conn_id)),
             None => Err(Refusal::UnknownConnection),
         }
     }
@@ -75,8 +82,7 @@ impl Engine {
         let kept = match former {
             Some(former) => former,
             None => {
-                let (side, count) = self.lost.subscription_count(away).ok_or(Refusal::UnknownConnection)?;
-                self.check_subscriptions(side, count)?;
+                self.check_kept_count(away)?;
                 let state = self.channels.at(channel);
                 let (kind, wanted) = (state.kind, Wanted::usual(&state.settings));
                 Kept { birth, kind, wanted, since: self.clock.tick(), is_known: false }
@@ -89,6 +95,16 @@ impl Engine {
         let kept = Kept { wanted, ..kept };
         self.lost.keep(away, id, kept);
         Ok(kept)
+    }
+
+    /// Whether a connection that is away may have one more subscription. Those to channels that are gone count only while there is room.
+    fn check_kept_count(&mut self, away: u32) -> Result<(), Refusal> {
+        let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
+        if self.check_subscriptions(side, self.lost.subscription_count(away)).is_err() {
+            let channels = &self.channels;
+            self.lost.purge(away, |id, birth| channels.born(id, birth).is_some());
+        }
+        self.check_subscriptions(side, self.lost.subscription_count(away))
     }
 
     /// The message to others about a subscription that waits.
@@ -113,7 +129,10 @@ impl Engine {
         let (id, birth) = self.channels.identity(channel);
         let state = self.channels.at(channel);
         let (kind, owner) = (state.kind, state.owner);
-        let side = self.lost.unsubscribe(away, (id, birth)).ok_or(Refusal::UnknownConnection)?;
+        let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
+        if !self.lost.unsubscribe(away, (id, birth)) {
+            return Err(Refusal::UnknownConnection);
+        }
         let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL).with_stub(stub_id);
         self.send(from, header, &ended_result((away, side), kind));
         if owner != Some(from) {
@@ -148,28 +167,56 @@ impl Engine {
         }
     }
 
-    /// A client that has come back, and may still have what ended meanwhile, learns of that.
-    pub(super) fn tell_what_ended(&mut self, index: Place, mut ended: Vec<(u32, ChannelType)>) {
-        ended.sort_unstable();
-        let named = (self.connections.at(index).id, self.connections.at(index).side);
-        for (id, kind) in ended {
-            self.send(index, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended_result(named, kind));
+    /// Remembers for a while that a client's subscription has ended: it may be lost before it hears of it.
+    pub(super) fn note_end(&mut self, client: Place, id: u32, ended: Ended) {
+        if self.connections.at(client).is_server() || self.settings.recovery_patience(Side::Client).is_none() {
+            return;
+        }
+        let (now, oldest) = (self.clock.now(), self.heard_until());
+        self.connections.at_mut(client).ends.note(now, oldest, id, ended);
+    }
+
+    /// A client whose loss is noticed now has heard everything that it was told until then.
+    pub(super) fn heard_until(&self) -> Time {
+        let unnoticed_ms = match self.settings.limits.max_unreachable_ms {
+            0 => UNNOTICED_MS,
+            limit => limit,
+        };
+        Time(self.clock.now().0.saturating_sub(u64::from(unnoticed_ms) * 1_000))
+    }
+
+    /// A client that has come back, and may still have what ended, learns of that.
+    pub(super) fn tell_what_ended(&mut self, index: Place, ended: &FxHashMap<u32, Ended>) {
+        let mut ended: Vec<(u32, Ended)> = ended.iter().map(|(&id, &ended)| (id, ended)).collect();
+        ended.sort_unstable_by_key(|&(id, _)| id);
+        for (id, ended) in ended {
+            self.tell_end(index, id, ended);
         }
     }
 
-    /// A client that has come back gets a subscription that it did not have before.
-    pub(super) fn begin_kept(&mut self, index: Place, channel: ChannelIndex, kept: Kept) {
-        match self.serve_from(index, channel, kept.wanted, StreamStart::Everything) {
-            Ok(number) => {
-                let subscriber = Subscriber::new(number, kept.wanted, kept.since);
-                self.channels.at_mut(channel).subscribers.insert(index, subscriber);
-                let begun = self.subscribed_result(index, channel, subscriber);
-                let id = self.channels.at(channel).id;
-                self.send(index, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
+    pub(super) fn tell_end(&mut self, index: Place, id: u32, ended: Ended) {
+        self.note_end(index, id, ended);
+        let named = (self.connections.at(index).id, self.connections.at(index).side);
+        match ended {
+            Ended::Unsubscribed(kind) => {
+                self.send(index, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended_result(named, kind));
             }
-            Err(refusal) => {
-                self.counters.refuse(refusal);
+            Ended::Removed => {
+                let header = Header::new(id, message_type::REMOVE_CHANNEL);
+                self.send(index, header, &RemoveChannelMessage { channel_id: id });
             }
+        }
+    }
+
+    /// A subscription that waited, with its masks read again: the type of the state may be known by now.
+    pub(super) fn resolved(&mut self, channel: ChannelIndex, wanted: Wanted) -> Wanted {
+        if wanted.variant == Variant::default() {
+            return wanted;
+        }
+        let (paths, schema) = (self.fanout.forms.paths(wanted.variant).to_vec(), self.schema_of(channel));
+        match self.fanout.forms.add(&paths, schema.as_deref()) {
+            Ok(variant) => Wanted { variant, ..wanted },
+            Err(_) => wanted,
         }
     }
 }

@@ -12,6 +12,7 @@ use throng_wire::{ConnectionId, Time};
 
 use super::backlog::Backlog;
 use super::buffers::Buffers;
+use super::ends::RecentEnds;
 use super::movement::{Movement, MovementTurn};
 use super::news::NewsList;
 use super::place::Place;
@@ -92,6 +93,8 @@ pub(crate) struct Connection {
     pub(crate) recovery: Option<VecDeque<u32>>,
     /// Notices about the subscribers of its channels that wait for room.
     pub(super) news: NewsList,
+    /// Of a client that may come back.
+    pub(super) ends: RecentEnds,
     /// It is on the list of connections that are checked again and again.
     pub(crate) is_watched: bool,
     /// Since when it takes less than it is given.
@@ -286,6 +289,7 @@ impl Connection {
             backlog: Backlog::default(),
             recovery: None,
             news: NewsList::default(),
+            ends: RecentEnds::default(),
             is_watched: false,
             slow_since: None,
             behind_since: None,
@@ -413,9 +417,9 @@ impl Connection {
         self.backlog.kept_bytes()
     }
 
-    /// The same, and of the notices that wait.
+    /// The same, and of the notices that wait, and of the ends that are remembered.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.backlog_bytes() + self.news.bytes()
+        self.backlog_bytes() + self.news.bytes() + self.ends.bytes()
     }
 
     /// Bytes of memory of its name, here and in the table of names.

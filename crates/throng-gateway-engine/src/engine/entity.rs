@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// An entity's channel is removed, or any other.
+    /// A channel is removed. If it is that of an entity, the entity is forgotten too.
     pub(super) fn entity_channel_removed(&mut self, id: u32, index: ChannelIndex) {
         self.lost.disown(id);
         if self.entities.get(id).is_some_and(|entity| entity.is_well_known) {

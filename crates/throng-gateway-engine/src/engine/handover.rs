@@ -17,7 +17,7 @@ use super::entities::Entities;
 use super::log::state_limits;
 use super::lost::LostOnes;
 use super::pace::TOO_MANY_ACTIONS;
-use super::place::{Place, Reader};
+use super::place::{Party, Place};
 use super::refusal::Refusal;
 use super::writers::GATEWAY;
 use crate::group::Movable;
@@ -219,25 +219,25 @@ impl Engine {
         let orphans: Vec<u32> = listed.iter().copied().filter(|entity| !is_awaited(entity)).collect();
         let Some(mut handovers) = self.world.as_mut().map(|world| std::mem::take(&mut world.handovers)) else { return };
         let view = View { channels: &self.channels, entities: &self.entities, lost: &self.lost };
-        let plan = handovers.adopt(&view, Reader::Here(owner), &orphans);
+        let plan = handovers.adopt(&view, Party::Here(owner), &orphans);
         self.carry_out(plan, 0);
         if let Some(world) = &mut self.world {
             world.handovers = handovers;
         }
     }
 
-    fn carry_out(&mut self, plan: &HandoverPlan<Reader>, context: u32) {
+    fn carry_out(&mut self, plan: &HandoverPlan<Party>, context: u32) {
         let mut notices = Notices { carried: self.carried_by_notices(plan), ..Notices::default() };
         let mut taken = Vec::new();
         for action in plan.actions() {
             match action {
-                Action::Unsubscribe { connection: Reader::Here(place), entity } => {
+                Action::Unsubscribe { connection: Party::Here(place), entity } => {
                     if let Some(channel) = self.channels.find(*entity) {
                         // The plan has looked: it is subscribed.
                         let _ = self.unsubscribe_and_tell(*place, *place, channel, 0);
                     }
                 }
-                Action::Own { connection: Reader::Here(place), entity } => {
+                Action::Own { connection: Party::Here(place), entity } => {
                     if self.make_owner(*place, *entity) {
                         taken.push(*entity);
                     }
@@ -248,7 +248,7 @@ impl Engine {
                     self.grant_entity((*connection, *entity), *grant, notices.carries(*entity));
                 }
                 Action::Announce(notice) => {
-                    if let Reader::Here(place) = notice.connection {
+                    if let Party::Here(place) = notice.connection {
                         self.announce(plan, (place, notice), context, &mut notices);
                     }
                 }
@@ -277,7 +277,7 @@ impl Engine {
     /// Which of the entities that move have their state in the notices of the move: as many as fit, in the order of the
     /// plan. The same for all receivers. A new owner of unmoved entities gets no notice: the state comes as the first
     /// update then.
-    fn carried_by_notices(&self, plan: &HandoverPlan<Reader>) -> Vec<u32> {
+    fn carried_by_notices(&self, plan: &HandoverPlan<Party>) -> Vec<u32> {
         if !plan.has_notices() {
             return Vec::new();
         }
@@ -294,7 +294,7 @@ impl Engine {
         carried
     }
 
-    fn grant_entity(&mut self, (reader, entity): (Reader, u32), grant: Grant, is_carried: bool) {
+    fn grant_entity(&mut self, (reader, entity): (Party, u32), grant: Grant, is_carried: bool) {
         let Some(channel) = self.channels.find(entity) else { return };
         let access = match grant {
             Grant::Write => ChannelDataAccess::WriteAccess,
@@ -306,12 +306,12 @@ impl Engine {
             ..Default::default()
         };
         let granted = match reader {
-            Reader::Here(place) => {
+            Party::Here(place) => {
                 let is_new = self.channels.at(channel).subscriber(place).is_none();
                 options.skip_first_fan_out = (is_new && is_carried).then_some(true);
                 self.subscribe_and_tell(place, place, channel, &options, 0)
             }
-            Reader::Away(away) => self.keep_and_tell(None, away, channel, &options),
+            Party::Away(away) => self.keep_and_tell(None, away, channel, &options),
         };
         if let Err(refusal) = granted {
             self.counters.refuse(refusal);
@@ -320,8 +320,8 @@ impl Engine {
 
     fn announce(
         &mut self,
-        plan: &HandoverPlan<Reader>,
-        (receiver, notice): (Place, &Announced<Reader>),
+        plan: &HandoverPlan<Party>,
+        (receiver, notice): (Place, &Announced<Party>),
         context: u32,
         notices: &mut Notices,
     ) {
@@ -337,8 +337,8 @@ impl Engine {
 
     fn encode_notices(
         &self,
-        plan: &HandoverPlan<Reader>,
-        notice: &Announced<Reader>,
+        plan: &HandoverPlan<Party>,
+        notice: &Announced<Party>,
         context: u32,
         notices: &mut Notices,
     ) {
@@ -468,39 +468,43 @@ struct View<'a> {
 }
 
 impl HandoverView for View<'_> {
-    type Connection = Reader;
+    type Connection = Party;
 
-    fn cell_owner(&self, cell: u32) -> Option<Reader> {
-        self.channels.named(cell)?.owner.map(Reader::Here)
+    fn cell_owner(&self, cell: u32) -> Option<Party> {
+        self.channels.named(cell)?.owner.map(Party::Here)
     }
 
-    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Reader>) {
+    fn cell_subscribers(&self, cell: u32, subscribers: &mut Vec<Party>) {
         if let Some(channel) = self.channels.named(cell) {
-            subscribers.extend(channel.subscribers.places().map(Reader::Here));
-            subscribers.extend(self.lost.clients_of((cell, channel.birth)).map(Reader::Away));
+            subscribers.extend(channel.subscribers.places().map(Party::Here));
+            subscribers.extend(self.lost.viewers_of((cell, channel.birth)).map(Party::Away));
         }
     }
 
-    fn sees_cell(&self, connection: Reader, cell: u32) -> bool {
+    fn sees_cell(&self, connection: Party, cell: u32) -> bool {
         self.channels.named(cell).is_some_and(|channel| match connection {
-            Reader::Here(place) => channel.subscriber(place).is_some(),
-            Reader::Away(away) => self.lost.kept(away, (cell, channel.birth)).is_some(),
+            Party::Here(place) => channel.subscriber(place).is_some(),
+            Party::Away(away) => self.lost.kept(away, (cell, channel.birth)).is_some(),
         })
+    }
+
+    fn hears(&self, connection: Party) -> bool {
+        matches!(connection, Party::Here(_))
     }
 
     fn cell_listing(&self, entity: u32) -> Option<Option<u32>> {
         Some(self.entities.get(entity)?.cell())
     }
 
-    fn entity_owner(&self, entity: u32) -> Option<Reader> {
-        self.channels.named(entity)?.owner.map(Reader::Here)
+    fn entity_owner(&self, entity: u32) -> Option<Party> {
+        self.channels.named(entity)?.owner.map(Party::Here)
     }
 
-    fn grant(&self, entity: u32, connection: Reader) -> Option<Grant> {
+    fn grant(&self, entity: u32, connection: Party) -> Option<Grant> {
         let channel = self.channels.named(entity)?;
         let access = match connection {
-            Reader::Here(place) => channel.subscriber(place)?.access(),
-            Reader::Away(away) => self.lost.kept(away, (entity, channel.birth))?.wanted.access,
+            Party::Here(place) => channel.subscriber(place)?.access(),
+            Party::Away(away) => self.lost.kept(away, (entity, channel.birth))?.wanted.access,
         };
         Some(match access {
             Access::None => Grant::Nothing,

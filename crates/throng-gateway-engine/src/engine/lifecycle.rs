@@ -11,6 +11,7 @@ use throng_replica::ChannelIndex;
 use super::Engine;
 use super::channel::{Channel, Creator};
 use super::connection::Cost;
+use super::ends::Ended;
 use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
@@ -181,6 +182,7 @@ impl Engine {
             let hub = self.connections.hub_id(connection);
             self.fanout.hub.unsubscribe(hub, subscriber.id);
             self.connections.at_mut(connection).forget_state_of(index);
+            self.note_end(connection, channel.id, Ended::Removed);
             self.send(connection, header, &RemoveChannelMessage { channel_id: channel.id });
         }
         if let Some(owner) = channel.owner

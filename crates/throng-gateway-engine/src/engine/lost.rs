@@ -1,6 +1,6 @@
 //! Lost connections that may come back, with their deadlines.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::proto::ChannelType;
@@ -8,6 +8,7 @@ use throng_replica::ChannelIndex;
 use throng_wire::{Tick, Time};
 
 use super::channel::{Access, Wanted};
+use super::ends::Ended;
 use super::port::{Key, Side};
 use throng_protostate::allocated;
 
@@ -18,8 +19,8 @@ pub(super) struct Lost {
     pub(super) connection_id: u32,
     pub(super) owned: FxHashSet<u32>,
     pub(super) subscriptions: FxHashMap<u32, Kept>,
-    /// Subscriptions that it had and will not get back. It learns of that when it is back.
-    pub(super) ended: FxHashMap<u32, ChannelType>,
+    /// Subscriptions that a client may believe to have, and will not get back. It learns of that when it is back.
+    pub(super) ended: FxHashMap<u32, Ended>,
     /// Its key, by which the channels that it has created know it.
     pub(super) key: Key,
     /// These channels. Some of them may be gone, and others in their place.
@@ -34,7 +35,7 @@ impl Lost {
         let of_map = |capacity: usize, entry_bytes: usize| capacity * 8 / 7 * (entry_bytes + 1);
         let owned_bytes = of_map(self.owned.capacity(), size_of::<u32>() + size_of::<(u32, u64)>());
         let subscriptions_bytes = of_map(self.subscriptions.capacity(), size_of::<(u32, Kept)>());
-        let ended_bytes = of_map(self.ended.capacity(), size_of::<(u32, ChannelType)>());
+        let ended_bytes = of_map(self.ended.capacity(), size_of::<(u32, Ended)>());
         let created_bytes = of_map(self.created.capacity(), size_of::<ChannelIndex>());
         let of_channels_bytes = owned_bytes + subscriptions_bytes + ended_bytes + created_bytes;
         (LOSS_BYTES + 3 * allocated(name.len()) + of_channels_bytes) as u64
@@ -48,20 +49,29 @@ impl Lost {
         let birth = kept.birth;
         let former = self.subscriptions.insert(id, kept);
         if let Some(former) = former.filter(|former| former.birth != birth) {
-            self.note_end(id, former);
+            self.note_end(id, former, Ended::Removed);
         }
     }
 
     /// It does not get a subscription back.
     fn end(&mut self, id: u32) {
         if let Some(former) = self.subscriptions.remove(&id) {
-            self.note_end(id, former);
+            self.note_end(id, former, Ended::Unsubscribed(former.kind));
         }
     }
 
-    fn note_end(&mut self, id: u32, former: Kept) {
+    /// Subscriptions to channels that are gone make room for others. Returns them.
+    fn purge(&mut self, is_there: impl Fn(u32, u64) -> bool) -> Vec<(u32, Kept)> {
+        let gone: Vec<(u32, Kept)> = self.subscriptions.extract_if(|id, kept| !is_there(*id, kept.birth)).collect();
+        for &(id, former) in &gone {
+            self.note_end(id, former, Ended::Removed);
+        }
+        gone
+    }
+
+    fn note_end(&mut self, id: u32, former: Kept, ended: Ended) {
         if former.is_known {
-            self.ended.insert(id, former.kind);
+            self.ended.insert(id, ended);
         }
     }
 }
@@ -86,8 +96,7 @@ pub(super) type LostKey = (Side, String);
 
 #[derive(Debug)]
 struct Loss {
-    /// Losses are numbered in their order.
-    number: u64,
+    key: LostKey,
     /// Its memory.
     bytes: u64,
     lost: Lost,
@@ -96,23 +105,25 @@ struct Loss {
 /// All of them. The last connection lost under a name is the one that can come back.
 #[derive(Debug, Default)]
 pub(super) struct LostOnes {
-    /// Hashed with the standard library's keyed hash: peers choose their names.
-    by_name: HashMap<LostKey, Loss>,
+    /// By number: losses are numbered in their order.
+    losses: BTreeMap<u64, Loss>,
+    /// The number of the loss, by name. Hashed with the standard library's keyed hash: peers choose their names.
+    by_name: HashMap<LostKey, u64>,
     /// The losses that have an end of their wait, by that end and the number of the loss.
-    by_end: BTreeMap<(Time, u64), LostKey>,
-    /// All, in the order in which they were lost.
-    by_age: BTreeMap<u64, LostKey>,
+    by_end: BTreeSet<(Time, u64)>,
     /// The number of the loss, by connection id.
     connection_ids: FxHashMap<u32, u64>,
     /// Losses that wait for a channel: the number of the loss, by the id of the channel.
     owners: FxHashMap<u32, u64>,
-    losses: u64,
+    /// Losses that are subscribed to a cell, by the id of the cell.
+    viewers: FxHashMap<u32, FxHashSet<u64>>,
+    newest: u64,
     bytes: u64,
 }
 
 impl LostOnes {
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.losses.len()
     }
 
     /// Bytes of memory of all of them.
@@ -125,131 +136,155 @@ impl LostOnes {
         self.connection_ids.contains_key(&id)
     }
 
-    /// The name of the awaited connection with this connection id.
-    fn named(&self, connection_id: u32) -> Option<&LostKey> {
-        self.by_age.get(self.connection_ids.get(&connection_id)?)
+    fn find(&self, connection_id: u32) -> Option<&Loss> {
+        self.losses.get(self.connection_ids.get(&connection_id)?)
     }
 
     /// Awaits the connection with this connection id no longer.
     pub(super) fn take_connection(&mut self, connection_id: u32) -> Option<(LostKey, Lost)> {
-        let key = self.named(connection_id)?.clone();
-        self.take(&key).map(|lost| (key, lost))
-    }
-
-    fn numbered(&self, connection_id: u32) -> Option<(Side, &Lost)> {
-        let key = self.named(connection_id)?;
-        Some((key.0, self.get(key)?))
+        self.take_numbered(*self.connection_ids.get(&connection_id)?)
     }
 
     pub(super) fn side_of(&self, connection_id: u32) -> Option<Side> {
-        self.named(connection_id).map(|key| key.0)
+        self.find(connection_id).map(|loss| loss.key.0)
     }
 
-    /// The side of a lost connection, and how many subscriptions it has.
-    pub(super) fn subscription_count(&self, connection_id: u32) -> Option<(Side, usize)> {
-        self.numbered(connection_id).map(|(side, lost)| (side, lost.subscriptions.len()))
+    /// How many subscriptions a lost connection has.
+    pub(super) fn subscription_count(&self, connection_id: u32) -> usize {
+        self.find(connection_id).map_or(0, |loss| loss.lost.subscriptions.len())
     }
 
     /// The subscription of a lost connection to the channel with this id and birth.
     pub(super) fn kept(&self, connection_id: u32, channel: (u32, u64)) -> Option<&Kept> {
-        self.numbered(connection_id)?.1.kept(channel)
+        self.find(connection_id)?.lost.kept(channel)
     }
 
     /// The cells that a lost connection is subscribed to, by id and birth, in no particular order.
     pub(super) fn cells_of(&self, connection_id: u32) -> impl Iterator<Item = (u32, u64)> {
-        let subscriptions = self.numbered(connection_id).into_iter().flat_map(|(_, lost)| &lost.subscriptions);
+        let subscriptions = self.find(connection_id).into_iter().flat_map(|loss| &loss.lost.subscriptions);
         let cells = subscriptions.filter(|(_, kept)| kept.kind == ChannelType::Spatial);
         cells.map(|(&id, kept)| (id, kept.birth))
     }
 
-    /// The connection ids of the lost clients that are subscribed to a channel, in no particular order.
-    pub(super) fn clients_of(&self, channel: (u32, u64)) -> impl Iterator<Item = u32> {
-        let clients = self.by_name.iter().filter(|((side, _), _)| *side == Side::Client).map(|(_, loss)| &loss.lost);
-        clients.filter(move |lost| lost.kept(channel).is_some()).map(|lost| lost.connection_id)
+    /// The connection ids of the lost connections that are subscribed to a cell, in no particular order.
+    pub(super) fn viewers_of(&self, cell: (u32, u64)) -> impl Iterator<Item = u32> {
+        let losses = self.viewers.get(&cell.0).into_iter().flatten().filter_map(|number| self.losses.get(number));
+        losses.map(|loss| &loss.lost).filter(move |lost| lost.kept(cell).is_some()).map(|lost| lost.connection_id)
     }
 
     /// A lost connection gets this subscription to the channel with this id when it is back.
     pub(super) fn keep(&mut self, connection_id: u32, channel: u32, kept: Kept) {
-        self.change(connection_id, |lost| lost.keep(channel, kept));
+        let Some(&number) = self.connection_ids.get(&connection_id) else { return };
+        self.change(number, |lost| lost.keep(channel, kept));
+        if kept.kind == ChannelType::Spatial {
+            self.viewers.entry(channel).or_default().insert(number);
+        }
     }
 
-    /// A lost connection does not get its subscription to a channel back. Returns the side of the connection, if it would
-    /// have got one.
-    pub(super) fn unsubscribe(&mut self, connection_id: u32, channel: (u32, u64)) -> Option<Side> {
-        self.kept(connection_id, channel)?;
-        self.change(connection_id, |lost| lost.end(channel.0));
-        self.side_of(connection_id)
+    /// A lost connection does not get its subscription to a channel back. Returns whether it would have got one.
+    pub(super) fn unsubscribe(&mut self, connection_id: u32, channel: (u32, u64)) -> bool {
+        let Some(&number) = self.connection_ids.get(&connection_id) else { return false };
+        let has = self.kept(connection_id, channel).is_some();
+        if has {
+            self.change(number, |lost| lost.end(channel.0));
+            self.forget_viewer(channel.0, number);
+        }
+        has
+    }
+
+    /// Forgets the subscriptions of a lost connection to channels that are gone.
+    pub(super) fn purge(&mut self, connection_id: u32, is_there: impl Fn(u32, u64) -> bool) {
+        let Some(&number) = self.connection_ids.get(&connection_id) else { return };
+        let gone = self.change(number, |lost| lost.purge(is_there));
+        for (id, _) in gone.into_iter().flatten() {
+            self.forget_viewer(id, number);
+        }
     }
 
     /// Changes what a lost connection has, and counts its memory anew.
-    fn change(&mut self, connection_id: u32, change: impl FnOnce(&mut Lost)) {
-        let Some(key) = self.connection_ids.get(&connection_id).and_then(|number| self.by_age.get(number)) else {
-            return;
-        };
-        let Some(loss) = self.by_name.get_mut(key) else { return };
-        change(&mut loss.lost);
-        let bytes = loss.lost.bytes(key);
+    fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut Lost) -> T) -> Option<T> {
+        let loss = self.losses.get_mut(&number)?;
+        let changed = change(&mut loss.lost);
+        let bytes = loss.lost.bytes(&loss.key);
         self.bytes = self.bytes + bytes - loss.bytes;
         loss.bytes = bytes;
+        Some(changed)
+    }
+
+    fn forget_viewer(&mut self, cell: u32, number: u64) {
+        if let Some(viewers) = self.viewers.get_mut(&cell) {
+            viewers.remove(&number);
+            if viewers.is_empty() {
+                self.viewers.remove(&cell);
+            }
+        }
     }
 
     pub(super) fn get(&self, key: &LostKey) -> Option<&Lost> {
-        self.by_name.get(key).map(|loss| &loss.lost)
+        self.losses.get(self.by_name.get(key)?).map(|loss| &loss.lost)
     }
 
     /// Remembers a lost connection; an older one of the same name is not awaited any more.
     pub(super) fn insert(&mut self, key: LostKey, lost: Lost) -> Option<Lost> {
         let former = self.take(&key);
-        self.losses += 1;
-        self.connection_ids.insert(lost.connection_id, self.losses);
-        self.owners.extend(lost.owned.iter().map(|&id| (id, self.losses)));
-        self.by_age.insert(self.losses, key.clone());
-        if let Some(until) = lost.until {
-            self.by_end.insert((until, self.losses), key.clone());
+        self.newest += 1;
+        let number = self.newest;
+        self.connection_ids.insert(lost.connection_id, number);
+        self.owners.extend(lost.owned.iter().map(|&id| (id, number)));
+        for (&id, _) in lost.subscriptions.iter().filter(|(_, kept)| kept.kind == ChannelType::Spatial) {
+            self.viewers.entry(id).or_default().insert(number);
         }
-        let loss = Loss { number: self.losses, bytes: lost.bytes(&key), lost };
+        if let Some(until) = lost.until {
+            self.by_end.insert((until, number));
+        }
+        let loss = Loss { bytes: lost.bytes(&key), key: key.clone(), lost };
         self.bytes += loss.bytes;
-        self.by_name.insert(key, loss);
+        self.by_name.insert(key, number);
+        self.losses.insert(number, loss);
         former
     }
 
     /// Awaits one no longer.
     pub(super) fn take(&mut self, key: &LostKey) -> Option<Lost> {
-        let Loss { number, bytes, lost } = self.by_name.remove(key)?;
+        let number = *self.by_name.get(key)?;
+        self.take_numbered(number).map(|(_, lost)| lost)
+    }
+
+    fn take_numbered(&mut self, number: u64) -> Option<(LostKey, Lost)> {
+        let Loss { key, bytes, lost } = self.losses.remove(&number)?;
         self.bytes -= bytes;
+        self.by_name.remove(&key);
         self.connection_ids.remove(&lost.connection_id);
         for id in &lost.owned {
             if self.owners.get(id) == Some(&number) {
                 self.owners.remove(id);
             }
         }
-        self.by_age.remove(&number);
+        for &id in lost.subscriptions.keys() {
+            self.forget_viewer(id, number);
+        }
         if let Some(until) = lost.until {
             self.by_end.remove(&(until, number));
         }
-        Some(lost)
+        Some((key, lost))
     }
 
     /// When the first of them is given up.
     pub(super) fn next_end(&self) -> Option<Time> {
-        self.by_end.first_key_value().map(|(&(until, _), _)| until)
+        self.by_end.first().map(|&(until, _)| until)
     }
 
     /// Takes a peer that has not come back in time.
     pub(super) fn take_late(&mut self, now: Time) -> Option<(LostKey, Lost)> {
-        let (&(until, _), key) = self.by_end.first_key_value()?;
-        if until > now {
-            return None;
-        }
-        let key = key.clone();
-        self.take(&key).map(|lost| (key, lost))
+        let &(until, number) = self.by_end.first()?;
+        if until > now { None } else { self.take_numbered(number) }
     }
 
     /// The least important loss: the first of those that own nothing, or of all.
     pub(super) fn take_least(&mut self) -> Option<(LostKey, Lost)> {
-        let owns_nothing = |key: &&LostKey| self.get(key).is_some_and(|lost| lost.owned.is_empty());
-        let key = self.by_age.values().find(owns_nothing).or_else(|| self.by_age.values().next())?.clone();
-        self.take(&key).map(|lost| (key, lost))
+        let first = self.losses.iter().find(|(_, loss)| loss.lost.owned.is_empty());
+        let (&number, _) = first.or_else(|| self.losses.first_key_value())?;
+        self.take_numbered(number)
     }
 
     /// The names of all of them, in no particular order.
@@ -259,32 +294,31 @@ impl LostOnes {
 
     /// The connection id of the lost owner of a channel.
     pub(super) fn owner_of(&self, channel: u32) -> Option<u32> {
-        let key = self.by_age.get(self.owners.get(&channel)?)?;
-        self.get(key).map(|lost| lost.connection_id)
+        self.losses.get(self.owners.get(&channel)?).map(|loss| loss.lost.connection_id)
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Lost> {
-        self.by_name.values().map(|loss| &loss.lost)
+        self.losses.values().map(|loss| &loss.lost)
     }
 
-    /// Takes a channel away from the loss that waits for it, and returns that loss.
-    pub(super) fn disown(&mut self, id: u32) -> Option<&mut Lost> {
-        let key = self.by_age.get(&self.owners.remove(&id)?)?;
-        let lost = &mut self.by_name.get_mut(key)?.lost;
-        lost.owned.remove(&id).then_some(lost)
+    /// Takes a channel away from the loss that waits for it. Returns the number of that loss.
+    pub(super) fn disown(&mut self, id: u32) -> Option<u64> {
+        let number = self.owners.remove(&id)?;
+        self.change(number, |lost| lost.owned.remove(&id));
+        Some(number)
     }
-}
 
-impl LostOnes {
     /// Somebody else decides over a channel that a loss waits for. With its return it may read what is in a cell that it
     /// sees: `cell` is the one that the channel's entity is in, and when that cell was made.
     pub(super) fn take_over(&mut self, id: u32, cell: Option<(u32, u64)>) {
-        let Some(lost) = self.disown(id) else { return };
-        let sees_cell = cell.is_some_and(|cell| lost.kept(cell).is_some());
-        match lost.subscriptions.get_mut(&id) {
-            Some(kept) if sees_cell => kept.wanted.access = Access::Read,
-            _ => lost.end(id),
-        }
+        let Some(number) = self.disown(id) else { return };
+        self.change(number, |lost| {
+            let sees_cell = cell.is_some_and(|cell| lost.kept(cell).is_some());
+            match lost.subscriptions.get_mut(&id) {
+                Some(kept) if sees_cell => kept.wanted.access = Access::Read,
+                _ => lost.end(id),
+            }
+        });
     }
 }
 
@@ -326,7 +360,7 @@ mod tests {
         ones.insert(name("other"), lost(3, &[8], None));
         let order: Vec<u32> = std::iter::from_fn(|| ones.take_least()).map(|(_, lost)| lost.connection_id).collect();
         assert_eq!(order, [2, 1, 3]);
-        assert!(ones.len() == 0 && ones.by_end.is_empty() && ones.by_age.is_empty() && ones.connection_ids.is_empty());
+        assert!(ones.len() == 0 && ones.by_end.is_empty() && ones.by_name.is_empty() && ones.connection_ids.is_empty());
     }
 
     #[test]
@@ -346,10 +380,39 @@ mod tests {
         let charged = ones.bytes() - empty - empty;
         // A table has a byte for each place beside the entry; one in eight places is free.
         let places = |capacity: usize| capacity as u64 * 8 / 7;
-        let owned = &ones.by_name[&name("world")].lost.owned;
+        let owned = &ones.get(&name("world")).expect("it waits").owned;
         let set_bytes = places(owned.capacity()) * (size_of::<u32>() as u64 + 1);
         let taken = set_bytes + places(ones.owners.capacity()) * (size_of::<(u32, u64)>() as u64 + 1);
         assert!(charged.abs_diff(taken) * 10 < taken, "{charged} for {taken}");
+    }
+
+    #[test]
+    fn a_lost_connection_is_known_as_a_viewer_of_its_cells_and_of_nothing_else() {
+        let kept = |kind| {
+            let wanted = Wanted::usual(&crate::channel_types::ChannelSettings::default());
+            Kept { birth: 1, kind, wanted, since: Tick(0), is_known: true }
+        };
+        let mut ones = LostOnes::default();
+        let mut first = lost(1, &[], None);
+        first.subscriptions.extend([(10, kept(ChannelType::Spatial)), (11, kept(ChannelType::Entity))]);
+        ones.insert(name("first"), first);
+        ones.insert(name("second"), lost(2, &[], None));
+        for cell in 10..15 {
+            ones.keep(2, cell, kept(ChannelType::Spatial));
+        }
+        let viewers = |ones: &LostOnes, cell| {
+            let mut viewers: Vec<u32> = ones.viewers_of((cell, 1)).collect();
+            viewers.sort_unstable();
+            viewers
+        };
+        assert_eq!([10, 11, 12].map(|cell| viewers(&ones, cell)), [vec![1, 2], vec![2], vec![2]]);
+        assert!(ones.viewers_of((10, 2)).next().is_none(), "another cell with this id");
+        assert!(ones.unsubscribe(2, (12, 1)) && !ones.unsubscribe(2, (12, 1)));
+        ones.purge(2, |id, _| id != 13);
+        assert_eq!([12, 13, 14].map(|cell| viewers(&ones, cell)), [vec![], vec![], vec![2]]);
+        assert_eq!(ones.get(&name("second")).expect("it waits").ended.len(), 2);
+        while ones.take_least().is_some() {}
+        assert!(ones.viewers.is_empty() && ones.bytes() == 0);
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod connection;
 mod connections;
 mod counters;
 mod edges;
+mod ends;
 mod entities;
 mod entity;
 mod fanout;

@@ -12,7 +12,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Channel;
-use super::place::{Place, Reader};
+use super::place::{Party, Place};
 use super::port::Side;
 use super::refusal::Refusal;
 
@@ -161,12 +161,12 @@ impl Engine {
                 self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
             }
             What::Begun => {
-                let result = match self.named(connection) {
-                    Ok(Reader::Here(place)) => {
+                let result = match self.party(connection) {
+                    Ok(Party::Here(place)) => {
                         let subscriber = channel.subscriber(place).copied();
                         subscriber.map(|subscriber| self.subscribed_result(place, index, subscriber))
                     }
-                    Ok(Reader::Away(away)) => {
+                    Ok(Party::Away(away)) => {
                         let kept = self.lost.kept(away, self.channels.identity(index)).copied();
                         kept.and_then(|kept| self.kept_result(away, kept))
                     }

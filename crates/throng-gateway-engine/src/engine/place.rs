@@ -22,9 +22,9 @@ impl Place {
     }
 }
 
-/// A subscriber: a connection, or one that is lost and may come back.
+/// A party to a subscription: a connection, or one that is lost and may come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reader {
+pub(super) enum Party {
     Here(Place),
     /// By its connection id.
     Away(u32),

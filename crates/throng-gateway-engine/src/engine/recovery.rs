@@ -13,14 +13,14 @@ use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use throng_channeld::proto::{
     Any, ChannelDataRecoveryMessage, ChannelDataUpdateMessage, ChannelOwnerLostMessage, ChannelOwnerRecoveredMessage,
-    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage, RemoveChannelMessage,
+    ChannelSubscriptionOptions, ChannelType, EndRecoveryMesssage,
 };
 use throng_channeld::{GLOBAL_CHANNEL, Header, message_type};
 use throng_replica::{ChannelIndex, StreamStart};
-use throng_wire::Tick;
 
 use super::Engine;
-use super::channel::{Creator, Subscriber, Wanted};
+use super::channel::Creator;
+use super::ends::Ended;
 use super::lost::{Kept, Lost};
 use super::place::Place;
 use super::port::{EndCause, Side};
@@ -58,11 +58,14 @@ impl Engine {
             let (birth, kind, since) = (channel.birth, channel.kind, subscriber.since);
             Some((channel.id, Kept { birth, kind, wanted, since, is_known: true }))
         };
+        let subscriptions: FxHashMap<u32, Kept> = subscribed.iter().filter_map(subscription).collect();
+        let ended =
+            connection.ends.since(self.heard_until()).filter(|(id, _)| !subscriptions.contains_key(id)).collect();
         let lost = Lost {
             connection_id: connection.id,
             owned: connection.owned.iter().map(|&owned| self.channels.at(owned).id).collect(),
-            subscriptions: subscribed.iter().filter_map(subscription).collect(),
-            ended: FxHashMap::default(),
+            subscriptions,
+            ended,
             key: connection.key,
             created: connection.created.clone(),
             until: patience.map(|patience| self.clock.now().after(patience)),
@@ -166,21 +169,26 @@ impl Engine {
     fn return_subscriptions(&mut self, index: Place, lost: &Lost) {
         let is_server = self.connections.at(index).is_server();
         if !is_server {
-            self.tell_what_ended(index, lost.ended.iter().map(|(&id, &kind)| (id, kind)).collect());
+            self.tell_what_ended(index, &lost.ended);
         }
         let mut subscriptions: Vec<(u32, Kept)> = lost.subscriptions.iter().map(|(&id, &kept)| (id, kept)).collect();
         subscriptions.sort_unstable_by_key(|&(id, _)| id);
         for (id, kept) in subscriptions {
-            match self.channels.born(id, kept.birth) {
-                Some(channel) if is_server => self.return_subscription(index, channel, (kept.wanted, kept.since)),
-                // It finds the state in its first update, and may have kept what was removed meanwhile.
-                Some(channel) if kept.is_known => self.subscribe_anew(index, channel, (kept.wanted, kept.since)),
-                Some(channel) => self.begin_kept(index, channel, kept),
-                None if is_server || !kept.is_known => {}
-                None => {
-                    let header = Header::new(id, message_type::REMOVE_CHANNEL);
-                    self.send(index, header, &RemoveChannelMessage { channel_id: id });
+            let Some(channel) = self.channels.born(id, kept.birth) else {
+                if !is_server && kept.is_known {
+                    self.tell_end(index, id, Ended::Removed);
                 }
+                continue;
+            };
+            let kept_as = (self.resolved(channel, kept.wanted), kept.since);
+            if is_server {
+                // Changes reach it from now on. When it is the channel's turn, it is told the state, and begins again from there.
+                self.serve_again(index, channel, kept_as, StreamStart::Changes);
+            } else if kept.is_known {
+                // It finds the state in its first update, and may have kept what was removed meanwhile.
+                self.subscribe_anew(index, channel, kept_as);
+            } else if self.serve_again(index, channel, kept_as, StreamStart::Everything) {
+                self.tell_begun(index, channel);
             }
         }
     }
@@ -235,21 +243,7 @@ impl Engine {
         let Some(former) = self.channels.at(channel).subscriber(index).copied() else { return false };
         let wanted = self.fanout.granted(&self.connections, index, former);
         self.unsubscribe(index, channel);
-        self.return_subscription(index, channel, (wanted, former.since));
-        true
-    }
-
-    /// A server's subscription that begins with changes: it gets the state as it is.
-    fn return_subscription(&mut self, index: Place, channel: ChannelIndex, (wanted, since): (Wanted, Tick)) {
-        match self.serve_from(index, channel, wanted, StreamStart::Changes) {
-            Ok(number) => {
-                let subscriber = Subscriber::new(number, wanted, since);
-                self.channels.at_mut(channel).subscribers.insert(index, subscriber);
-            }
-            Err(refusal) => {
-                self.counters.refuse(refusal);
-            }
-        }
+        self.serve_again(index, channel, (wanted, former.since), StreamStart::Changes)
     }
 
     /// A channel's state and the references of its objects, as far as they fit into one message. References that do not

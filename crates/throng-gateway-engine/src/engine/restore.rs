@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::proto::{ChannelDataAccess, ChannelDataMergeOptions, ChannelType};
 use throng_protostate::{DataState, Schemas};
 use throng_replica::{ChannelIndex, Variant};
@@ -13,6 +13,7 @@ use throng_wire::{Tick, Time};
 
 use super::Engine;
 use super::channel::{Access, Creator, Wanted};
+use super::ends::Ended;
 use super::log::state_limits;
 use super::lost::{Kept, Lost};
 use super::port::{Key, Side};
@@ -262,7 +263,7 @@ impl Engine {
 
     /// Waits for a connection that there was, if it may come back.
     fn await_session(&mut self, session: snapshot::Session, owned: &mut FxHashMap<u32, Vec<u32>>) {
-        let snapshot::Session { is_server, name, connection_id, slot, subscriptions } = session;
+        let snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended } = session;
         let side = if is_server { Side::Server } else { Side::Client };
         let Some(patience) = self.settings.recovery_patience(side) else { return };
         if name.is_empty() || connection_id == 0 || self.lost.has_connection_id(connection_id) {
@@ -280,7 +281,8 @@ impl Engine {
         let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
         let until = patience.map(|patience| self.clock.now().after(patience));
         let owned = owned.into_iter().collect();
-        let (ended, created) = Default::default();
+        let ended = ended.into_iter().map(|ended| (ended.channel, how_ended(&ended))).collect();
+        let created = FxHashSet::default();
         let lost = Lost { connection_id, owned, subscriptions, ended, key: FORMER, created, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
@@ -311,7 +313,10 @@ impl Engine {
         };
         let wanted = wanted.bounded(&self.settings.limits);
         let (channel, since) = (self.channels.at(index), Tick(saved.since.min(self.clock.tick().0)));
-        Some((saved.channel, Kept { birth: channel.birth, kind: channel.kind, wanted, since, is_known: true }))
+        Some((
+            saved.channel,
+            Kept { birth: channel.birth, kind: channel.kind, wanted, since, is_known: !saved.is_news },
+        ))
     }
 
     /// Gives up the channels whose owners are not waited for; how many of them are gone.
@@ -326,6 +331,13 @@ impl Engine {
             }
         }
         before - self.channels.len()
+    }
+}
+
+fn how_ended(ended: &snapshot::EndedSubscription) -> Ended {
+    match ended.kind {
+        Some(kind) => Ended::Unsubscribed(ChannelType::try_from(kind).unwrap_or_default()),
+        None => Ended::Removed,
     }
 }
 

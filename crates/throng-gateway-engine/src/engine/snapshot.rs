@@ -3,13 +3,15 @@
 //! A snapshot begins with a list of the numbers of all channels and entities and the names of all sessions. Each is looked
 //! up when its turn comes: one that is gone by then is left out, and one that has come since is newer than the snapshot.
 
+use rustc_hash::FxHashMap;
 use throng_channeld::proto::ChannelDataMergeOptions;
 use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Wanted;
+use super::ends::Ended;
 use super::entities::Entity;
-use super::lost::LostKey;
+use super::lost::{Kept, LostKey};
 use super::port::Side;
 use crate::snapshot::{self, Kind, Part};
 
@@ -162,13 +164,13 @@ impl Engine {
     /// A session that may come back: the present one of this name, as if it were lost now, or else the lost one.
     fn session_of(&self, name: &LostKey) -> Option<snapshot::Session> {
         self.settings.recovery_patience(name.0)?;
-        let (connection_id, subscriptions) = self.present_session(name).or_else(|| self.lost_session(name))?;
+        let (connection_id, subscriptions, ended) = self.present_session(name).or_else(|| self.lost_session(name))?;
         let slot = self.world.as_ref().and_then(|world| world.slots.server_of(connection_id));
         let (is_server, name) = (name.0 == Side::Server, name.1.clone());
-        Some(snapshot::Session { is_server, name, connection_id, slot, subscriptions })
+        Some(snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended })
     }
 
-    fn present_session(&self, name: &LostKey) -> Option<(u32, Vec<snapshot::Subscription>)> {
+    fn present_session(&self, name: &LostKey) -> Option<SessionParts> {
         let place = self.connections.place(self.logins.bearer(name)?)?;
         let connection = self.connections.at(place);
         if !connection.is_member() || connection.is_ending {
@@ -179,20 +181,27 @@ impl Engine {
             let channel = self.channels.at(channel);
             let subscriber = *channel.subscriber(place)?;
             let granted = self.fanout.granted(&self.connections, place, subscriber);
-            Some(self.subscription_of(channel.id, granted, subscriber.since.0))
+            Some(self.subscription_of(channel.id, (granted, true), subscriber.since.0))
         };
-        Some((connection.id, channels.filter_map(subscription).collect()))
+        let subscriptions: Vec<snapshot::Subscription> = channels.filter_map(subscription).collect();
+        let is_over = |id: u32| subscriptions.iter().all(|subscription| subscription.channel != id);
+        let ended: FxHashMap<u32, Ended> = connection.ends.since(self.heard_until()).collect();
+        let ended = ended.into_iter().filter(|&(id, _)| is_over(id)).map(ended_record).collect();
+        Some((connection.id, subscriptions, ended))
     }
 
-    fn lost_session(&self, name: &LostKey) -> Option<(u32, Vec<snapshot::Subscription>)> {
+    fn lost_session(&self, name: &LostKey) -> Option<SessionParts> {
         let lost = self.lost.get(name)?;
-        let is_there = |(id, kept): &(&u32, &super::lost::Kept)| self.channels.born(**id, kept.birth).is_some();
-        let there = lost.subscriptions.iter().filter(is_there);
-        let subscriptions = there.map(|(&id, kept)| self.subscription_of(id, kept.wanted, kept.since.0));
-        Some((lost.connection_id, subscriptions.collect()))
+        let is_there = |(id, kept): &(&u32, &Kept)| self.channels.born(**id, kept.birth).is_some();
+        let (there, gone): (Vec<_>, Vec<_>) = lost.subscriptions.iter().partition(is_there);
+        let subscription =
+            |(&id, kept): (&u32, &Kept)| self.subscription_of(id, (kept.wanted, kept.is_known), kept.since.0);
+        let removed = gone.into_iter().filter(|(_, kept)| kept.is_known).map(|(&id, _)| (id, Ended::Removed));
+        let ended = lost.ended.iter().map(|(&id, &ended)| (id, ended)).chain(removed).map(ended_record);
+        Some((lost.connection_id, there.into_iter().map(subscription).collect(), ended.collect()))
     }
 
-    fn subscription_of(&self, channel: u32, wanted: Wanted, since: u64) -> snapshot::Subscription {
+    fn subscription_of(&self, channel: u32, (wanted, is_known): (Wanted, bool), since: u64) -> snapshot::Subscription {
         let options = wanted.to_wire();
         snapshot::Subscription {
             channel,
@@ -204,6 +213,18 @@ impl Engine {
             skip_first: wanted.skip_first,
             reliable: wanted.reliable,
             masks: self.fanout.forms.paths(wanted.variant).to_vec(),
+            is_news: !is_known,
         }
     }
+}
+
+/// A connection id, its subscriptions, and those that its client may believe to have.
+type SessionParts = (u32, Vec<snapshot::Subscription>, Vec<snapshot::EndedSubscription>);
+
+fn ended_record((channel, ended): (u32, Ended)) -> snapshot::EndedSubscription {
+    let kind = match ended {
+        Ended::Unsubscribed(kind) => Some(kind.into()),
+        Ended::Removed => None,
+    };
+    snapshot::EndedSubscription { channel, kind }
 }

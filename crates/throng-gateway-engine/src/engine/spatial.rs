@@ -15,7 +15,7 @@ use super::Engine;
 use super::handover::ENTITIES_FIELD;
 use super::lifecycle::check_metadata;
 use super::pace::Pace;
-use super::place::{Place, Reader};
+use super::place::{Party, Place};
 use super::refusal::Refusal;
 use crate::spatial::{Grid, Handovers, Interest, InterestLimits, InterestScratch, Position, Slots};
 use throng_protostate::MapKey;
@@ -25,7 +25,7 @@ pub(super) struct World {
     pub(super) grid: Arc<Grid>,
     /// By connection id: it stays the same when a lost server comes back.
     pub(super) slots: Slots<u32>,
-    pub(super) handovers: Handovers<Reader>,
+    pub(super) handovers: Handovers<Party>,
     pub(super) pace: Pace,
     scratch: InterestScratch,
     found: Vec<Interest>,
@@ -285,7 +285,7 @@ impl Engine {
         if !self.connections.at(from).is_server() {
             return Err(Refusal::NotAllowed);
         }
-        let target = self.named(wanted.conn_id)?;
+        let target = self.party(wanted.conn_id)?;
         let query = wanted.query.ok_or(Refusal::Spatial("interest_no_query"))?;
         let limits = InterestLimits {
             samples: self.settings.limits.max_query_samples,
@@ -296,8 +296,8 @@ impl Engine {
         let answer = world.grid.interest(&query, &limits, &mut world.scratch, &mut found);
         if answer.is_ok() {
             match target {
-                Reader::Here(target) => self.see(from, target, &found),
-                Reader::Away(away) => self.see_away(from, away, &found),
+                Party::Here(target) => self.see(from, target, &found),
+                Party::Away(away) => self.see_away(from, away, &found),
             }
         }
         if let Some(world) = &mut self.world {

@@ -14,8 +14,9 @@ use throng_wire::Tick;
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::Cost;
+use super::ends::Ended;
 use super::news::{News, connection_type, ended_result};
-use super::place::{Place, Reader};
+use super::place::{Party, Place};
 use super::port::Side;
 use super::refusal::Refusal;
 use crate::channel_types::AccessLevel;
@@ -46,8 +47,8 @@ impl Engine {
         message: &Message,
     ) -> Result<(), Refusal> {
         let wanted: SubscribedToChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
-        let target = self.named_or_self(from, wanted.conn_id)?;
-        if target != Reader::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.sub, from, channel) {
+        let target = self.party_or_self(from, wanted.conn_id)?;
+        if target != Party::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.sub, from, channel) {
             return Err(Refusal::NotAllowed);
         }
         let options = wanted.sub_options.unwrap_or_default();
@@ -57,8 +58,8 @@ impl Engine {
         }
         self.check_may_churn(from, channel)?;
         let target = match target {
-            Reader::Here(target) => target,
-            Reader::Away(away) => return self.keep_and_tell(Some((from, message.stub_id)), away, channel, &options),
+            Party::Here(target) => target,
+            Party::Away(away) => return self.keep_and_tell(Some((from, message.stub_id)), away, channel, &options),
         };
         let former = self.channels.at(channel).subscriber(target).map(|former| former.id);
         self.subscribe_and_tell(from, target, channel, &options, message.stub_id)?;
@@ -152,17 +153,41 @@ impl Engine {
         let id = self.channels.at(channel).id;
         let ended = self.unsubscribed_result(target, channel);
         self.send(target, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &ended);
-        match self.serve_from(target, channel, wanted, StreamStart::Everything) {
+        match self.serve_again(target, channel, (wanted, since), StreamStart::Everything) {
+            true => self.tell_begun(target, channel),
+            false => self.note_end(target, id, Ended::Unsubscribed(self.channels.at(channel).kind)),
+        }
+    }
+
+    /// Serves a subscription that was there before. If that is refused, the owner is told that it has ended. Returns whether it is served.
+    pub(super) fn serve_again(
+        &mut self,
+        target: Place,
+        channel: ChannelIndex,
+        (wanted, since): (Wanted, Tick),
+        start: StreamStart,
+    ) -> bool {
+        match self.serve_from(target, channel, wanted, start) {
             Ok(number) => {
                 let subscriber = Subscriber::new(number, wanted, since);
                 self.channels.at_mut(channel).subscribers.insert(target, subscriber);
-                let begun = self.subscribed_result(target, channel, subscriber);
-                self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
+                true
             }
             Err(refusal) => {
                 self.counters.refuse(refusal);
+                let named = (self.connections.at(target).id, self.connections.at(target).side);
+                self.tell_owner_of_end(channel, named);
+                false
             }
         }
+    }
+
+    /// Tells a subscriber of its subscription.
+    pub(super) fn tell_begun(&mut self, target: Place, channel: ChannelIndex) {
+        let Some(subscriber) = self.channels.at(channel).subscriber(target).copied() else { return };
+        let begun = self.subscribed_result(target, channel, subscriber);
+        let id = self.channels.at(channel).id;
+        self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
     }
 
     /// A subscriber that missed a forgotten removal starts again with the whole state.
@@ -285,7 +310,7 @@ impl Engine {
     }
 
     /// The schema of the messages that the channel holds, or will hold.
-    fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
+    pub(super) fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
         match self.fanout.hub.state(index).data() {
             Some(data) => data.schema().cloned(),
             None => self.schemas.find(self.channels.at(index).settings.data_msg_full_name.as_deref()?).cloned(),
@@ -401,14 +426,14 @@ impl Engine {
         let wanted: UnsubscribedFromChannelMessage = message.decode().map_err(|_| Refusal::Malformed)?;
         // To leave is never refused: it can only make things better. But it counts.
         self.connections.at_mut(from).requests.charge(Cost::each(1, SUBSCRIPTIONS_PER_REQUEST));
-        let target = self.named_or_self(from, wanted.conn_id)?;
-        if target != Reader::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel)
+        let target = self.party_or_self(from, wanted.conn_id)?;
+        if target != Party::Here(from) && !self.is_allowed(self.channels.at(channel).settings.acl.unsub, from, channel)
         {
             return Err(Refusal::NotAllowed);
         }
         let target = match target {
-            Reader::Here(target) => target,
-            Reader::Away(away) => return self.unsubscribe_away((from, message.stub_id), away, channel),
+            Party::Here(target) => target,
+            Party::Away(away) => return self.unsubscribe_away((from, message.stub_id), away, channel),
         };
         self.unsubscribe_and_tell(from, target, channel, message.stub_id)?;
         if self.channels.at(channel).is_owner(target) {
@@ -431,6 +456,9 @@ impl Engine {
         let subscriber = (self.connections.at(target).id, self.connections.at(target).side);
         let news = News::ended((channel, self.channels.at(channel)), subscriber);
         let result = self.unsubscribed_result(target, channel);
+        if from != target {
+            self.note_end(target, self.channels.at(channel).id, Ended::Unsubscribed(self.channels.at(channel).kind));
+        }
         self.tell_three((from, target, channel), (header, stub_id), &result, news);
         Ok(())
     }

@@ -31,7 +31,8 @@ use throng_protostate::LoadError;
 
 pub use file::{Framing, MAGIC, Records, Survey, VERSION};
 pub(crate) use records::{
-    Channel, EntityData, Group, Head, Kind, Lock, Mark, Merging, Session, Subscription, Unborn, World,
+    Channel, EndedSubscription, EntityData, Group, Head, Kind, Lock, Mark, Merging, Session, Subscription, Unborn,
+    World,
 };
 pub use records::{Part, Record};
 

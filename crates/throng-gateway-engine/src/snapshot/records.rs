@@ -135,6 +135,18 @@ pub(crate) struct Session {
     pub(crate) slot: Option<u32>,
     #[prost(message, repeated, tag = "5")]
     pub(crate) subscriptions: Vec<Subscription>,
+    /// Subscriptions that a client may believe to have.
+    #[prost(message, repeated, tag = "6")]
+    pub(crate) ended: Vec<EndedSubscription>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct EndedSubscription {
+    #[prost(uint32, tag = "1")]
+    pub(crate) channel: u32,
+    /// The type of the channel, as in the protocol. `None`: the channel was removed.
+    #[prost(int32, optional, tag = "2")]
+    pub(crate) kind: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -159,6 +171,9 @@ pub(crate) struct Subscription {
     pub(crate) reliable: bool,
     #[prost(string, repeated, tag = "9")]
     pub(crate) masks: Vec<String>,
+    /// The client has not been told of it.
+    #[prost(bool, tag = "10")]
+    pub(crate) is_news: bool,
 }
 
 /// Entities that move together.

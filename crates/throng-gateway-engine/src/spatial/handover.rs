@@ -36,6 +36,11 @@ pub trait HandoverView {
     /// Whether a connection is one of them.
     fn sees_cell(&self, connection: Self::Connection, cell: u32) -> bool;
 
+    /// Whether a subscriber gets notices: one that is away does not.
+    fn hears(&self, _connection: Self::Connection) -> bool {
+        true
+    }
+
     /// Which cell lists an entity. The outer `None`: there is no such entity. The inner: it is on no list.
     fn cell_listing(&self, entity: u32) -> Option<Option<u32>>;
 
@@ -347,7 +352,7 @@ impl<C: Copy + Ord> Handovers<C> {
             self.departures.sort_unstable();
             self.departures.dedup();
             for &connection in &self.departures {
-                if self.arrivals.binary_search(&connection).is_err() {
+                if view.hears(connection) && self.arrivals.binary_search(&connection).is_err() {
                     self.plan.actions.push(Action::Announce(Announced {
                         connection,
                         source: source.cell,
@@ -377,13 +382,15 @@ impl<C: Copy + Ord> Handovers<C> {
                         self.plan.with_data.push(entity);
                     }
                 }
-                self.plan.actions.push(Action::Announce(Announced {
-                    connection,
-                    source: source.cell,
-                    destination,
-                    entities: source.entities.clone(),
-                    with_data: first..self.plan.with_data.len() as u32,
-                }));
+                if view.hears(connection) {
+                    self.plan.actions.push(Action::Announce(Announced {
+                        connection,
+                        source: source.cell,
+                        destination,
+                        entities: source.entities.clone(),
+                        with_data: first..self.plan.with_data.len() as u32,
+                    }));
+                }
             }
         }
     }

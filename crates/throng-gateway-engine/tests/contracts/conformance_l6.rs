@@ -418,8 +418,8 @@ fn a_client_that_is_away_is_subscribed_and_comes_back_with_that() {
     let (master, owner) = (stage.master(), stage.server());
     let ada = stage.join_as(Side::Client, "ada");
     let at = |x: f32| Some(standing([x, 1.0, 1.0]));
-    let rooms: Vec<u32> = (0u8..5).map(|x| stage.create(&owner, ChannelType::Subworld, at(x.into()))).collect();
-    let [before, removed, new, again, too_many] = rooms[..] else { unreachable!() };
+    let rooms: Vec<u32> = (0u8..6).map(|x| stage.create(&owner, ChannelType::Subworld, at(x.into()))).collect();
+    let [before, removed, new, again, last, too_many] = rooms[..] else { unreachable!() };
     for room in [before, removed, again] {
         stage.subscribe(&owner, &ada, room, every(40));
     }
@@ -439,14 +439,17 @@ fn a_client_that_is_away_is_subscribed_and_comes_back_with_that() {
         assert_eq!(told.iter().map(|(id, told)| (*id, told.conn_id)).collect::<Vec<_>>(), [(room, ada.id)]);
         assert!(stage.answer::<SubscribedToChannelResultMessage>(&master, header, &wanted).is_none(), "no news");
     }
-    // The removed one keeps its place until the client is back.
-    stage.ask(&master, Header::new(too_many, message_type::SUB_TO_CHANNEL), &wanted);
+    // The removed one makes room for another.
+    for room in [last, too_many] {
+        stage.ask(&master, Header::new(room, message_type::SUB_TO_CHANNEL), &wanted);
+    }
     assert_eq!(stage.refused("client_subscriptions"), 1);
     stage.update(&owner, new, standing([9.0, 1.0, 1.0]));
     let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
     let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
     let (begins, ends) = (message_type::SUB_TO_CHANNEL, message_type::UNSUB_FROM_CHANNEL);
-    assert_eq!((of(before), of(again), of(new)), (vec![ends, begins], vec![ends, begins], vec![begins]));
+    assert_eq!((of(before), of(again)), (vec![ends, begins], vec![ends, begins]));
+    assert_eq!((of(new), of(last)), (vec![begins], vec![begins]));
     assert_eq!((of(removed), of(too_many)), (vec![message_type::REMOVE_CHANNEL], vec![]));
     stage.pass(200);
     let mut known = BTreeMap::new();
@@ -454,7 +457,84 @@ fn a_client_that_is_away_is_subscribed_and_comes_back_with_that() {
         let update: ChannelDataUpdateMessage = message.decode().expect("an update");
         assert!(known.insert(message.channel_id, x_of(update.data)).is_none(), "everything, once");
     }
-    assert_eq!(known, BTreeMap::from([(before, 0.0), (new, 9.0), (again, 3.0)]));
+    assert_eq!(known, BTreeMap::from([(before, 0.0), (new, 9.0), (again, 3.0), (last, 4.0)]));
+}
+
+/// Its network fails before the gateway notices, and again as soon as it is back.
+#[test]
+fn a_client_learns_of_what_ended_since_it_can_have_heard_the_last_message() {
+    let mut stage = Stage::new(super::stage::settings(&[
+        "-dev",
+        "-chs=ue",
+        "-limit=client_resume_ms=5000",
+        "-limit=max_unreachable_ms=10000",
+    ]));
+    let master = stage.master();
+    let mut ada = stage.join_as(Side::Client, "ada");
+    let rooms = [(); 4].map(|()| stage.create(&master, ChannelType::Subworld, Some(standing([1.0; 3]))));
+    let [left, removed, again, stays] = rooms;
+    for room in rooms {
+        stage.subscribe(&master, &ada, room, every(40));
+    }
+    stage.pass(100);
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    for room in [left, again] {
+        stage.ask(&master, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave);
+    }
+    stage.say(&master, Header::new(0, message_type::REMOVE_CHANNEL), &RemoveChannelMessage { channel_id: removed });
+    stage.subscribe(&master, &ada, again, every(40));
+    let (begins, ends) = (message_type::SUB_TO_CHANNEL, message_type::UNSUB_FROM_CHANNEL);
+    let both = [ends, begins];
+    for (wait_ms, at_left, at_removed) in [
+        (9_000, &[ends][..], &[message_type::REMOVE_CHANNEL][..]),
+        (0, &[ends], &[message_type::REMOVE_CHANNEL]),
+        (11_000, &[], &[]),
+    ] {
+        stage.pass(wait_ms);
+        stage.drop_connection(&ada, EndCause::Lost);
+        let (back, _, told) = come_back(&mut stage, Side::Client, "ada");
+        let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
+        assert_eq!((of(left), of(removed)), (at_left.to_vec(), at_removed.to_vec()), "after {wait_ms} ms");
+        assert_eq!((of(again), of(stays)), (both.to_vec(), both.to_vec()), "after {wait_ms} ms");
+        ada = back;
+    }
+}
+
+#[test]
+fn a_mask_of_a_client_that_is_away_is_understood_when_the_type_of_the_state_is_known() {
+    let mut stage = Stage::new(super::stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
+    let master = stage.master();
+    let ada = stage.join_as(Side::Client, "ada");
+    let room = stage.create(&master, ChannelType::Test, None);
+    stage.subscribe(
+        &master,
+        &ada,
+        room,
+        ChannelSubscriptionOptions { data_field_masks: vec!["position".into()], ..every(40) },
+    );
+    stage.drop_connection(&ada, EndCause::Lost);
+    stage.update(&master, room, standing([4.0, 1.0, 1.0]));
+    let (back, ..) = come_back(&mut stage, Side::Client, "ada");
+    stage.pass(100);
+    let states = stage.updates::<TransformState>(&back, room);
+    assert_eq!(states.iter().map(|state| state.position.map(|it| it.x)).collect::<Vec<_>>(), [Some(4.0)]);
+}
+
+#[test]
+fn an_entity_that_came_to_the_border_of_a_server_that_was_away_is_told_to_it() {
+    let mut stage = Stage::world(TWO, &RECOVERY);
+    let servers = stage.spatial_servers(TWO);
+    stage.create_entity(&servers[1], FIRST + 3, ENTITY, Some(standing(middle(3, 0))));
+    stage.pass(100);
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    stage.walk(&servers[1], ENTITY, middle(2, 0));
+    assert_eq!(stage.place_of(ENTITY), Some((Some(servers[1].id), Some(FIRST + 2))));
+    let (back, _, told) = come_back(&mut stage, Side::Server, "w0");
+    let entity = recovered(&told).remove(&ENTITY).expect("it stands at the border");
+    assert_eq!(entity.owner_conn_id, servers[1].id);
+    stage.walk(&servers[1], ENTITY, [26.0, 1.0, 5.0]);
+    stage.pass(100);
+    assert_eq!(stage.updates::<TransformState>(&back, ENTITY).len(), 1);
     stage.audit();
 }
 
@@ -704,7 +784,7 @@ fn an_id_that_was_used_again_meanwhile_is_another_channel() {
     let subscriptions = stage.engine.connections().find(|c| c.id == back.id).map(|c| c.subscriptions);
     assert_eq!(subscriptions, Some(1), "it never was in the other one");
     let of = |channel: u32| told.iter().filter(|m| m.channel_id == channel).map(|m| m.msg_type).collect::<Vec<_>>();
-    assert_eq!(of(room), [message_type::UNSUB_FROM_CHANNEL, message_type::SUB_TO_CHANNEL]);
+    assert_eq!(of(room), [message_type::REMOVE_CHANNEL, message_type::SUB_TO_CHANNEL]);
     assert_eq!((of(own), of(third)), (vec![message_type::REMOVE_CHANNEL], vec![]));
 }
 

@@ -289,6 +289,11 @@ fn a_gateway_that_starts_from_its_snapshot_is_one_that_has_lost_everybody() {
     throng_seeds::for_seeds(40, |seed| {
         let mut busy = Busy::new(seed);
         (0..busy.random.usize(5..120)).for_each(|_| busy.step());
+        // One is away already, and much happens to what it has.
+        if busy.random.bool() {
+            busy.stage.drop_connection(&busy.clients[3], EndCause::Lost);
+            (0..busy.random.usize(0..60)).for_each(|_| busy.step());
+        }
         rooms += busy.rooms.len();
         let budget_bytes = busy.random.usize(1..4_000);
         let (file, _) = snapshot(std::slice::from_mut(&mut busy.stage.engine), budget_bytes);

@@ -1,0 +1,62 @@
+//! Subscriptions of a client that ended a short time ago.
+//!
+//! The client may not have heard of it, if its connection is lost: its network may have failed before the gateway notices. So what a client
+//! that comes back is told to have lost goes back further than its loss.
+
+use std::collections::VecDeque;
+
+use throng_channeld::proto::ChannelType;
+use throng_wire::Time;
+
+/// How a subscription ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Unsubscribed(ChannelType),
+    /// The channel was removed.
+    Removed,
+}
+
+/// Most ends that are remembered for a client. A client that has more of them within the time is told of the newest.
+const RECENT_MAX: usize = 1_024;
+
+/// The newest ends of a client's subscriptions, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct RecentEnds(VecDeque<(Time, u32, Ended)>);
+
+impl RecentEnds {
+    /// Remembers the end of the subscription to the channel with this id, and forgets those before `oldest`.
+    pub(super) fn note(&mut self, now: Time, oldest: Time, id: u32, ended: Ended) {
+        while self.0.len() >= RECENT_MAX || self.0.front().is_some_and(|&(at, ..)| at < oldest) {
+            self.0.pop_front();
+        }
+        self.0.push_back((now, id, ended));
+    }
+
+    /// The ends since `oldest`, in order.
+    pub(super) fn since(&self, oldest: Time) -> impl Iterator<Item = (u32, Ended)> {
+        self.0.iter().filter(move |&&(at, ..)| at >= oldest).map(|&(_, id, ended)| (id, ended))
+    }
+
+    /// Bytes of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.0.capacity() * size_of::<(Time, u32, Ended)>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_ends_within_the_time_are_remembered() {
+        let mut ends = RecentEnds::default();
+        for id in 0..3_000 {
+            ends.note(Time(id.into()), Time(0), id, Ended::Removed);
+        }
+        assert!(ends.bytes() <= 2 * (RECENT_MAX * 24) as u64, "{} bytes", ends.bytes());
+        assert_eq!(ends.since(Time(0)).map(|(id, _)| id).collect::<Vec<_>>(), (1_976..3_000).collect::<Vec<_>>());
+        assert_eq!(ends.since(Time(2_998)).map(|(id, _)| id).collect::<Vec<_>>(), [2_998, 2_999]);
+        ends.note(Time(5_000), Time(2_999), 7, Ended::Unsubscribed(ChannelType::Test));
+        assert_eq!(ends.since(Time(0)).map(|(id, _)| id).collect::<Vec<_>>(), [2_999, 7]);
+    }
+}
