@@ -1,6 +1,6 @@
 //! `throng bake`: its arguments, and what they lead to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ pub(crate) struct BakeArguments {
     #[arg(long, value_name = "LAYERS", default_value_t = town::BODIES.0)]
     bodies: u16,
     /// Width of a cell in metres, at least 1; without it 6, or more for large maps, so that there are at most 3,000 cells
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", value_parser = cell_m)]
     cell_m: Option<f32>,
     /// Write no cells
     #[arg(long, conflicts_with = "cell_m")]
@@ -72,6 +72,11 @@ enum Up {
     Z,
 }
 
+fn cell_m(text: &str) -> Result<f32, String> {
+    let width: Option<f32> = text.parse().ok();
+    width.filter(|width| (1.0..=1_000.0).contains(width)).ok_or("a width from 1 to 1000 m is expected".to_owned())
+}
+
 fn layer(text: &str) -> Result<(String, Layers), String> {
     let (word, layers) = text.split_once('=').ok_or("write a word and its layers, for example glass=1")?;
     let layers = layers.parse().map_err(|_| format!("{layers} is not a sum of layers: write a number below 65536"))?;
@@ -82,6 +87,9 @@ fn layer(text: &str) -> Result<(String, Layers), String> {
 pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
     let (mut mesh, out) = match (arguments.town, arguments.files.as_slice()) {
         (Some(seed), [out]) => (town::town(seed, arguments.triangles), out),
+        (None, [mesh, out]) if is_same_file(mesh, out) => {
+            return Err(Failure::Usage(anyhow!("{} is the mesh: give the map another name", out.display())));
+        }
         (None, [mesh, out]) => (read(arguments, mesh)?, out),
         (Some(_), _) => return Err(Failure::Usage(anyhow!("--town takes one file: the map that is written"))),
         (None, _) => {
@@ -105,6 +113,11 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
         map.checksum()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether two names are those of one file, which exists.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// The map with its cells, and what there is to say about them.

@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => rebuild(&arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "throng", &mut script);
+            clap_complete::generate(shell, &mut without_hidden(&Arguments::command()), "throng", &mut script);
             out!("{}", String::from_utf8_lossy(&script));
             Ok(ExitCode::SUCCESS)
         }
@@ -102,6 +102,12 @@ fn main() -> ExitCode {
         Command::SiteForMatch => matches::play_site(),
     };
     exit::report(outcome)
+}
+
+/// The command with those subcommands that users call themselves.
+fn without_hidden(command: &clap::Command) -> clap::Command {
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    clap::Command::new("throng").args(command.get_arguments().cloned()).subcommands(shown)
 }
 
 fn ai_server(arguments: &AiServerArguments) -> Outcome {
@@ -175,6 +181,7 @@ fn serve(arguments: &ServeArguments) -> Outcome {
         );
         return Err(Failure::Usage(error));
     }
+    throng_report::check_runs(&arguments.runs).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
     errln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
     let options = ServeOptions {
@@ -197,7 +204,7 @@ fn play(arguments: &BotsArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
-    let (key, brains) = (arguments.key(), Brains::default());
+    let (key, brains, players) = (arguments.key(), Brains::default(), scenario.players);
     let options = BotsOptions {
         server: arguments.connect,
         edges: Vec::new(),
@@ -215,7 +222,25 @@ fn play(arguments: &BotsArguments) -> Outcome {
     } else {
         show_report(arguments.connect, &report);
     }
-    Ok(ExitCode::SUCCESS)
+    match fault_of(&report, players) {
+        Some(fault) if !stop.load(Ordering::Relaxed) => {
+            errln!("these figures may not be quoted: {fault}");
+            Ok(ExitCode::from(exit::INVALID_RUN))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Why a load was not the one that was asked for.
+fn fault_of(report: &BotsReport, players: u32) -> Option<String> {
+    if report.connected < players {
+        return Some(format!("{} of {players} bots connected", report.connected));
+    }
+    if report.disconnects > 0 {
+        return Some(format!("{} connections ended early", report.disconnects));
+    }
+    let sent_percent = report.inputs_sent_ratio * 100.0;
+    (sent_percent < 99.0).then(|| format!("the bots sent {sent_percent:.1} % of their inputs"))
 }
 
 fn play_for_host() -> Outcome {
@@ -308,6 +333,6 @@ fn show_report(server: SocketAddr, report: &BotsReport) {
     outln!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
     match &report.kept_in {
         Some(folder) => outln!("  the whole report is on the server's machine, in its folder {folder}"),
-        None => outln!("  the server keeps no report of this"),
+        None => outln!("  the server has named no report of this"),
     }
 }

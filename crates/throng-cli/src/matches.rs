@@ -194,10 +194,10 @@ pub(crate) struct DensityArguments {
     #[command(flatten)]
     workload: MatchWorkload,
     /// The first number of matches
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     first: u32,
-    /// The largest number of matches
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    /// The largest number of matches, at most 1000
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     most: u32,
     /// Length of each step, in seconds
     #[arg(long, value_name = "S", default_value_t = 20)]
@@ -352,6 +352,9 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome
 
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let DensityArguments { workload, first, most, seconds } = arguments;
+    if first > most {
+        return Err(Failure::Usage(anyhow::anyhow!("--first {first} is more than --most {most}")));
+    }
     let run = RunOptions { seconds: Some(*seconds), ..workload.options()? };
     run.check().map_err(failure)?;
     let options = DensityOptions { run, first: *first, most: *most };

@@ -50,6 +50,12 @@ fn each_mistake_is_one_line_that_says_what_to_do() {
     fs::write(folder.join("nan.obj"), "v nan 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n").unwrap();
     let absent = complaint(folder, &["absent.obj", "out.map"], 2);
     assert!(absent.contains("absent.obj") && !absent.contains('\n'), "{absent}");
+    let onto_itself = complaint(folder, &["line.obj", "./line.obj"], 2);
+    assert!(onto_itself.contains("give the map another name") && !onto_itself.contains('\n'), "{onto_itself}");
+    for width in ["0", "-1", "nan", "0.5", "1e9"] {
+        let width = complaint(folder, &["--town", "7", &format!("--cell-m={width}"), "out.map"], 2);
+        assert!(width.contains("from 1 to 1000 m"), "{width}");
+    }
     let line = complaint(folder, &["line.obj", "out.map"], 2);
     assert!(line.contains("triangle 0 has no area") && !line.contains('\n'), "{line}");
     let nan = complaint(folder, &["nan.obj", "out.map"], 2);

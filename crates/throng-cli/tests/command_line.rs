@@ -106,6 +106,8 @@ fn shells_get_completions() {
             output.status.success() && text.contains("gateway-bench") && text.contains("bisect"),
             "{shell}: {text}"
         );
+        let internal = ["for-run", "for-bench", "for-match"].into_iter().find(|name| text.contains(name));
+        assert_eq!(internal, None, "{shell}");
     }
     complaint(&["completions", "cmd"], 2);
 }
@@ -326,6 +328,48 @@ fn check_folder(run: &Path) {
     assert!(rebuilt.status.success());
     assert!(run.join("report.html").is_file());
     assert!(String::from_utf8_lossy(&rebuilt.stdout).contains("30 players"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_bench_that_is_killed_leaves_no_gateway() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args([
+            "gateway-bench",
+            "single",
+            "--clients",
+            "2",
+            "--seconds",
+            "600",
+            "--quiet",
+            "--runs",
+            runs.path().to_str().unwrap(),
+        ])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let is_gateway = |id: &u32| {
+        let words = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(b"gateway")
+    };
+    let gateway = loop {
+        // All three are there.
+        let started = children(bench.id());
+        if let Some(gateway) = started.iter().find(|id| is_gateway(id)).filter(|_| started.len() >= 3) {
+            break *gateway;
+        }
+        assert!(Instant::now() < until && bench.try_wait().unwrap().is_none(), "the bench does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    while is_gateway(&gateway) {
+        assert!(Instant::now() < until, "the gateway is left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn an_interrupted_run_still_writes_its_report() {

@@ -107,6 +107,13 @@ pub(crate) fn a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that
     assert!(reasons.contains("the bots left without a report"), "{reasons}");
     assert!(partial["server"]["ticks"].as_u64() > Some(20), "{partial:#}");
 
+    // Two more than there are places.
+    let many = ["bots", "--connect", &address, "--players", "22", "--warmup", "0", "--seconds", "1"];
+    let refused = throng(&many).output().unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(3), "{words}");
+    assert!(words.contains("may not be quoted: 20 of 22 bots connected"), "{words}");
+
     signal(&server.0, SIGINT);
     assert!(server.0.wait().unwrap().success());
 }

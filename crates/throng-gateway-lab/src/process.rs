@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Child, Command as Process};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -93,8 +93,8 @@ impl Gateway {
         let (program, arguments) = command.split_first().context("the command for the gateway is missing")?;
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut process = Process::new(program);
-        process.args(arguments).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let process = subprocess::own_group(&mut process)
+        process.args(arguments).stdout(out.try_clone()?).stderr(out);
+        let process = subprocess::own_group(subprocess::tied(&mut process))
             .spawn()
             .with_context(|| format!("cannot start the gateway with {}", program.display()))?;
         let mut gateway = Gateway { process };

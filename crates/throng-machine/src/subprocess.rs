@@ -14,6 +14,25 @@ pub fn own_group(command: &mut Command) -> &mut Command {
     command
 }
 
+/// Says that the standard input of this process is a pipe from its parent, which sends nothing.
+const TIED: &str = "THRONG_ENDS_WITH_PARENT";
+
+/// The command calls [`end_with_parent`], and starts no others: it ends when this process is gone, also if that is killed.
+pub fn tied(command: &mut Command) -> &mut Command {
+    command.stdin(std::process::Stdio::piped()).env(TIED, "1")
+}
+
+/// If this process is [`tied`] to its parent, it ends with it, without a word: nobody is left to read one.
+pub fn end_with_parent() {
+    if std::env::var_os(TIED).is_some() {
+        let wait = || {
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            std::process::exit(1);
+        };
+        let _ = std::thread::Builder::new().name("parent".to_owned()).spawn(wait);
+    }
+}
+
 /// Asks a group to end.
 pub fn interrupt(child: &Child) {
     signal(child, Signal::Interrupt);

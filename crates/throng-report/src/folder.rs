@@ -27,6 +27,26 @@ pub struct FolderError {
     pub source: io::Error,
 }
 
+fn make(runs: &Path) -> Result<(), FolderError> {
+    let made = match runs.is_file() {
+        true => Err(io::ErrorKind::NotADirectory.into()),
+        false => fs::create_dir_all(runs),
+    };
+    made.map_err(|source| FolderError { path: runs.to_owned(), source })
+}
+
+/// Makes the folder of runs, if it is not there, and tries whether something can be written into it. For programs whose runs begin later.
+///
+/// # Errors
+/// It cannot be made or written.
+pub fn check_runs(runs: &Path) -> Result<(), FolderError> {
+    make(runs)?;
+    let trial = runs.join(format!(".trial-{}", std::process::id()));
+    let error = |source| FolderError { path: runs.to_owned(), source };
+    fs::create_dir(&trial).map_err(error)?;
+    fs::remove_dir(&trial).map_err(error)
+}
+
 /// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-crowd`. Two runs of one second do not share a folder: the second
 /// gets `20260131-120000-crowd-2`.
 ///
@@ -35,7 +55,7 @@ pub struct FolderError {
 pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, FolderError> {
     let error = |path: &Path, source| FolderError { path: path.to_owned(), source };
     let name = format!("{}-{name}", Moment::of(now).short());
-    fs::create_dir_all(runs).map_err(|source| error(runs, source))?;
+    make(runs)?;
     let mut dir = runs.join(&name);
     for number in 2..=MAX_RUNS_OF_A_NAME {
         match fs::create_dir(&dir) {

@@ -151,7 +151,17 @@ impl MetricLimit {
 
     /// `≤ 12 ms`, in the unit that terminals and pages show.
     fn words(&self, metric: Option<&Metric>) -> String {
-        let show = |value| metric.map_or_else(|| crate::figure(value), |metric| metric.show(Some(value)));
+        let show = |value: f64| {
+            let shown = metric.map_or_else(|| crate::figure(value), |metric| metric.show(Some(value)));
+            match shown.strip_prefix("0") {
+                // A small limit is not 0.
+                Some(unit) if value != 0.0 && unit.chars().next().is_none_or(char::is_whitespace) => {
+                    let is_share = metric.is_some_and(|metric| metric.unit == "share");
+                    format!("{}{unit}", if is_share { value * 100.0 } else { value })
+                }
+                _ => shown,
+            }
+        };
         match (self.at_most, self.at_least) {
             (Some(most), None) => format!("≤ {}", show(most)),
             (None, Some(least)) => format!("≥ {}", show(least)),
@@ -392,6 +402,19 @@ mod tests {
         let reasons: Vec<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
         let json = json!({ "server": { "frame_ms": { "p99": 12.5 }, "held_hz": 30.0, "world_speed": null } });
         Verdicts::new(Kind::Crowd, ("a|b <c>", &reasons), &limits, &json)
+    }
+
+    #[test]
+    fn a_small_limit_is_not_shown_as_none() {
+        let words = |text: &str| {
+            let limit = limit(text);
+            let metric = of_kind(Kind::Crowd).find(|metric| metric.path == limit.metric);
+            limit.words(metric.as_ref())
+        };
+        assert_eq!(words("server.frame_ms.p99<=0.0001"), "≤ 0.0001 ms");
+        assert_eq!(words("server.frame_ms.p99<=0"), "≤ 0 ms");
+        assert_eq!(words("server.cpu_cores<=1"), "≤ 1 core");
+        assert_eq!(words("server.cpu_cores<=0.5"), "≤ 0.5 cores");
     }
 
     #[test]

@@ -85,6 +85,17 @@ pub struct Metric {
     pub is_key: bool,
 }
 
+/// The unit of one, if it is a word.
+fn singular(unit: &'static str) -> &'static str {
+    match unit {
+        "matches" => "match",
+        "cores" | "ticks" | "bots" | "triangles" | "cells" | "players" | "frames" | "workers" => {
+            &unit[..unit.len() - 1]
+        }
+        unit => unit,
+    }
+}
+
 impl Metric {
     /// The name with its explanation.
     pub fn term(&self) -> Term {
@@ -123,6 +134,7 @@ impl Metric {
             "B" => bytes(value).split(' ').nth(1).unwrap_or_default().to_owned(),
             "1/s" => "/s".to_owned(),
             "1/tick" => "per tick".to_owned(),
+            unit if self.number(Some(value)) == "1" => singular(unit).to_owned(),
             unit => unit.to_owned(),
         }
     }
