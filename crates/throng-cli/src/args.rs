@@ -32,6 +32,12 @@ pub(crate) fn triangles(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("a number of triangles from 1 to {TRIANGLES_MAX} is expected"))
 }
 
+/// An address of this or another machine, with its port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "an address with a port is expected, such as 127.0.0.1:7777 or [::1]:7777; names are not looked up";
+    text.parse().map_err(|_| expected.to_owned())
+}
+
 /// The command that starts the bots' process of a run.
 pub(crate) const BOTS_FOR_RUN: &str = "bots-for-run";
 pub(crate) const EDGE_FOR_RUN: &str = "edge-for-run";
@@ -276,7 +282,7 @@ pub(crate) struct CrowdArguments {
     #[arg(long)]
     pub(crate) trace: bool,
     /// Show metrics for Prometheus at http://ADDR/metrics while the run plays (docs/telemetry.md)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) live: LiveArgument,
@@ -326,10 +332,10 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) workload: Workload,
     /// The address at which the server listens
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7777", value_parser = crate::args::address)]
     pub(crate) listen: SocketAddr,
     /// The address that clients use for the server, if it differs from --listen; required with 0.0.0.0
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     pub(crate) public: Option<SocketAddr>,
     /// Server threads for all work of each connection, from receiving to sending; the game's own thread is one of them
     #[arg(long, value_name = "T")]
@@ -360,7 +366,7 @@ impl ServeArguments {
 #[derive(Debug, Args)]
 pub(crate) struct BotsArguments {
     /// The server's address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     pub(crate) connect: SocketAddr,
     #[command(flatten)]
     pub(crate) workload: Workload,

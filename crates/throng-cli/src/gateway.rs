@@ -26,9 +26,9 @@ pub(crate) struct GatewayArguments {
 
 /// Serves until SIGTERM or Ctrl-C; SIGHUP reads the files again.
 pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
-    throng_machine::subprocess::end_with_parent();
-    // Before anything else: a signal that comes while files are read must not kill the process.
+    // First of all: a signal that comes while files are read must not kill the process.
     let signals = Signals::listen().map_err(|error| Failure::Run(error.into()))?;
+    throng_machine::subprocess::end_with_parent();
     let settings = match settings::load(&arguments.words) {
         Ok(settings) => settings,
         Err(SettingsError::HelpWanted) => {

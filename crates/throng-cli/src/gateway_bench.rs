@@ -85,16 +85,16 @@ pub(crate) struct GatewayBenchArguments {
     #[arg(long)]
     connect_only: bool,
     /// Address for world servers of a gateway that is already running
-    #[arg(long, value_name = "ADDR", requires = "gateway_clients")]
+    #[arg(long, value_name = "ADDR", requires = "gateway_clients", value_parser = crate::args::address)]
     gateway_servers: Option<SocketAddr>,
     /// Its address for clients
-    #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
+    #[arg(long, value_name = "ADDR", requires = "gateway_servers", value_parser = crate::args::address)]
     gateway_clients: Option<SocketAddr>,
     /// Its process id, to sample processor time and memory
     #[arg(long, value_name = "PID", requires = "gateway_servers")]
     gateway_pid: Option<u32>,
     /// Address of its /metrics page
-    #[arg(long, value_name = "ADDR", requires = "gateway_servers")]
+    #[arg(long, value_name = "ADDR", requires = "gateway_servers", value_parser = crate::args::address)]
     gateway_metrics: Option<SocketAddr>,
     /// Further argument for the started gateway; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true, conflicts_with = "gateway_servers")]

@@ -47,7 +47,7 @@ pub(crate) struct GatewayReplayArguments {
     #[arg(value_name = "FILE.cpr")]
     file: PathBuf,
     /// The gateway's TCP address for clients
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     to: SocketAddr,
     /// Speed factor: 2 replays twice as fast as recorded
     #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]

@@ -13,7 +13,7 @@ pub(crate) const VARIABLE: &str = throng_live::VARIABLE;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgument {
     /// Show the run while it goes on, at the live page of `throng lab serve` at this address (docs/live.md)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     live: Option<SocketAddr>,
 }
 

@@ -107,7 +107,10 @@ fn main() -> ExitCode {
 /// The command with those subcommands that users call themselves.
 fn without_hidden(command: &clap::Command) -> clap::Command {
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
-    clap::Command::new("throng").args(command.get_arguments().cloned()).subcommands(shown)
+    clap::Command::new("throng")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(command.get_arguments().cloned())
+        .subcommands(shown)
 }
 
 fn ai_server(arguments: &AiServerArguments) -> Outcome {
@@ -239,8 +242,8 @@ fn fault_of(report: &BotsReport, players: u32) -> Option<String> {
     if report.disconnects > 0 {
         return Some(format!("{} connections ended early", report.disconnects));
     }
-    let sent_percent = report.inputs_sent_ratio * 100.0;
-    (sent_percent < 99.0).then(|| format!("the bots sent {sent_percent:.1} % of their inputs"))
+    let is_short = report.inputs_sent_ratio < throng_summary::INPUTS_SENT_MIN;
+    is_short.then(|| format!("the bots sent {:.1} % of their inputs", report.inputs_sent_ratio * 100.0))
 }
 
 fn play_for_host() -> Outcome {

@@ -150,7 +150,7 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "US", default_value_t = 0)]
     spin: u64,
     /// Show the metrics of the matches for Prometheus at http://ADDR/metrics while they are played
-    #[arg(long, value_name = "ADDR", conflicts_with = "processes")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "processes", value_parser = crate::args::address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     live: LiveArgument,

@@ -63,7 +63,7 @@ pub(crate) struct TopArguments {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080/metrics")]
     metrics: String,
     /// Watch a load instead of a gateway: the one that the live page at this address shows
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["metrics", "interval"])]
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["metrics", "interval"], value_parser = crate::args::address)]
     live: Option<std::net::SocketAddr>,
     /// Seconds between two updates, 0.1 to 60
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]

@@ -32,8 +32,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use throng::{ConnectionId, Time};
 use throng_bus::{
-    Bus, Command, CommandError, Event, Fence, FencedError, FencedWrites, Lease, LeaseOptions, MemberId, SubscriptionId,
-    WatchId, WriteId,
+    Bus, Command, CommandError, Event, Fence, FencedError, FencedWrite, FencedWrites, Lease, LeaseOptions, MemberId,
+    Revision, SubscriptionId, WatchId, WriteId,
 };
 
 use crate::borders::{Borders, BordersVersion, Division, Planner, PlannerOptions};
@@ -168,12 +168,25 @@ enum Deciding {
     No,
     /// Its number is being put on the entry.
     Fencing(Fence, WriteId),
-    /// No earlier one can write. It plans when it knows this version.
-    Sure(Fence, BordersVersion),
+    /// No earlier one can write. It plans when it knows the version of its last write.
+    Sure(Fence, Decided),
     /// A plan is being written.
     Writing(Fence, WriteId),
     /// The borders that are known here are being written again.
     Restoring(Fence, WriteId),
+}
+
+/// The last write of the one who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Decided {
+    version: BordersVersion,
+    revision: Revision,
+}
+
+impl Decided {
+    fn of(done: &FencedWrite) -> Decided {
+        Decided { version: version_of(&done.content, done.revision), revision: done.revision }
+    }
 }
 
 impl Deciding {
@@ -514,16 +527,14 @@ impl Balance {
                 continue;
             }
             self.deciding = match (self.deciding, result) {
-                (Deciding::Fencing(fence, _), Ok(done)) => {
-                    Deciding::Sure(fence, version_of(&done.content, done.revision))
-                }
+                (Deciding::Fencing(fence, _), Ok(done)) => Deciding::Sure(fence, Decided::of(&done)),
                 (Deciding::Restoring(fence, _), Ok(done)) => {
                     self.counters.restored += 1;
-                    Deciding::Sure(fence, version_of(&done.content, done.revision))
+                    Deciding::Sure(fence, Decided::of(&done))
                 }
                 (Deciding::Writing(fence, _), Ok(done)) => {
                     self.counters.plans += 1;
-                    Deciding::Sure(fence, version_of(&done.content, done.revision))
+                    Deciding::Sure(fence, Decided::of(&done))
                 }
                 (_, Err(error)) => {
                     self.counters.overruled += u64::from(matches!(error, FencedError::Old { .. }));
@@ -647,7 +658,7 @@ impl Balance {
 
     /// The one who decides does so when everybody who is there is ready for the borders that there are.
     fn may_plan(&self) -> bool {
-        let Deciding::Sure(_, version) = self.deciding else { return false };
+        let Deciding::Sure(_, Decided { version, .. }) = self.deciding else { return false };
         // One that has not heard of the store for a while may know old leases.
         let renewed_ago = |until: Time| self.usable().saturating_sub(until.since(self.now));
         let is_fresh =
@@ -657,6 +668,7 @@ impl Balance {
         self.roster.is_current()
             && is_fresh
             && known >= version
+            && known >= self.roster.newest_version()
             && (0..self.options.division.servers()).all(|number| !self.counts(number) || is_ready(number))
     }
 
@@ -664,19 +676,16 @@ impl Balance {
     /// the borders that make no sense here, this one has other numbers than they have: it leaves deciding to them for a while. A single
     /// server with wrong numbers stops nobody.
     fn restore_entry(&mut self) {
-        let Deciding::Sure(fence, version) = self.deciding else { return };
+        let Deciding::Sure(fence, Decided { version, revision: write }) = self.deciding else { return };
         let entry = self.roster.entry_written();
         // Others have had time to report what they know.
         let is_settled = self.now.since(entry.at) > self.options.report_every * 3;
         let is_over = match self.roster.entry() {
             // Its own write may not have been told yet.
             BordersEntry::Missing => self.borders().version() >= version,
-            BordersEntry::Foreign => entry.version >= version && is_settled,
+            BordersEntry::Foreign => entry.revision >= write && is_settled,
             // The store came back older than it was.
-            BordersEntry::Readable => {
-                let is_old = entry.version < self.roster.newest_version();
-                is_old && self.borders().version() >= version && is_settled
-            }
+            BordersEntry::Readable => self.roster.is_old() && self.borders().version() >= version && is_settled,
             BordersEntry::NoBorders => false,
         };
         if !is_over || !self.roster.is_current() {
@@ -685,13 +694,18 @@ impl Balance {
         // This one does not know them. One that has not reported counts for nobody.
         let others = (0..).zip(self.roster.seats()).filter(|(number, _)| *number != self.options.number);
         let reports = others.filter_map(|(_, seat)| seat.report.as_ref());
-        let (known, unknown) = reports.fold((0, 1), |(known, unknown), report| match report.knows >= entry.version {
-            true => (known + 1, unknown),
-            false => (known, unknown + 1),
+        let (known, unknown) = reports.fold((0, 1), |(known, unknown), report| {
+            match report.knows >= entry.version && report.knows > self.borders().version() {
+                true => (known + 1, unknown),
+                false => (known, unknown + 1),
+            }
         });
         if self.roster.entry() == BordersEntry::Foreign && known > unknown {
-            self.step_back();
-            return;
+            return self.step_back();
+        }
+        // It knows only what the store has. One that knows what was there before writes that.
+        if self.roster.is_old() && self.borders().version() < self.roster.newest_version() && self.stepped_back == 0 {
+            return self.step_back();
         }
         self.restore(fence);
     }
@@ -715,7 +729,7 @@ impl Balance {
 
     /// It may decide again after its time, or as soon as it can read the borders.
     fn come_forward(&mut self) {
-        let is_readable = self.roster.entry() == BordersEntry::Readable;
+        let is_readable = self.roster.entry() == BordersEntry::Readable && !self.roster.is_old();
         if is_readable && self.deciding == Deciding::No {
             self.stepped_back = 0;
         }

@@ -235,7 +235,10 @@ impl LoadReport {
 }
 
 /// No entry has a higher base: there is room for all writes that follow.
-pub(crate) const BASE_MAX: u64 = 1 << 62;
+const BASE_MAX: u64 = 1 << 62;
+
+/// A report raises the base to no more than this, so that the base can be raised again whatever anybody reports.
+const REPORTED_MAX: u64 = 1 << 61;
 
 /// The content of the entry with the borders.
 pub(crate) fn borders_bytes(borders: &Borders, base: u64) -> Bytes {
@@ -403,15 +406,22 @@ impl Roster {
     /// The newest version that anybody who holds a lease knows, or the store has.
     pub(crate) fn newest_version(&self) -> BordersVersion {
         let reported = self.seats.iter().filter_map(|seat| seat.report.as_ref()).map(|report| report.knows.0);
-        let reported = reported.max().unwrap_or_default().min(BASE_MAX);
+        let reported = reported.max().unwrap_or_default().min(REPORTED_MAX);
         BordersVersion(reported).max(self.borders.version()).max(self.entry_written.version)
     }
 
+    /// Whether the store has older borders than somebody knows.
+    pub(crate) fn is_old(&self) -> bool {
+        self.entry_written.version < self.newest_version()
+    }
+
     /// The base of the next write, which makes it newer than all that anybody knows. It stays as it is, unless the store came back older
-    /// than it was. The write has a higher number than `fence`.
+    /// than it was. The write has a higher number than `fence`, and than the entry that is there.
     pub(crate) fn next_base(&self, fence: Fence) -> u64 {
         let newest = self.newest_version().0;
-        let is_newer = self.base.saturating_add(fence.0.max(self.entry_written.revision.0)) >= newest;
+        // An entry that is gone may have been in a store that is gone too.
+        let written = if self.entry == BordersEntry::Missing { 0 } else { self.entry_written.revision.0 };
+        let is_newer = self.base.saturating_add(fence.0.max(written)) >= newest;
         if is_newer { self.base } else { newest.min(BASE_MAX) }
     }
 

@@ -237,6 +237,11 @@ impl Fleet {
         match (reply, call) {
             (Reply::Done, call) => {
                 self.counters.done += 1;
+                if matches!(call, Call::Remove(_)) {
+                    // There is room in a list that was full.
+                    let [_, add, _] = &mut self.waits;
+                    *add = Wait::default();
+                }
                 self.succeed(call);
             }
             // It was said before, and the answer was lost. A list that is missing has no value to remove.
@@ -374,9 +379,6 @@ impl Fleet {
             }
             Call::Remove(name) => {
                 self.unsure.remove(&name);
-                // There is room in a list that was full.
-                let [_, add, _] = &mut self.waits;
-                *add = Wait::default();
             }
         }
     }

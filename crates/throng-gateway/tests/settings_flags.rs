@@ -111,8 +111,9 @@ fn a_complaint_names_the_flag() {
         ("-scc=none.json", "-scc: cannot read none.json: no such file"),
         ("-sfsm=none.json", "-sfsm: cannot read none.json: no such file"),
         ("-scs=0x90000", "-scs and -ecs contradict each other"),
-        ("-cn=wss", "tls and -cert, -key contradict each other"),
-        ("-cn=throng", "throng and -throngkey contradict each other"),
+        ("-cn=wss", "tls needs -cert and -key"),
+        ("-cn=throng", "throng needs -throngkey"),
+        ("-edges=:1", "-edges needs -edgekey"),
         ("-dev -auth=none", "-auth=none and -dev contradict each other"),
         ("-listen=client,wss", "-listen=client,wss: expected side, network and address"),
         ("-clientrights=all", "-clientrights=all: expected create, write"),
@@ -121,6 +122,22 @@ fn a_complaint_names_the_flag() {
         assert!(complaint.starts_with(text), "{line}: {complaint}");
     }
     assert!(matches!(load("-dev -help"), Err(SettingsError::HelpWanted)));
+}
+
+#[test]
+fn a_flag_that_needs_another_one_says_so() {
+    for (line, words) in [
+        ("-dev -edgekey=k", "-edgekey has no effect without -edges or -home"),
+        ("-dev -snapshot-discard", "-snapshot-discard has no effect without -snapshot"),
+        ("-dev -snapshot-every=5s", "-snapshot-every has no effect without -snapshot"),
+        ("-dev -throngoldkey=k", "-throngoldkey has no effect without a door of the network throng"),
+        ("-dev -cert=c -key=k", "-cert has no effect without a door of the network tls or wss"),
+    ] {
+        let settings = load(line).unwrap();
+        assert!(settings.notes.iter().any(|note| note.to_string() == words), "{line}: {:?}", settings.notes);
+    }
+    let all = load("-dev -edges=:1 -edgekey=k -snapshot=s -snapshot-every=5s -cn=wss -cert=c -key=k").unwrap();
+    assert!(all.notes.iter().all(|note| !note.to_string().contains("no effect")), "{:?}", all.notes);
 }
 
 #[test]

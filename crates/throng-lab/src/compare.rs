@@ -92,7 +92,8 @@ pub fn compare(
     let mut comparison = Comparison::new(options, started_at);
     let turns = turns(options);
     let seconds: u32 = turns.iter().map(|turn| turn.seconds() + OVERHEAD_S).sum();
-    note(&format!("{} runs, about {} minutes", turns.len(), seconds.div_ceil(60)));
+    let minutes = throng_report::counted(seconds.div_ceil(60), "minute");
+    note(&format!("{}, about {minutes}", throng_report::counted(turns.len() as u64, "run")));
     let mut written = Ok(());
     for (number, turn) in turns.iter().enumerate() {
         if stop.load(Ordering::Relaxed) || written.is_err() {

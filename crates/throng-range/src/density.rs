@@ -37,7 +37,8 @@ pub fn density(options: &DensityOptions, stop: &AtomicBool) -> Result<Finished, 
     let search = SearchOptions { start: options.first, most, resolution: 0.0, trial, confirm: trial };
     let mut is_first = true;
     let play = |order: Order| {
-        (options.run.note)(Note::Line(&format!("{} matches: {}", order.amount, order.purpose.name())));
+        let amount = throng_report::counted(order.amount, "match");
+        (options.run.note)(Note::Line(&format!("{amount}: {}", order.purpose.name())));
         // The replay of the first step shows that the matches are sound; it tells nothing new in the others.
         let is_checked = options.run.is_checked && std::mem::take(&mut is_first);
         let run = RunOptions { matches: order.amount, is_checked, folder: None, ..options.run.clone() };

@@ -150,9 +150,10 @@ pub(crate) fn page(summary: &Summary, inside: Vec<Section>, frames: Frames) -> P
     let checked = "All bots joined and kept up, and no frame of telemetry was lost.";
     let mut page = summary.head.page(title, checked);
     page.subtitle = format!(
-        "{} of {} players at {} Hz for {} s",
+        "{} of {} players{} at {} Hz for {} s",
         if summary.matches == 1 { "a match".to_owned() } else { format!("{} matches", summary.matches) },
         summary.players,
+        if summary.matches == 1 { "" } else { " in all" },
         summary.tick_hz,
         figure(summary.head.seconds)
     );

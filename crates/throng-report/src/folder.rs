@@ -42,9 +42,13 @@ fn make(runs: &Path) -> Result<(), FolderError> {
 pub fn check_runs(runs: &Path) -> Result<(), FolderError> {
     make(runs)?;
     let trial = runs.join(format!(".trial-{}", std::process::id()));
-    let error = |source| FolderError { path: runs.to_owned(), source };
-    fs::create_dir(&trial).map_err(error)?;
-    fs::remove_dir(&trial).map_err(error)
+    // Another process may do the same, with the same number in another container.
+    let unless = |done: io::Result<()>, fine: io::ErrorKind| match done {
+        Err(source) if source.kind() != fine => Err(FolderError { path: runs.to_owned(), source }),
+        _ => Ok(()),
+    };
+    unless(fs::create_dir(&trial), io::ErrorKind::AlreadyExists)?;
+    unless(fs::remove_dir(&trial), io::ErrorKind::NotFound)
 }
 
 /// `<runs>/<stamp>-<name>`, made new: `runs/20260131-120000-crowd`. Two runs of one second do not share a folder: the second

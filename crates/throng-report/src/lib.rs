@@ -58,4 +58,4 @@ pub use progress::{Phases, ProgressLine};
 pub use render::{RenderError, UPLOT_SCRIPT, UPLOT_STYLE, escaped};
 pub use room::with_room;
 pub use run::{Environment, RunFile, RunFileError, RunHead, SUMMARY_BYTES_MAX, SUMMARY_FILE, throttled};
-pub use words::{bytes, duration, figure, grouped, measuring, optional, printable};
+pub use words::{bytes, counted, duration, figure, grouped, measuring, optional, printable};

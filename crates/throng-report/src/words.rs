@@ -7,6 +7,17 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '?' } else { char }).collect()
 }
 
+/// `1 run`, `3 runs`, `3 matches`: a number with a noun, which is given in the singular.
+pub fn counted(count: impl Into<u64>, noun: &str) -> String {
+    let count = count.into();
+    let ending = match count {
+        1 => "",
+        _ if noun.ends_with("ch") => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{ending}", grouped(count))
+}
+
 /// A number with three significant digits, or whole with its thousands apart.
 pub fn figure(value: f64) -> String {
     let size = value.abs();

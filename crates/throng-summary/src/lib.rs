@@ -761,7 +761,7 @@ const CLEAN_LOSS_MAX: f64 = 0.005;
 /// A busy machine keeps an edge waiting for a server now and then.
 const WITHOUT_NEWS_MAX: f64 = 0.01;
 /// The share of due inputs below which the bots were too slow.
-const INPUTS_SENT_MIN: f64 = 0.98;
+pub const INPUTS_SENT_MIN: f64 = 0.98;
 
 fn reasons_against(run: &RunSummary) -> Vec<String> {
     let mut reasons = Vec::new();

@@ -180,7 +180,8 @@ pub(super) fn digits(value: f64) -> String {
 fn heading(comparison: &Comparison) -> String {
     let Comparison { head, first, second, runs: (before, after), .. } = comparison;
     let list = |revisions: &[String]| revisions.join(", ");
-    format!("{}: A {} ({before} runs), B {} ({after} runs)", head.workload, list(first), list(second))
+    let [before, after] = [before, after].map(|runs| throng_report::counted(*runs as u64, "run"));
+    format!("{}: A {} ({before}), B {} ({after})", head.workload, list(first), list(second))
 }
 
 fn verdict(comparison: &Comparison) -> String {
@@ -257,7 +258,9 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
 
 fn trend_text(trend: &Trend) -> String {
     let Trend { workload, cpu, revisions, runs, changes } = trend;
-    let mut text = format!("{workload} on {cpu}: {} revisions, {runs} runs\n", revisions.len());
+    let runs = throng_report::counted(*runs as u64, "run");
+    let mut text =
+        format!("{workload} on {cpu}: {}, {runs}\n", throng_report::counted(revisions.len() as u64, "revision"));
     changes.iter().for_each(|change| text += &format!("  {}\n", change.words()));
     if changes.is_empty() {
         let few = if revisions.len() < 6 { ": fewer than 6 revisions do not show any" } else { "" };

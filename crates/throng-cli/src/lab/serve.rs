@@ -36,7 +36,7 @@ const END_PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 pub(super) struct ServeArguments {
     /// Where the page is
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8090", value_parser = crate::args::address)]
     address: SocketAddr,
     /// Allow an address that other machines reach
     #[arg(long)]

@@ -27,7 +27,7 @@ addresses of --own, and no others. One run at a time is played (docs/lab.md#load
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArguments {
     /// The UDP address at which runs find this load worker
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7790")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7790", value_parser = crate::args::address)]
     listen: SocketAddr,
     /// Let runs find this load worker at a nats-server, as nats://127.0.0.1:4222, instead of at an address; needs a build with
     /// --features nats

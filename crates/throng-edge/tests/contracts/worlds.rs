@@ -600,7 +600,8 @@ fn borders_move_on_when_the_store_comes_back_older_or_empty() {
             crowd(&mut stage, from);
             stage.pass_for(Duration::from_secs(5), |_| Ok(())).unwrap();
         }
-        let version = stage.edges[0].watch.borders().version();
+        let before = stage.edges[0].watch.borders().clone();
+        let version = before.version();
         stage.net.run_server(false);
         stage.pass_for(Duration::from_secs(1), |_| Ok(())).unwrap();
         stage.net.put_store(copy);
@@ -616,6 +617,8 @@ fn borders_move_on_when_the_store_comes_back_older_or_empty() {
         stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(false));
         stage.pass_for(Duration::from_secs(8), |_| Ok(())).unwrap();
         stage.check_agreement().unwrap_or_else(|error| panic!("{error}, {case}"));
+        let borders = stage.edges[0].watch.borders();
+        assert_eq!((borders.inner(), borders.version() > version), (before.inner(), true), "{case}");
         stage.servers.iter_mut().flatten().for_each(|it| it.balance.set_planning(true));
         crowd(&mut stage, 48);
         stage.pass_for(Duration::from_secs(10), |_| Ok(())).unwrap();

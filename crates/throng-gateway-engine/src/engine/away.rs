@@ -97,7 +97,8 @@ impl Engine {
         Ok(kept)
     }
 
-    /// Whether a connection that is away may have one more subscription. Those to channels that are gone count only while there is room.
+    /// Whether a connection that is away may have one more subscription. If there is no room, those to channels that are gone are
+    /// forgotten first.
     fn check_kept_count(&mut self, away: u32) -> Result<(), Refusal> {
         let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
         if self.check_subscriptions(side, self.lost.subscription_count(away)).is_err() {
@@ -169,19 +170,24 @@ impl Engine {
 
     /// Remembers for a while that a client's subscription has ended: it may be lost before it hears of it.
     pub(super) fn note_end(&mut self, client: Place, id: u32, ended: Ended) {
-        if self.connections.at(client).is_server() || self.settings.recovery_patience(Side::Client).is_none() {
+        let connection = self.connections.at(client);
+        let may_return = !connection.is_server() && !connection.identifier.is_empty();
+        if !may_return || self.settings.recovery_patience(Side::Client).is_none() {
             return;
         }
         let (now, oldest) = (self.clock.now(), self.heard_until());
         self.connections.at_mut(client).ends.note(now, oldest, id, ended);
     }
 
-    /// A client whose loss is noticed now has heard everything that it was told until then.
+    /// A client whose loss is noticed now has heard everything that it was told until then: it is lost when it reads nothing for so long,
+    /// or when so much time of messages waits for it.
     pub(super) fn heard_until(&self) -> Time {
-        let unnoticed_ms = match self.settings.limits.max_unreachable_ms {
+        let limits = &self.settings.limits;
+        let unnoticed_ms = match limits.max_unreachable_ms {
             0 => UNNOTICED_MS,
             limit => limit,
         };
+        let unnoticed_ms = unnoticed_ms.max(limits.max_slow_ms).max(limits.max_backlog_ms);
         Time(self.clock.now().0.saturating_sub(u64::from(unnoticed_ms) * 1_000))
     }
 

@@ -19,6 +19,9 @@ pub(super) enum Ended {
 /// Most ends that are remembered for a client. A client that has more of them within the time is told of the newest.
 const RECENT_MAX: usize = 1_024;
 
+/// A list with room for so many keeps it.
+const ROOM_KEPT: usize = 64;
+
 /// The newest ends of a client's subscriptions, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RecentEnds(VecDeque<(Time, u32, Ended)>);
@@ -29,12 +32,22 @@ impl RecentEnds {
         while self.0.len() >= RECENT_MAX || self.0.front().is_some_and(|&(at, ..)| at < oldest) {
             self.0.pop_front();
         }
+        if self.0.capacity() > ROOM_KEPT && self.0.len() < self.0.capacity() / 4 {
+            self.0.shrink_to(2 * self.0.len());
+        }
         self.0.push_back((now, id, ended));
     }
 
     /// The ends since `oldest`, in order.
     pub(super) fn since(&self, oldest: Time) -> impl Iterator<Item = (u32, Ended)> {
         self.0.iter().filter(move |&&(at, ..)| at >= oldest).map(|&(_, id, ended)| (id, ended))
+    }
+
+    /// Forgets those before `oldest`, and gives their memory back.
+    pub(super) fn forget_before(&mut self, oldest: Time) {
+        if self.0.back().is_some_and(|&(at, ..)| at < oldest) {
+            *self = RecentEnds::default();
+        }
     }
 
     /// Bytes of memory.
@@ -58,5 +71,11 @@ mod tests {
         assert_eq!(ends.since(Time(2_998)).map(|(id, _)| id).collect::<Vec<_>>(), [2_998, 2_999]);
         ends.note(Time(5_000), Time(2_999), 7, Ended::Unsubscribed(ChannelType::Test));
         assert_eq!(ends.since(Time(0)).map(|(id, _)| id).collect::<Vec<_>>(), [2_999, 7]);
+        ends.note(Time(5_001), Time(2_999), 8, Ended::Removed);
+        assert!(ends.bytes() <= (ROOM_KEPT * 24) as u64, "{} bytes", ends.bytes());
+        ends.forget_before(Time(5_001));
+        assert_eq!(ends.since(Time(0)).count(), 3);
+        ends.forget_before(Time(5_002));
+        assert_eq!((ends.since(Time(0)).count(), ends.bytes()), (0, 0));
     }
 }

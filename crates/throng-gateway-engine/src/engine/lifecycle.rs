@@ -163,7 +163,9 @@ impl Engine {
             return Err(Refusal::NotAllowed);
         }
         // The sender gets the notice as its answer.
-        self.unsubscribe(from, channel);
+        if self.unsubscribe(from, channel) {
+            self.note_end(from, wanted.channel_id, Ended::Removed);
+        }
         self.remove_channel(channel);
         let header = Header::new(wanted.channel_id, message_type::REMOVE_CHANNEL).with_stub(message.stub_id);
         self.send(from, header, &wanted);

@@ -79,6 +79,9 @@ impl Lost {
 /// Memory of a loss without its name and its belongings: its entries in all tables.
 const LOSS_BYTES: usize = 384;
 
+/// Memory of an entry of the table of viewers, in which half of the places may be free.
+const VIEW_BYTES: u64 = 2 * (size_of::<u64>() as u64 + 1);
+
 /// A subscription that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
@@ -117,6 +120,8 @@ pub(super) struct LostOnes {
     owners: FxHashMap<u32, u64>,
     /// Losses that are subscribed to a cell, by the id of the cell.
     viewers: FxHashMap<u32, FxHashSet<u64>>,
+    /// Entries of that table.
+    views: u64,
     newest: u64,
     bytes: u64,
 }
@@ -128,7 +133,7 @@ impl LostOnes {
 
     /// Bytes of memory of all of them.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + self.views * VIEW_BYTES
     }
 
     /// Whether an awaited connection has this connection id.
@@ -177,7 +182,7 @@ impl LostOnes {
         let Some(&number) = self.connection_ids.get(&connection_id) else { return };
         self.change(number, |lost| lost.keep(channel, kept));
         if kept.kind == ChannelType::Spatial {
-            self.viewers.entry(channel).or_default().insert(number);
+            self.add_viewer(channel, number);
         }
     }
 
@@ -211,9 +216,13 @@ impl LostOnes {
         Some(changed)
     }
 
+    fn add_viewer(&mut self, cell: u32, number: u64) {
+        self.views += u64::from(self.viewers.entry(cell).or_default().insert(number));
+    }
+
     fn forget_viewer(&mut self, cell: u32, number: u64) {
         if let Some(viewers) = self.viewers.get_mut(&cell) {
-            viewers.remove(&number);
+            self.views -= u64::from(viewers.remove(&number));
             if viewers.is_empty() {
                 self.viewers.remove(&cell);
             }
@@ -232,7 +241,7 @@ impl LostOnes {
         self.connection_ids.insert(lost.connection_id, number);
         self.owners.extend(lost.owned.iter().map(|&id| (id, number)));
         for (&id, _) in lost.subscriptions.iter().filter(|(_, kept)| kept.kind == ChannelType::Spatial) {
-            self.viewers.entry(id).or_default().insert(number);
+            self.add_viewer(id, number);
         }
         if let Some(until) = lost.until {
             self.by_end.insert((until, number));

@@ -61,6 +61,8 @@ impl Engine {
     /// Bytes that the engine holds: states, channels, subscriptions, lost connections, what waits to be sent in slices.
     pub fn memory_bytes(&mut self) -> u64 {
         if self.clock.now() >= self.counted.next {
+            let oldest = self.heard_until();
+            self.connections.iter_mut().for_each(|connection| connection.ends.forget_before(oldest));
             let subscriptions = |connection: &super::Connection| {
                 let stream = self.fanout.hub.connection(self.connections.hub_id(connection.place()));
                 stream.map_or(0, |stream| stream.subscription_count() as u64)

@@ -278,12 +278,24 @@ impl Engine {
         if let (Some(slot), Some(world)) = (slot, &mut self.world) {
             world.slots.restore(slot, connection_id);
         }
-        let subscriptions = subscriptions.into_iter().filter_map(|saved| self.restore_subscription(&saved)).collect();
+        let mut ended: FxHashMap<u32, Ended> = ended.iter().map(|ended| (ended.channel, how_ended(ended))).collect();
+        let mut kept = FxHashMap::default();
+        for saved in subscriptions {
+            match self.restore_subscription(&saved) {
+                Some((id, subscription)) => drop(kept.insert(id, subscription)),
+                None if saved.is_news => {}
+                // It was made or removed while the snapshot was written, or is refused now.
+                None => {
+                    let channel = self.channels.named(saved.channel);
+                    let how = channel.map_or(Ended::Removed, |channel| Ended::Unsubscribed(channel.kind));
+                    ended.insert(saved.channel, how);
+                }
+            }
+        }
         let until = patience.map(|patience| self.clock.now().after(patience));
         let owned = owned.into_iter().collect();
-        let ended = ended.into_iter().map(|ended| (ended.channel, how_ended(&ended))).collect();
         let created = FxHashSet::default();
-        let lost = Lost { connection_id, owned, subscriptions, ended, key: FORMER, created, until };
+        let lost = Lost { connection_id, owned, subscriptions: kept, ended, key: FORMER, created, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
         }

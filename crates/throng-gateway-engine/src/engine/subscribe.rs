@@ -456,9 +456,7 @@ impl Engine {
         let subscriber = (self.connections.at(target).id, self.connections.at(target).side);
         let news = News::ended((channel, self.channels.at(channel)), subscriber);
         let result = self.unsubscribed_result(target, channel);
-        if from != target {
-            self.note_end(target, self.channels.at(channel).id, Ended::Unsubscribed(self.channels.at(channel).kind));
-        }
+        self.note_end(target, self.channels.at(channel).id, Ended::Unsubscribed(self.channels.at(channel).kind));
         self.tell_three((from, target, channel), (header, stub_id), &result, news);
         Ok(())
     }

@@ -468,6 +468,8 @@ fn a_client_learns_of_what_ended_since_it_can_have_heard_the_last_message() {
         "-chs=ue",
         "-limit=client_resume_ms=5000",
         "-limit=max_unreachable_ms=10000",
+        "-limit=max_slow_ms=10000",
+        "-limit=max_backlog_ms=10000",
     ]));
     let master = stage.master();
     let mut ada = stage.join_as(Side::Client, "ada");

@@ -319,6 +319,31 @@ fn a_gateway_that_starts_from_its_snapshot_is_one_that_has_lost_everybody() {
     assert!(rooms > 40 || throng_seeds::is_partial(), "only {rooms} rooms");
 }
 
+/// The snapshot has the client's subscription and not the channel.
+#[test]
+fn a_channel_that_is_made_while_the_snapshot_is_written_is_removed_for_its_reader() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let master = stage.join_as(Side::Server, "master");
+    let ada = stage.join_as(Side::Client, "ada");
+    let mut file = Vec::new();
+    let mut framing = Framing::begin(&mut file);
+    stage.engine.begin_snapshot();
+    let room = stage.create(&master, ChannelType::Subworld, Some(standing([1.0; 3])));
+    stage.subscribe(&master, &ada, room, every(50));
+    loop {
+        let part = stage.engine.snapshot_part(1);
+        framing.put(&part, &mut file);
+        if part.is_last() {
+            break;
+        }
+    }
+    framing.end(&mut file);
+    let (mut other, _) = restart(&stage, &file, world_settings(TWO, &RETURNS));
+    let (back, told) = come_back(&mut other, Side::Client, "ada");
+    assert_eq!(back.id, ada.id);
+    assert!(told[&room].starts_with(&format!("{}: ", message_type::REMOVE_CHANNEL)), "{:?}", told[&room]);
+}
+
 #[test]
 fn what_happens_while_a_snapshot_is_made_leaves_a_world_that_fits_together() {
     let mut moved = 0;

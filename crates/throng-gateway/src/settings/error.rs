@@ -56,6 +56,16 @@ pub enum SettingsError {
         /// In which way.
         reason: String,
     },
+    /// A setting is of no use without another one.
+    #[error("{setting} needs {needed}: {reason}")]
+    Missing {
+        /// The one that was given.
+        setting: String,
+        /// The one that is missing.
+        needed: String,
+        /// Its purpose.
+        reason: String,
+    },
     /// A file cannot be read.
     #[error("-{flag}: cannot read {file}: {error}")]
     Read {
@@ -82,6 +92,7 @@ impl SettingsError {
             SettingsError::MissingValue { .. } => "settings_missing_value",
             SettingsError::FlagValue { .. } => "settings_flag_value",
             SettingsError::Contradiction { .. } => "settings_contradiction",
+            SettingsError::Missing { .. } => "settings_missing",
             SettingsError::Read { .. } => "settings_read",
             SettingsError::File(error) => error.tag(),
         }

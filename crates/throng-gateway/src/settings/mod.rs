@@ -256,13 +256,13 @@ impl Settings {
         if self.server_listeners().chain(self.client_listeners()).any(is_encrypted)
             && (self.tls_certificate.is_none() || self.tls_key.is_none())
         {
-            return Err(contradiction("tls", "-cert, -key", "an encrypted listener needs both files"));
+            return Err(missing("tls", "-cert and -key", "the files with the certificate and its key"));
         }
         if self.server_listeners().any(|listener| listener.network == Network::Throng) {
             return Err(contradiction("throng", "-sn", "this network is for clients"));
         }
         if self.client_listeners().any(|listener| listener.network == Network::Throng) && self.link_key.is_none() {
-            return Err(contradiction("throng", "-throngkey", "this network needs the key that tokens are made with"));
+            return Err(missing("throng", "-throngkey", "the file with the key that tokens are made with"));
         }
         let is_unproxied = |listener: &Listener| matches!(listener.network, Network::Kcp | Network::Throng);
         let wrong = |listener: &&Listener| is_unproxied(listener) && !listener.proxies.is_empty();
@@ -273,6 +273,7 @@ impl Settings {
         self.check_engine_threads()?;
         self.check_edges()?;
         self.note_hidden_link();
+        self.note_idle_flags();
         self.note_open_doors();
         Ok(())
     }
@@ -300,9 +301,11 @@ impl Settings {
             (Some(_), _) => "-home",
             (None, Some(_)) => "-edges",
         };
+        if self.edge_key.is_none() {
+            return Err(missing(flag, "-edgekey", "the file with the key that the home and its edges know"));
+        }
         let is_edge = self.home.is_some();
         let wrong = [
-            (self.edge_key.is_none(), "-edgekey", "name the file with the key that the home and its edges know"),
             (is_edge && self.edges.is_some(), "-edges", "an edge has no edges of its own"),
             (self.engine_threads > 1, "-engine-threads", "edges need all channels in one engine"),
             (is_edge && !self.more_servers.is_empty(), "-listen server,...", "world servers connect to the home"),
@@ -312,6 +315,29 @@ impl Settings {
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
             Some((_, other, reason)) => Err(contradiction(flag, other, reason)),
             None => Ok(()),
+        }
+    }
+
+    /// Flags that change nothing without another one.
+    fn note_idle_flags(&mut self) {
+        let listens = |is: fn(&Listener) -> bool| self.server_listeners().chain(self.client_listeners()).any(is);
+        let is_encrypted = listens(|listener| listener.network.needs_certificate());
+        let has_link = listens(|listener| listener.network == Network::Throng);
+        let has_edges = self.edges.is_some() || self.home.is_some();
+        let usual = Settings::default();
+        let idle = [
+            (self.edge_key.is_some() && !has_edges, "-edgekey", "-edges or -home"),
+            (self.snapshot_discard && self.snapshot_file.is_none(), "-snapshot-discard", "-snapshot"),
+            (
+                self.snapshot_every != usual.snapshot_every && self.snapshot_file.is_none(),
+                "-snapshot-every",
+                "-snapshot",
+            ),
+            (self.link_old_key.is_some() && !has_link, "-throngoldkey", "a door of the network throng"),
+            (self.tls_certificate.is_some() && !is_encrypted, "-cert", "a door of the network tls or wss"),
+        ];
+        for (_, flag, needed) in idle.into_iter().filter(|(is_idle, ..)| *is_idle) {
+            self.notes.push(Note { text: format!("{flag} has no effect without {needed}") });
         }
     }
 
@@ -422,6 +448,10 @@ fn read_machine(
 
 fn built_in(file: &str) -> Note {
     Note { text: format!("{file} cannot be read: the gateway uses the built-in file of that name") }
+}
+
+fn missing(setting: &str, needed: &str, reason: &str) -> SettingsError {
+    SettingsError::Missing { setting: setting.into(), needed: needed.into(), reason: reason.into() }
 }
 
 fn contradiction(first: &str, second: &str, reason: &str) -> SettingsError {
