@@ -171,7 +171,7 @@ mod tests {
         let mut moved = self::watch(&four);
         let cuts = [110_u16, 113, 116].into_iter().flat_map(u16::to_le_bytes);
         let value: Vec<u8> =
-            [1].into_iter().chain([3_u64, 1, 1].into_iter().flat_map(u64::to_le_bytes)).chain(cuts).collect();
+            [1].into_iter().chain([3_u64, 1, 1, 0].into_iter().flat_map(u64::to_le_bytes)).chain(cuts).collect();
         let key = WorldName::new("crowd").unwrap().borders_key();
         let (watch, value) = (WatchId(u32::MAX - 1), Some(value.into()));
         moved.handle_event(Time(0), &Event::Changed { watch, key, revision: Revision(4), value });
