@@ -4,20 +4,19 @@
 //! sees. All of that changes what it gets back. It gets no state and no message meanwhile.
 
 use rustc_hash::FxHashMap;
-use throng_channeld::proto::{ChannelSubscriptionOptions, RemoveChannelMessage, SubscribedToChannelResultMessage};
+use throng_channeld::proto::{ChannelSubscriptionOptions, RemoveChannelMessage};
 use throng_channeld::{Header, message_type};
-use throng_replica::{ChannelIndex, Variant};
+use throng_replica::ChannelIndex;
 use throng_wire::Time;
 
 use super::Engine;
 use super::channel::Wanted;
 use super::ends::Ended;
 use super::lost::Kept;
-use super::news::{News, connection_type, ended_result};
+use super::news::{News, ended_result};
 use super::place::{Party, Place};
 use super::port::Side;
 use super::refusal::Refusal;
-use crate::spatial::Interest;
 
 /// A loss is noticed within so many milliseconds if there is no limit (`max_unreachable_ms`).
 const UNNOTICED_MS: u32 = 60_000;
@@ -49,31 +48,23 @@ impl Engine {
         options: &ChannelSubscriptionOptions,
     ) -> Result<(), Refusal> {
         let before = self.lost.kept(away, self.channels.identity(channel)).map(|kept| kept.wanted.access);
-        let kept = self.keep(away, channel, options)?;
-        let result = self.kept_result(away, kept).ok_or(Refusal::UnknownConnection)?;
         let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
+        let kept = self.keep((away, side), channel, options)?;
         if before == Some(kept.wanted.access) {
             return Ok(());
         }
         let state = self.channels.at(channel);
-        let (header, owner) = (Header::new(state.id, message_type::SUB_TO_CHANNEL), state.owner);
+        let header = Header::new(state.id, message_type::SUB_TO_CHANNEL);
         let news = News::begun((channel, state), (away, side));
-        if let Some((from, stub_id)) = asked {
-            self.send(from, header.with_stub(stub_id), &result);
-        }
-        let asker = asked.map(|(from, _)| from);
-        if let Some(owner) = owner.filter(|&owner| Some(owner) != asker)
-            && self.may_tell(owner, news)
-        {
-            self.send(owner, header, &result);
-        }
+        let result = self.begun_result((away, side), channel, kept.wanted);
+        self.tell_three((asked, Party::Away(away), channel), header, &result, news);
         Ok(())
     }
 
     /// It comes back with this subscription, within the limits.
     fn keep(
         &mut self,
-        away: u32,
+        (away, side): (u32, Side),
         channel: ChannelIndex,
         options: &ChannelSubscriptionOptions,
     ) -> Result<Kept, Refusal> {
@@ -82,42 +73,25 @@ impl Engine {
         let kept = match former {
             Some(former) => former,
             None => {
-                self.check_kept_count(away)?;
+                self.check_kept_count(away, side)?;
                 let state = self.channels.at(channel);
                 let (kind, wanted) = (state.kind, Wanted::usual(&state.settings));
                 Kept { birth, kind, wanted, since: self.clock.tick(), is_known: false }
             }
         };
-        let mut wanted = kept.wanted.with(options).bounded(&self.settings.limits);
-        if !options.data_field_masks.is_empty() {
-            wanted.variant = self.form_of(channel, &options.data_field_masks)?;
-        }
-        let kept = Kept { wanted, ..kept };
+        let kept = Kept { wanted: self.with_options(channel, kept.wanted, options)?, ..kept };
         self.lost.keep(away, id, kept);
         Ok(kept)
     }
 
     /// Whether a connection that is away may have one more subscription. If there is no room, those to channels that are gone are
     /// forgotten first.
-    fn check_kept_count(&mut self, away: u32) -> Result<(), Refusal> {
-        let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
+    fn check_kept_count(&mut self, away: u32, side: Side) -> Result<(), Refusal> {
         if self.check_subscriptions(side, self.lost.subscription_count(away)).is_err() {
             let channels = &self.channels;
             self.lost.purge(away, |id, birth| channels.born(id, birth).is_some());
         }
         self.check_subscriptions(side, self.lost.subscription_count(away))
-    }
-
-    /// The message to others about a subscription that waits.
-    pub(super) fn kept_result(&self, away: u32, kept: Kept) -> Option<SubscribedToChannelResultMessage> {
-        let mut effective = kept.wanted.to_wire();
-        effective.data_field_masks = self.fanout.forms.paths(kept.wanted.variant).to_vec();
-        Some(SubscribedToChannelResultMessage {
-            conn_id: away,
-            sub_options: Some(effective),
-            conn_type: connection_type(self.lost.side_of(away)?).into(),
-            channel_type: kept.kind.into(),
-        })
     }
 
     /// It comes back without this subscription, and not as the owner.
@@ -128,44 +102,20 @@ impl Engine {
         channel: ChannelIndex,
     ) -> Result<(), Refusal> {
         let (id, birth) = self.channels.identity(channel);
-        let state = self.channels.at(channel);
-        let (kind, owner) = (state.kind, state.owner);
         let side = self.lost.side_of(away).ok_or(Refusal::UnknownConnection)?;
         if !self.lost.unsubscribe(away, (id, birth)) {
             return Err(Refusal::UnknownConnection);
         }
-        let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL).with_stub(stub_id);
-        self.send(from, header, &ended_result((away, side), kind));
-        if owner != Some(from) {
-            self.tell_owner_of_end(channel, (away, side));
-        }
+        let state = self.channels.at(channel);
+        let header = Header::new(id, message_type::UNSUB_FROM_CHANNEL);
+        let news = News::ended((channel, state), (away, side));
+        let result = ended_result((away, side), state.kind);
+        self.tell_three((Some((from, stub_id)), Party::Away(away), channel), header, &result, news);
         if self.lost.owner_of(id) == Some(away) {
             self.lost.disown(id);
             self.channels.at_mut(channel).is_awaited = false;
         }
         Ok(())
-    }
-
-    /// The cells that a connection which is away sees from now on.
-    pub(super) fn see_away(&mut self, from: Place, away: u32, found: &[Interest]) {
-        let mut seen: Vec<(u32, u64)> = self.lost.cells_of(away).collect();
-        seen.sort_unstable();
-        for (id, birth) in seen {
-            let stays = found.binary_search_by_key(&id, |interest| interest.channel).is_ok();
-            if let Some(cell) = self.channels.born(id, birth)
-                && !stays
-                && self.lost.owner_of(id) != Some(away)
-            {
-                let left = self.unsubscribe_away((from, 0), away, cell);
-                debug_assert!(left.is_ok());
-            }
-        }
-        for interest in found {
-            let Some((cell, options)) = self.sight_of(interest) else { continue };
-            if let Err(refusal) = self.keep_and_tell(Some((from, 0)), away, cell, &options) {
-                self.counters.refuse(refusal);
-            }
-        }
     }
 
     /// Remembers for a while that a client's subscription has ended: it may be lost before it hears of it.
@@ -211,18 +161,6 @@ impl Engine {
                 let header = Header::new(id, message_type::REMOVE_CHANNEL);
                 self.send(index, header, &RemoveChannelMessage { channel_id: id });
             }
-        }
-    }
-
-    /// A subscription that waited, with its masks read again: the type of the state may be known by now.
-    pub(super) fn resolved(&mut self, channel: ChannelIndex, wanted: Wanted) -> Wanted {
-        if wanted.variant == Variant::default() {
-            return wanted;
-        }
-        let (paths, schema) = (self.fanout.forms.paths(wanted.variant).to_vec(), self.schema_of(channel));
-        match self.fanout.forms.add(&paths, schema.as_deref()) {
-            Ok(variant) => Wanted { variant, ..wanted },
-            Err(_) => wanted,
         }
     }
 }

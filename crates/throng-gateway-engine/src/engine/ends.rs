@@ -1,7 +1,7 @@
 //! Subscriptions of a client that ended a short time ago.
 //!
-//! The client may not have heard of it, if its connection is lost: its network may have failed before the gateway notices. So what a client
-//! that comes back is told to have lost goes back further than its loss.
+//! A network fails before the gateway notices. So a lost client may have missed messages from before its loss, and the gateway tells it of
+//! these ends again when it comes back.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(super) enum Ended {
     Removed,
 }
 
-/// Most ends that are remembered for a client. A client that has more of them within the time is told of the newest.
+/// The gateway remembers at most so many ends of a client: the newest ones.
 const RECENT_MAX: usize = 1_024;
 
 /// A list with room for so many keeps it.

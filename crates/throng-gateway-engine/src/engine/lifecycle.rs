@@ -179,13 +179,11 @@ impl Engine {
         if let Some(taking) = &mut self.taking {
             taking.note_gone(channel.id);
         }
-        let header = Header::new(channel.id, message_type::REMOVE_CHANNEL);
         for (connection, subscriber) in channel.subscribers.drain() {
             let hub = self.connections.hub_id(connection);
             self.fanout.hub.unsubscribe(hub, subscriber.id);
             self.connections.at_mut(connection).forget_state_of(index);
-            self.note_end(connection, channel.id, Ended::Removed);
-            self.send(connection, header, &RemoveChannelMessage { channel_id: channel.id });
+            self.tell_end(connection, channel.id, Ended::Removed);
         }
         if let Some(owner) = channel.owner
             && let Some(owner) = self.connections.get_mut(owner)

@@ -12,7 +12,7 @@ use throng_replica::ChannelIndex;
 
 use super::Engine;
 use super::channel::Channel;
-use super::place::{Party, Place};
+use super::place::Place;
 use super::port::Side;
 use super::refusal::Refusal;
 
@@ -161,17 +161,7 @@ impl Engine {
                 self.send(owner, Header::new(id, message_type::UNSUB_FROM_CHANNEL), &result);
             }
             What::Begun => {
-                let result = match self.party(connection) {
-                    Ok(Party::Here(place)) => {
-                        let subscriber = channel.subscriber(place).copied();
-                        subscriber.map(|subscriber| self.subscribed_result(place, index, subscriber))
-                    }
-                    Ok(Party::Away(away)) => {
-                        let kept = self.lost.kept(away, self.channels.identity(index)).copied();
-                        kept.and_then(|kept| self.kept_result(away, kept))
-                    }
-                    Err(_) => None,
-                };
+                let result = self.party(connection).ok().and_then(|party| self.subscribed_result(party, index));
                 let Some(result) = result else { return };
                 self.send(owner, Header::new(id, message_type::SUB_TO_CHANNEL), &result);
             }

@@ -49,18 +49,7 @@ impl Engine {
         if connection.identifier.is_empty() || !connection.is_member() {
             return (false, None);
         }
-        let hub = self.connections.hub_id(index);
-        let subscribed: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
-        let subscription = |&channel: &ChannelIndex| {
-            let channel = self.channels.at(channel);
-            let subscriber = *channel.subscriber(index)?;
-            let wanted = self.fanout.granted(&self.connections, index, subscriber);
-            let (birth, kind, since) = (channel.birth, channel.kind, subscriber.since);
-            Some((channel.id, Kept { birth, kind, wanted, since, is_known: true }))
-        };
-        let subscriptions: FxHashMap<u32, Kept> = subscribed.iter().filter_map(subscription).collect();
-        let ended =
-            connection.ends.since(self.heard_until()).filter(|(id, _)| !subscriptions.contains_key(id)).collect();
+        let (subscriptions, ended) = self.subscriptions_of(index);
         let lost = Lost {
             connection_id: connection.id,
             owned: connection.owned.iter().map(|&owned| self.channels.at(owned).id).collect(),
@@ -72,6 +61,22 @@ impl Engine {
         };
         let key = (connection.side, connection.identifier.clone());
         (true, self.lost.insert(key, lost))
+    }
+
+    /// The subscriptions of a connection, and those that its client may believe to have, as if it were lost now.
+    pub(super) fn subscriptions_of(&self, index: Place) -> (FxHashMap<u32, Kept>, FxHashMap<u32, Ended>) {
+        let subscription = |channel: ChannelIndex| {
+            let channel = self.channels.at(channel);
+            let subscriber = *channel.subscriber(index)?;
+            let wanted = self.fanout.granted(&self.connections, index, subscriber);
+            let (birth, kind, since) = (channel.birth, channel.kind, subscriber.since);
+            Some((channel.id, Kept { birth, kind, wanted, since, is_known: true }))
+        };
+        let channels = self.fanout.hub.channels_of(self.connections.hub_id(index));
+        let subscriptions: FxHashMap<u32, Kept> = channels.filter_map(subscription).collect();
+        let ended = self.connections.at(index).ends.since(self.heard_until());
+        let ended = ended.filter(|(id, _)| !subscriptions.contains_key(id)).collect();
+        (subscriptions, ended)
     }
 
     /// Gives up the least important losses while there are more than allowed: a name costs a peer nothing.
@@ -182,7 +187,7 @@ impl Engine {
             };
             let kept_as = (self.resolved(channel, kept.wanted), kept.since);
             if is_server {
-                // Changes reach it from now on. When it is the channel's turn, it is told the state, and begins again from there.
+                // It gets changes from now on. It gets the state at the channel's turn, and then the changes since that.
                 self.serve_again(index, channel, kept_as, StreamStart::Changes);
             } else if kept.is_known {
                 // It finds the state in its first update, and may have kept what was removed meanwhile.

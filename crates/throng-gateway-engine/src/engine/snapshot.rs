@@ -8,7 +8,6 @@ use throng_channeld::proto::ChannelDataMergeOptions;
 use throng_replica::ChannelIndex;
 
 use super::Engine;
-use super::channel::Wanted;
 use super::ends::Ended;
 use super::entities::Entity;
 use super::lost::{Kept, LostKey};
@@ -176,36 +175,34 @@ impl Engine {
         if !connection.is_member() || connection.is_ending {
             return None;
         }
-        let channels = self.fanout.hub.channels_of(self.connections.hub_id(place));
-        let subscription = |channel| {
-            let channel = self.channels.at(channel);
-            let subscriber = *channel.subscriber(place)?;
-            let granted = self.fanout.granted(&self.connections, place, subscriber);
-            Some(self.subscription_of(channel.id, (granted, true), subscriber.since.0))
-        };
-        let subscriptions: Vec<snapshot::Subscription> = channels.filter_map(subscription).collect();
-        let is_over = |id: u32| subscriptions.iter().all(|subscription| subscription.channel != id);
-        let ended: FxHashMap<u32, Ended> = connection.ends.since(self.heard_until()).collect();
-        let ended = ended.into_iter().filter(|&(id, _)| is_over(id)).map(ended_record).collect();
-        Some((connection.id, subscriptions, ended))
+        let (subscriptions, ended) = self.subscriptions_of(place);
+        Some(self.session_parts(connection.id, &subscriptions, &ended))
     }
 
     fn lost_session(&self, name: &LostKey) -> Option<SessionParts> {
         let lost = self.lost.get(name)?;
-        let is_there = |(id, kept): &(&u32, &Kept)| self.channels.born(**id, kept.birth).is_some();
-        let (there, gone): (Vec<_>, Vec<_>) = lost.subscriptions.iter().partition(is_there);
-        let subscription =
-            |(&id, kept): (&u32, &Kept)| self.subscription_of(id, (kept.wanted, kept.is_known), kept.since.0);
-        let removed = gone.into_iter().filter(|(_, kept)| kept.is_known).map(|(&id, _)| (id, Ended::Removed));
-        let ended = lost.ended.iter().map(|(&id, &ended)| (id, ended)).chain(removed).map(ended_record);
-        Some((lost.connection_id, there.into_iter().map(subscription).collect(), ended.collect()))
+        Some(self.session_parts(lost.connection_id, &lost.subscriptions, &lost.ended))
     }
 
-    fn subscription_of(&self, channel: u32, (wanted, is_known): (Wanted, bool), since: u64) -> snapshot::Subscription {
+    fn session_parts(
+        &self,
+        connection_id: u32,
+        subscriptions: &FxHashMap<u32, Kept>,
+        ended: &FxHashMap<u32, Ended>,
+    ) -> SessionParts {
+        let is_there = |(id, kept): &(&u32, &Kept)| self.channels.born(**id, kept.birth).is_some();
+        let (there, gone): (Vec<_>, Vec<_>) = subscriptions.iter().partition(is_there);
+        let removed = gone.into_iter().filter(|(_, kept)| kept.is_known).map(|(&id, _)| (id, Ended::Removed));
+        let ended = ended.iter().map(|(&id, &ended)| (id, ended)).chain(removed).map(ended_record).collect();
+        let there = there.into_iter().map(|(&id, kept)| self.subscription_of(id, kept)).collect();
+        (connection_id, there, ended)
+    }
+
+    fn subscription_of(&self, channel: u32, &Kept { wanted, since, is_known, .. }: &Kept) -> snapshot::Subscription {
         let options = wanted.to_wire();
         snapshot::Subscription {
             channel,
-            since,
+            since: since.0,
             interval_ms: wanted.interval_ms,
             delay_ms: wanted.delay_ms,
             access: options.data_access.unwrap_or_default(),

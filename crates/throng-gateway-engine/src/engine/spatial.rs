@@ -295,10 +295,7 @@ impl Engine {
         let mut found = std::mem::take(&mut world.found);
         let answer = world.grid.interest(&query, &limits, &mut world.scratch, &mut found);
         if answer.is_ok() {
-            match target {
-                Party::Here(target) => self.see(from, target, &found),
-                Party::Away(away) => self.see_away(from, away, &found),
-            }
+            self.see(from, target, &found);
         }
         if let Some(world) = &mut self.world {
             world.found = found;
@@ -306,27 +303,50 @@ impl Engine {
         answer.map_err(|error| Refusal::Spatial(error.tag()))
     }
 
-    fn see(&mut self, from: Place, target: Place, found: &[Interest]) {
-        let hub = self.connections.hub_id(target);
-        let seen: Vec<ChannelIndex> = self.fanout.hub.channels_of(hub).collect();
-        for cell in seen {
+    fn see(&mut self, from: Place, target: Party, found: &[Interest]) {
+        for cell in self.cells_seen_by(target) {
             let channel = self.channels.at(cell);
-            let stays = found.binary_search_by_key(&channel.id, |interest| interest.channel).is_ok();
-            if channel.kind == ChannelType::Spatial && !stays && !channel.is_owner(target) {
-                let left = self.unsubscribe_and_tell(from, target, cell, 0);
+            let is_owner = match target {
+                Party::Here(place) => channel.is_owner(place),
+                Party::Away(away) => self.lost.owner_of(channel.id) == Some(away),
+            };
+            if found.binary_search_by_key(&channel.id, |interest| interest.channel).is_err() && !is_owner {
+                let left = match target {
+                    Party::Here(place) => self.unsubscribe_and_tell(from, place, cell, 0),
+                    Party::Away(away) => self.unsubscribe_away((from, 0), away, cell),
+                };
                 debug_assert!(left.is_ok());
             }
         }
         for interest in found {
             let Some((cell, options)) = self.sight_of(interest) else { continue };
-            if let Err(refusal) = self.subscribe_and_tell(from, target, cell, &options, 0) {
+            let begun = match target {
+                Party::Here(place) => self.subscribe_and_tell(from, place, cell, &options, 0),
+                Party::Away(away) => self.keep_and_tell(Some((from, 0)), away, cell, &options),
+            };
+            if let Err(refusal) = begun {
                 self.counters.refuse(refusal);
             }
         }
     }
 
+    /// The cells that a party is subscribed to, always in the same order.
+    fn cells_seen_by(&self, party: Party) -> Vec<ChannelIndex> {
+        match party {
+            Party::Here(place) => {
+                let seen = self.fanout.hub.channels_of(self.connections.hub_id(place));
+                seen.filter(|&channel| self.channels.at(channel).kind == ChannelType::Spatial).collect()
+            }
+            Party::Away(away) => {
+                let mut cells: Vec<(u32, u64)> = self.lost.cells_of(away).collect();
+                cells.sort_unstable();
+                cells.into_iter().filter_map(|(id, birth)| self.channels.born(id, birth)).collect()
+            }
+        }
+    }
+
     /// A cell that is seen, and how it is subscribed to.
-    pub(super) fn sight_of(&self, interest: &Interest) -> Option<(ChannelIndex, ChannelSubscriptionOptions)> {
+    fn sight_of(&self, interest: &Interest) -> Option<(ChannelIndex, ChannelSubscriptionOptions)> {
         let cell = self.channels.find(interest.channel)?;
         let damped = self.world.as_ref().and_then(|world| world.grid.damping().interval_ms(interest.distance));
         let interval = damped.unwrap_or(self.channels.at(cell).settings.default_fan_out_interval_ms);

@@ -120,22 +120,48 @@ impl Engine {
         let header = Header::new(self.channels.at(channel).id, message_type::SUB_TO_CHANNEL);
         let named = (self.connections.at(target).id, self.connections.at(target).side);
         let news = News::begun((channel, self.channels.at(channel)), named);
-        let result = self.subscribed_result(target, channel, subscriber);
-        self.tell_three((from, target, channel), (header, stub_id), &result, news);
+        let wanted = self.fanout.granted(&self.connections, target, subscriber);
+        let result = self.begun_result(named, channel, wanted);
+        self.tell_three((Some((from, stub_id)), Party::Here(target), channel), header, &result, news);
     }
 
+    /// The options that a party is granted; `None` if it is not subscribed.
+    fn granted_to(&self, party: Party, channel: ChannelIndex) -> Option<Wanted> {
+        match party {
+            Party::Here(place) => {
+                let subscriber = *self.channels.at(channel).subscriber(place)?;
+                Some(self.fanout.granted(&self.connections, place, subscriber))
+            }
+            Party::Away(away) => self.lost.kept(away, self.channels.identity(channel)).map(|kept| kept.wanted),
+        }
+    }
+
+    /// The message about the subscription of a party; `None` if it is not subscribed.
     pub(super) fn subscribed_result(
         &self,
-        target: Place,
+        party: Party,
         channel: ChannelIndex,
-        subscriber: Subscriber,
+    ) -> Option<SubscribedToChannelResultMessage> {
+        let wanted = self.granted_to(party, channel)?;
+        let named = match party {
+            Party::Here(place) => (self.connections.at(place).id, self.connections.at(place).side),
+            Party::Away(away) => (away, self.lost.side_of(away)?),
+        };
+        Some(self.begun_result(named, channel, wanted))
+    }
+
+    pub(super) fn begun_result(
+        &self,
+        (conn_id, side): (u32, Side),
+        channel: ChannelIndex,
+        wanted: Wanted,
     ) -> SubscribedToChannelResultMessage {
-        let mut effective = self.fanout.granted(&self.connections, target, subscriber).to_wire();
-        effective.data_field_masks = self.fanout.forms.paths(subscriber.variant).to_vec();
+        let mut effective = wanted.to_wire();
+        effective.data_field_masks = self.fanout.forms.paths(wanted.variant).to_vec();
         SubscribedToChannelResultMessage {
-            conn_id: self.connections.at(target).id,
+            conn_id,
             sub_options: Some(effective),
-            conn_type: connection_type(self.connections.at(target).side).into(),
+            conn_type: connection_type(side).into(),
             channel_type: self.channels.at(channel).kind.into(),
         }
     }
@@ -159,7 +185,8 @@ impl Engine {
         }
     }
 
-    /// Serves a subscription that was there before. If that is refused, the owner is told that it has ended. Returns whether it is served.
+    /// Serves a subscription that was there before. If this is refused, tells the owner that the subscription has ended. Returns whether it
+    /// is served.
     pub(super) fn serve_again(
         &mut self,
         target: Place,
@@ -184,8 +211,7 @@ impl Engine {
 
     /// Tells a subscriber of its subscription.
     pub(super) fn tell_begun(&mut self, target: Place, channel: ChannelIndex) {
-        let Some(subscriber) = self.channels.at(channel).subscriber(target).copied() else { return };
-        let begun = self.subscribed_result(target, channel, subscriber);
+        let Some(begun) = self.subscribed_result(Party::Here(target), channel) else { return };
         let id = self.channels.at(channel).id;
         self.send(target, Header::new(id, message_type::SUB_TO_CHANNEL), &begun);
     }
@@ -199,23 +225,32 @@ impl Engine {
         }
     }
 
-    /// The answer to the one who asked, with its stub; copies to whom it concerns and to the owner, without.
-    fn tell_three(
+    /// The sender of a request, if there is one, gets the answer with its stub. The party, if it is here, and the owner get copies without.
+    pub(super) fn tell_three(
         &mut self,
-        (from, target, channel): (Place, Place, ChannelIndex),
-        (header, stub_id): (Header, u32),
+        (asked, party, channel): (Option<(Place, u32)>, Party, ChannelIndex),
+        header: Header,
         result: &impl prost::Message,
         news: News,
     ) {
-        self.send(from, header.with_stub(stub_id), result);
-        if target != from {
+        let from = asked.map(|(from, _)| from);
+        if let Some((from, stub_id)) = asked {
+            self.send(from, header.with_stub(stub_id), result);
+        }
+        if let Party::Here(target) = party
+            && Some(target) != from
+        {
             self.send(target, header, result);
         }
-        let owner = self.channels.at(channel).owner.filter(|&owner| owner != from && owner != target);
+        let owner = self.channels.at(channel).owner;
+        let owner = owner.filter(|&owner| Some(owner) != from && Party::Here(owner) != party);
         if let Some(owner) = owner
             && self.may_tell(owner, news)
         {
-            self.send_from(from, owner, header, result);
+            match from {
+                Some(from) => self.send_from(from, owner, header, result),
+                None => self.send(owner, header, result),
+            }
         }
     }
 
@@ -235,10 +270,7 @@ impl Engine {
         }
         let granted = former.map(|former| self.fanout.granted(&self.connections, target, former));
         let base = granted.unwrap_or_else(|| Wanted::usual(&self.channels.at(index).settings));
-        let mut wanted = base.with(options).bounded(&self.settings.limits);
-        if !options.data_field_masks.is_empty() {
-            wanted.variant = self.form_of(index, &options.data_field_masks)?;
-        }
+        let wanted = self.with_options(index, base, options)?;
         let id = match former {
             Some(former) => self.serve_changed(target, index, former, wanted, options.skip_first_fan_out())?,
             None => self.serve(target, index, wanted, wanted.skip_first)?,
@@ -248,6 +280,20 @@ impl Engine {
         self.channels.at_mut(index).subscribers.insert(target, subscriber);
         let is_news = former.is_none_or(|former| former.access() != subscriber.access());
         Ok(Subscribed { subscriber, is_news })
+    }
+
+    /// The options of a subscriber that had `base` and asks for these, within the limits.
+    pub(super) fn with_options(
+        &mut self,
+        index: ChannelIndex,
+        base: Wanted,
+        options: &ChannelSubscriptionOptions,
+    ) -> Result<Wanted, Refusal> {
+        let mut wanted = base.with(options).bounded(&self.settings.limits);
+        if !options.data_field_masks.is_empty() {
+            wanted.variant = self.form_of(index, &options.data_field_masks)?;
+        }
+        Ok(wanted)
     }
 
     /// The form of frames that these field masks ask for, within the limits.
@@ -282,18 +328,28 @@ impl Engine {
     pub(super) fn resolve_masks_anew(&mut self, channel: ChannelIndex) {
         let masked = |&(_, subscriber): &(Place, Subscriber)| subscriber.variant != Variant::default();
         let masked: Vec<(Place, Subscriber)> = self.channels.at(channel).subscribers.iter().filter(masked).collect();
-        let schema = if masked.is_empty() { None } else { self.schema_of(channel) };
         for (place, subscriber) in masked {
-            let paths = self.fanout.forms.paths(subscriber.variant).to_vec();
-            let Ok(variant) = self.fanout.forms.add(&paths, schema.as_deref()) else { continue };
-            if variant == subscriber.variant {
+            let granted = self.fanout.granted(&self.connections, place, subscriber);
+            let wanted = self.resolved(channel, granted);
+            if wanted.variant == subscriber.variant {
                 continue;
             }
-            let wanted = Wanted { variant, ..self.fanout.granted(&self.connections, place, subscriber) };
             let hub = self.connections.hub_id(place);
-            self.fanout.hub.change(hub, subscriber.id, wanted.interval_ms, variant);
+            self.fanout.hub.change(hub, subscriber.id, wanted.interval_ms, wanted.variant);
             let subscriber = Subscriber::new(subscriber.id, wanted, subscriber.since);
             self.channels.at_mut(channel).subscribers.insert(place, subscriber);
+        }
+    }
+
+    /// The same subscription with its masks read again: the type of the state may be known by now.
+    pub(super) fn resolved(&mut self, channel: ChannelIndex, wanted: Wanted) -> Wanted {
+        if wanted.variant == Variant::default() {
+            return wanted;
+        }
+        let (paths, schema) = (self.fanout.forms.paths(wanted.variant).to_vec(), self.schema_of(channel));
+        match self.fanout.forms.add(&paths, schema.as_deref()) {
+            Ok(variant) => Wanted { variant, ..wanted },
+            Err(_) => wanted,
         }
     }
 
@@ -310,7 +366,7 @@ impl Engine {
     }
 
     /// The schema of the messages that the channel holds, or will hold.
-    pub(super) fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
+    fn schema_of(&self, index: ChannelIndex) -> Option<Arc<Schema>> {
         match self.fanout.hub.state(index).data() {
             Some(data) => data.schema().cloned(),
             None => self.schemas.find(self.channels.at(index).settings.data_msg_full_name.as_deref()?).cloned(),
@@ -457,7 +513,7 @@ impl Engine {
         let news = News::ended((channel, self.channels.at(channel)), subscriber);
         let result = self.unsubscribed_result(target, channel);
         self.note_end(target, self.channels.at(channel).id, Ended::Unsubscribed(self.channels.at(channel).kind));
-        self.tell_three((from, target, channel), (header, stub_id), &result, news);
+        self.tell_three((Some((from, stub_id)), Party::Here(target), channel), header, &result, news);
         Ok(())
     }
 

@@ -34,20 +34,25 @@ fn schemas() -> Arc<Schemas> {
     Arc::new(Schemas::from_descriptor_set(throng_channeld::proto::DESCRIPTORS).expect("our own files are sound"))
 }
 
+/// The parts of a snapshot from here on, and how many there are.
+fn put_rest(engine: &mut Engine, budget_bytes: usize, (framing, file): (&mut Framing, &mut Vec<u8>)) -> usize {
+    for parts in 1.. {
+        let part = engine.snapshot_part(budget_bytes);
+        framing.put(&part, file);
+        if part.is_last() {
+            return parts;
+        }
+    }
+    unreachable!("a snapshot has a last part")
+}
+
 /// A whole snapshot in parts of about this many bytes, and how many parts it took.
 fn snapshot(engines: &mut [Engine], budget_bytes: usize) -> (Vec<u8>, usize) {
     let (mut file, mut parts) = (Vec::new(), 0);
     let mut framing = Framing::begin(&mut file);
     for engine in engines {
         engine.begin_snapshot();
-        loop {
-            let part = engine.snapshot_part(budget_bytes);
-            framing.put(&part, &mut file);
-            parts += 1;
-            if part.is_last() {
-                break;
-            }
-        }
+        parts += put_rest(engine, budget_bytes, (&mut framing, &mut file));
     }
     framing.end(&mut file);
     (file, parts)
@@ -330,13 +335,7 @@ fn a_channel_that_is_made_while_the_snapshot_is_written_is_removed_for_its_reade
     stage.engine.begin_snapshot();
     let room = stage.create(&master, ChannelType::Subworld, Some(standing([1.0; 3])));
     stage.subscribe(&master, &ada, room, every(50));
-    loop {
-        let part = stage.engine.snapshot_part(1);
-        framing.put(&part, &mut file);
-        if part.is_last() {
-            break;
-        }
-    }
+    put_rest(&mut stage.engine, 1, (&mut framing, &mut file));
     framing.end(&mut file);
     let (mut other, _) = restart(&stage, &file, world_settings(TWO, &RETURNS));
     let (back, told) = come_back(&mut other, Side::Client, "ada");
@@ -530,13 +529,7 @@ fn who_is_lost_or_comes_back_while_a_snapshot_is_made_is_in_it() {
     stage.join_as(Side::Server, "w1");
     stage.drop_connection(&other_client, EndCause::Lost);
     stage.join_as(Side::Client, "changed");
-    loop {
-        let part = stage.engine.snapshot_part(1);
-        framing.put(&part, &mut file);
-        if part.is_last() {
-            break;
-        }
-    }
+    put_rest(&mut stage.engine, 1, (&mut framing, &mut file));
     framing.end(&mut file);
     let (mut other, restored) = restart(&stage, &file, world_settings(TWO, &RETURNS));
     assert_eq!((restored.sessions, restored.given_up), (4, 0));
