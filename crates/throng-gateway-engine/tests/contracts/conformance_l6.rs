@@ -460,6 +460,42 @@ fn a_client_that_is_away_is_subscribed_and_comes_back_with_that() {
     assert_eq!(known, BTreeMap::from([(before, 0.0), (new, 9.0), (again, 3.0), (last, 4.0)]));
 }
 
+#[test]
+fn an_owner_that_subscribes_a_client_is_told_once_whether_the_client_is_here_or_away() {
+    let mut stage = Stage::new(super::stage::settings(&["-dev", "-chs=ue", "-limit", "client_resume_ms=5000"]));
+    let owner = stage.master();
+    let ada = stage.join_as(Side::Client, "ada");
+    for is_away in [false, true] {
+        if is_away {
+            stage.drop_connection(&ada, EndCause::Lost);
+        }
+        let room = stage.create(&owner, ChannelType::Subworld, Some(standing([1.0; 3])));
+        stage.read(&owner);
+        let wanted = SubscribedToChannelMessage { conn_id: ada.id, sub_options: Some(every(60)) };
+        let begun = stage.ask(&owner, Header::new(room, message_type::SUB_TO_CHANNEL), &wanted);
+        let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+        let ended = stage.ask(&owner, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave);
+        assert_eq!((begun.len(), ended.len()), (1, 1), "away: {is_away}");
+    }
+}
+
+#[test]
+fn an_owner_of_cells_keeps_them_whatever_it_is_said_to_see() {
+    let mut stage = Stage::world(TWO, &RECOVERY);
+    let servers = stage.spatial_servers(TWO);
+    let sees = |stage: &Stage, id: u32| stage.engine.connections().find(|c| c.id == id).map(|c| c.subscriptions);
+    let all = sees(&stage, servers[0].id);
+    stage.set_interest(&servers[1], &servers[0], sphere(middle(2, 0), 3.0));
+    assert_eq!(sees(&stage, servers[0].id), all, "two of its own, and the one at the border");
+    stage.drop_connection(&servers[0], EndCause::Lost);
+    stage.set_interest(&servers[1], &servers[0], sphere(middle(2, 0), 3.0));
+    let (back, _, told) = come_back(&mut stage, Side::Server, "w0");
+    assert_eq!(sees(&stage, back.id), all);
+    let cells = recovered(&told);
+    assert!([FIRST, FIRST + 1].iter().all(|cell| cells[cell].sub_options.is_some()));
+    stage.audit();
+}
+
 /// Its network fails before the gateway notices, and again as soon as it is back.
 #[test]
 fn a_client_learns_of_what_ended_since_it_can_have_heard_the_last_message() {

@@ -8,7 +8,8 @@ use prost::Message as _;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
 use throng_channeld::proto::{
     AddEntityGroupMessage, Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType,
-    CreateChannelMessage, CreateChannelResultMessage, EntityGroupType, RemoveChannelMessage, TransformState, Vector3f,
+    CreateChannelMessage, CreateChannelResultMessage, EntityGroupType, RemoveChannelMessage, TransformState,
+    UnsubscribedFromChannelMessage, Vector3f,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
@@ -322,6 +323,26 @@ fn a_gateway_that_starts_from_its_snapshot_is_one_that_has_lost_everybody() {
         assert_eq!(other.audit(), busy.entities.len(), "seed {seed}");
     });
     assert!(rooms > 40 || throng_seeds::is_partial(), "only {rooms} rooms");
+}
+
+#[test]
+fn a_channel_that_was_taken_from_a_client_that_is_away_is_not_its_own_after_a_restart() {
+    let mut stage = Stage::world(TWO, &RETURNS);
+    let master = stage.join_as(Side::Server, "master");
+    let ada = stage.join_as(Side::Client, "ada");
+    let room = stage.create(&ada, ChannelType::Subworld, Some(standing([1.0; 3])));
+    stage.drop_connection(&ada, EndCause::Lost);
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    assert_eq!(stage.ask(&master, Header::new(room, message_type::UNSUB_FROM_CHANNEL), &leave).len(), 1);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1_000);
+    let (mut other, _) = restart(&stage, &file, world_settings(TWO, &RETURNS));
+    let (back, _) = come_back(&mut other, Side::Client, "ada");
+    assert_eq!(back.id, ada.id);
+    let owner = other.engine.slice(Subject::Channels, 0, 10_000).rows.into_iter().find_map(|row| match row {
+        Row::Channel(row) if row.channel == room => Some(row.owner),
+        _ => None,
+    });
+    assert_ne!(owner.flatten(), Some(ada.id));
 }
 
 /// The snapshot has the client's subscription and not the channel.
