@@ -188,7 +188,11 @@ impl Load {
     /// The text is no TOML, or its settings make no sense.
     pub fn parse(name: &str, text: &str) -> Result<Load, LoadError> {
         let invalid = |reason: String| LoadError::Invalid { name: name.to_owned(), reason };
-        let load: Load = toml::from_str(text).map_err(|error| invalid(error.to_string().trim().replace('\n', " ")))?;
+        let line = |byte: usize| text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1;
+        let malformed = |error: toml::de::Error| {
+            invalid(format!("line {}: {}", line(error.span().unwrap_or_default().start), error.message()))
+        };
+        let load: Load = toml::from_str(text).map_err(malformed)?;
         load.check().map_err(invalid)?;
         let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Ok(Load { name: stem.unwrap_or_else(|| name.to_owned()), ..load })

@@ -21,6 +21,7 @@ use throng_tactical::Arena;
 use throng_tactical::brain::navigation;
 
 use crate::exit::{Failure, Outcome};
+use crate::number::number;
 use crate::pages;
 use crate::play::{self, OutputArguments};
 use crate::scenario_file::ScenarioArgument;
@@ -37,10 +38,10 @@ Find out how many matches of agents a core carries
   throng ai-server --cores 2-3 --json       on two cores, figures as JSON (docs/match-summary.md)
   throng ai-server --start 50 --hold 600 --sample 10     the steps of the published test
 
-Each match is a whole match of the tactical game, three against three, in which five players are agents and the sixth
-stands still. Matches are added in steps; each step is held, and its last 30 samples count. A decision whose tick ends
-later than its deadline is late. The load is raised while the processor's share is at most 85 % and at most 2 % of the
-decisions are late; then it is halved back towards the last good load, until the two are 1 % apart. Ctrl-C prints the
+Each match is a whole match of the tactical game, three against three, in which five players are agents and the sixth \
+stands still. Matches are added in steps; each step is held, and its last 30 samples count. A decision whose tick ends \
+later than its deadline is late. The load is raised while the processor's share is at most 85 % and at most 2 % of the \
+decisions are late; then it is halved back towards the last good load, until the two are 1 % apart. Ctrl-C prints the \
 figures so far.";
 
 /// Agents of a match.
@@ -52,49 +53,49 @@ pub(crate) struct AiServerArguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
     /// Least number of triangles of the generated town
-    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = crate::args::triangles)]
+    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = number(crate::args::TRIANGLES))]
     triangles: usize,
     /// A baked map instead of a generated town
     #[arg(long, value_name = "FILE")]
     map: Option<PathBuf>,
     /// Decisions per second of each agent: its match has as many ticks
-    #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = clap::value_parser!(u32).range(10..=31))]
+    #[arg(long, value_name = "HZ", default_value_t = 20, value_parser = number(10u32..=31))]
     rate: u32,
     /// Rays per decision that look how far the world is free; the rays that look for enemies come on top
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number(0u32..=1024))]
     rays: u32,
     /// Time after its planned beginning at which a decision is late, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 25.0)]
+    #[arg(long, value_name = "MS", default_value_t = 25.0, value_parser = number(0.1f64..=1_000.0))]
     deadline_ms: f64,
     /// Cores to use, with one thread on each, as 1 or 0,2-3; without it, the last one that this process may use
     #[arg(long, value_name = "LIST", overrides_with = "cores")]
     cores: Option<Cores>,
     /// The first number of matches
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = number(1u32..))]
     start: u32,
     /// Matches that a step adds
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number(1u32..))]
     step: u32,
     /// No more matches than that
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = number(1u32..))]
     most: u32,
     /// Hold the first number of matches, and look for no other one
     #[arg(long)]
     once: bool,
     /// How long each load is held, in seconds, without its warm-up
-    #[arg(long, value_name = "S", default_value_t = 3.0)]
+    #[arg(long, value_name = "S", default_value_t = 3.0, value_parser = number(0.3f64..=HOLD_S_MAX as f64))]
     hold: f64,
     /// Length of a sample, in seconds: the last 30 of a hold count
-    #[arg(long, value_name = "S", default_value_t = 0.1)]
+    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = number(0.01f64..=60.0))]
     sample: f64,
     /// Time before each hold that does not count, in seconds
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = number(0.0f64..=600.0))]
     warm_up: f64,
     /// Measure in turns with Embree 3 for the agents' rays, and print the ratio
     #[arg(long)]
     embree: bool,
     /// Seed of the town, the matches and the agents
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>(..))]
     seed: u64,
     #[command(flatten)]
     output: OutputArguments,
@@ -105,18 +106,8 @@ pub(crate) struct AiServerArguments {
 
 impl AiServerArguments {
     fn timing(&self) -> Result<Timing> {
-        let seconds = |option: &str, value: f64, least: f64, most: f64| {
-            let is_fine = (least..=most).contains(&value);
-            let wrong = || anyhow!("--{option} {value}: it goes from {least} to {most} seconds");
-            is_fine.then(|| Duration::from_secs_f64(value)).ok_or_else(wrong)
-        };
-        let deadline_ms = self.deadline_ms;
-        if !(0.1..=1_000.0).contains(&deadline_ms) {
-            return Err(anyhow!("--deadline-ms {deadline_ms}: it goes from 0.1 to 1000 milliseconds"));
-        }
-        let sample = seconds("sample", self.sample, 0.01, 60.0)?;
-        let hold = seconds("hold", self.hold, 0.3, HOLD_S_MAX as f64)?;
-        let warm_up = seconds("warm-up", self.warm_up, 0.0, 600.0)?;
+        let [sample, hold, warm_up, deadline] =
+            [self.sample, self.hold, self.warm_up, self.deadline_ms / 1e3].map(Duration::from_secs_f64);
         if hold < sample * SAMPLES as u32 {
             return Err(anyhow!(
                 "--hold {} is shorter than {SAMPLES} samples of {} s: raise it, or lower --sample",
@@ -131,7 +122,6 @@ impl AiServerArguments {
                 self.hold
             ));
         }
-        let deadline = Duration::from_secs_f64(deadline_ms / 1e3);
         Ok(Timing { tick_hz: self.rate, deadline, warm_up, hold, sample })
     }
 

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -19,18 +20,13 @@ use crate::gateway_replay::GatewayReplayArguments;
 use crate::lab::LabArguments;
 use crate::live::LiveArgument;
 use crate::matches::{self, DensityArguments, MatchArguments};
+use crate::number::number;
 use crate::play::OutputArguments;
 use crate::scale::{self, ScaleArguments};
 use crate::top::{self, TopArguments};
 
 /// The largest town that can be asked for: baking it takes some 4 GB.
-const TRIANGLES_MAX: usize = 4_000_000;
-
-/// A number of triangles of a generated town.
-pub(crate) fn triangles(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=TRIANGLES_MAX).contains(number));
-    number.ok_or_else(|| format!("a number of triangles from 1 to {TRIANGLES_MAX} is expected"))
-}
+pub(crate) const TRIANGLES: RangeInclusive<usize> = 1..=4_000_000;
 
 /// An address of this or another machine, with its port.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
@@ -54,11 +50,11 @@ const ABOUT: &str = "How many players does this machine hold in one place?";
 const LONG_ABOUT: &str = "\
 How many players does this machine hold in one place?
 
-`throng crowd` runs a workload: a server, and bots in a second process that do everything a client does, over UDP on
+`throng crowd` runs a workload: a server, and bots in a second process that do everything a client does, over UDP on \
 this machine. It prints a table and writes a report with plots.
 
   throng crowd                           1,000 players in 100 m x 100 m
-  throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
+  throng crowd --scenario dense --pin    100 players who all see each other; a core each
   throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
   throng crowd --scenario mine.toml      your own workload (scenarios/README.md)
 
@@ -67,7 +63,7 @@ this machine. It prints a table and writes a report with plots.
 const CROWD_EXAMPLES: &str = "\
 Examples:
   throng crowd                           1,000 players in 100 m x 100 m for half a minute
-  throng crowd --scenario dense --pin    100 players who all see each other; server and bots on separate cores
+  throng crowd --scenario dense --pin    100 players who all see each other; a core each
   throng crowd --players 300 --net wifi  fewer players, over a simulated Wi-Fi network
   throng crowd --profile staircase:100+100:30s     100 players, 200, 300 ... 1,000, each for half a minute";
 
@@ -76,13 +72,13 @@ Example:
   throng completions bash > ~/.local/share/bash-completion/completions/throng";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 success; 1 the run failed; 2 a wrong argument, scenario or folder; 3 the run's figures are invalid, and
-the report says why; 4 a limit is exceeded; 130 interrupted twice.";
+Exit codes: 0 success; 1 the run failed; 2 an argument is wrong, or what it names cannot be used (file, folder, address); \
+3 the run's figures are invalid, and the report says why; 4 a limit is exceeded; 130 interrupted twice.";
 
 #[derive(Debug, Parser)]
 #[command(name = "throng", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXIT_CODES)]
 // The options of a scenario file come before those of the command line, and the last one counts.
-#[command(args_override_self = true)]
+#[command(args_override_self = true, max_term_width = 120)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -140,7 +136,7 @@ pub(crate) enum Command {
     #[command(name = "bots-for-run", hide = true)]
     BotsForRun {
         /// The clock is ahead by so many milliseconds
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = number::<u64>(..))]
         clock_ahead: u64,
     },
     /// An edge of `crowd --edges`
@@ -170,16 +166,16 @@ pub(crate) struct Workload {
     #[arg(long, value_name = "NAME|FILE.toml", default_value = "crowd")]
     pub(crate) scenario: String,
     /// Number of players (default: the scenario's, like all options without a default here)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(..))]
     players: Option<u32>,
     /// Ticks per second, and inputs per second of each player
-    #[arg(long, value_name = "HZ")]
+    #[arg(long, value_name = "HZ", value_parser = number::<u32>(..))]
     rate: Option<u32>,
     /// Side of the square area, in metres
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", value_parser = number::<f32>(..))]
     area: Option<f32>,
     /// Seed of all random numbers in the world and in the bots
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u64>(..))]
     seed: Option<u64>,
 }
 
@@ -187,13 +183,13 @@ pub(crate) struct Workload {
 #[derive(Debug, Args)]
 pub(crate) struct Length {
     /// Length of the measured part, in seconds [default: the scenario's, or the profile's if that is longer]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = number::<u32>(..))]
     seconds: Option<u32>,
     /// Number of players over time: constant, ramp:100..1000:60s, step:100..1000:20s, staircase:100+100:30s, spike:100..1000:20s:10s or soak:2h
     #[arg(long, value_name = "PROFILE")]
     profile: Option<Profile>,
     /// Length of the warm-up before the measured part, in seconds
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = number::<u32>(..))]
     warmup: Option<u32>,
 }
 
@@ -217,19 +213,19 @@ pub(crate) struct CrowdArguments {
     #[command(flatten)]
     length: Length,
     /// Largest rate to one client, headers included, in kbit/s (default: the scenario's)
-    #[arg(long, value_name = "KBIT")]
+    #[arg(long, value_name = "KBIT", value_parser = number::<u32>(..))]
     budget: Option<u32>,
     /// Simulated network of the bots: none, lan, wifi, 4g or bad
     #[arg(long, value_name = "PRESET", value_parser = net_preset)]
     net: Option<NetPreset>,
     /// Number of objects, spread over the area, that never change
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = number::<u32>(..))]
     idle_objects: Option<u32>,
     /// Server threads for all work of each connection, from receiving to sending; the game's own thread is one of them
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = number::<u32>(..))]
     server_threads: Option<u32>,
     /// Start this many edges, processes between the server and its clients (docs/edges.md)
-    #[arg(long, value_name = "M")]
+    #[arg(long, value_name = "M", value_parser = number::<u32>(..))]
     edges: Option<u32>,
     /// Have load workers play the bots: their addresses, or with --bus their names, with commas between them
     /// (docs/lab.md#load-workers)
@@ -241,10 +237,10 @@ pub(crate) struct CrowdArguments {
     #[command(flatten)]
     key: KeyArgument,
     /// Snapshots of the server's state in a second that bots are compared with; with edges one in each tick
-    #[arg(long, value_name = "HZ", hide_short_help = true)]
+    #[arg(long, value_name = "HZ", hide_short_help = true, value_parser = number::<u32>(..))]
     truth_hz: Option<u32>,
     /// Let this many servers share the area, a process each, and hand characters over; needs --edges (docs/edges.md)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(..))]
     servers: Option<u32>,
     /// Let servers and edges meet at this nats-server, as nats://127.0.0.1:4222, instead of in the run itself; or find load workers
     /// there; needs --servers or --workers, and a build with --features nats (docs/edges.md, docs/lab.md)
@@ -274,7 +270,7 @@ pub(crate) struct CrowdArguments {
     #[arg(long)]
     baselines: bool,
     /// For tests of the lab: each send call of the server is made this many per cent slower
-    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
+    #[arg(long, value_name = "PERCENT", hide_short_help = true, value_parser = number::<u32>(..))]
     send_slowdown: Option<u32>,
     #[command(flatten)]
     pub(crate) output: OutputArguments,
@@ -338,7 +334,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     pub(crate) public: Option<SocketAddr>,
     /// Server threads for all work of each connection, from receiving to sending; the game's own thread is one of them
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", value_parser = number::<u32>(..))]
     server_threads: Option<u32>,
     /// Folder in which each group of bots that measures leaves the folder of a run
     #[arg(long, value_name = "DIR", default_value = "runs")]
@@ -347,7 +343,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
     /// Seconds between two snapshots; one more is written at the end
-    #[arg(long, value_name = "S", default_value = "30", value_parser = clap::value_parser!(u64).range(1..=86_400), requires = "snapshot")]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = number(1u64..=86_400), requires = "snapshot")]
     pub(crate) snapshot_every: u64,
     #[command(flatten)]
     key: KeyArgument,

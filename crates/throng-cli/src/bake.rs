@@ -12,6 +12,7 @@ use throng_sight::fog::{CellError, CellOptions, CellVisibility, FogWalls};
 use throng_sight::{Layers, Map, Mesh, bake as bake_mesh, town};
 
 use crate::exit::{Failure, Outcome};
+use crate::number::number;
 
 /// More cells than this are not computed unless asked for: the time grows with the square.
 const CELLS: usize = 3_000;
@@ -23,8 +24,8 @@ Bake a mesh, or a generated town, into a map file for ray queries
   throng bake map.obj out.map --up z --layer glass=1 --layer leaves=2 --other-layers 7
   throng bake --town 7 --triangles 240000 out.map
 
-A map has y up, in metres. Triangles belong to layers, given as a sum of powers of two; a query names the layers that it
-looks for. The file also says which parts of the map can be seen from which (cells), for fog of war. In a town, triangles of layer 1 block bodies, layer 2 blocks sight, and layer 4 blocks bullets. Its marks are
+A map has y up, in metres. Triangles belong to layers, given as a sum of powers of two; a query names the layers that it \
+looks for. The file also says which parts of the map can be seen from which (cells), for fog of war. In a town, triangles of layer 1 block bodies, layer 2 blocks sight, and layer 4 blocks bullets. Its marks are \
 `spawn/a`, `spawn/b`, `site/a` and `site/b`. Nodes of a glTF file that have a name and no mesh become marks.";
 
 /// Arguments of `throng bake`.
@@ -34,10 +35,10 @@ pub(crate) struct BakeArguments {
     #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Bake a generated town of this seed instead of a mesh
-    #[arg(long, value_name = "SEED")]
+    #[arg(long, value_name = "SEED", value_parser = number::<u64>(..))]
     town: Option<u64>,
     /// Least number of triangles of the town
-    #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town", value_parser = crate::args::triangles)]
+    #[arg(long, value_name = "N", default_value_t = 240_000, requires = "town", value_parser = number(crate::args::TRIANGLES))]
     triangles: usize,
     /// The axis of the mesh that points up
     #[arg(long, value_enum, default_value_t = Up::Y, conflicts_with = "town")]
@@ -47,16 +48,16 @@ pub(crate) struct BakeArguments {
     #[arg(long = "layer", value_name = "WORD=LAYERS", value_parser = layer, conflicts_with = "town")]
     layers: Vec<(String, Layers)>,
     /// The layers of all other triangles; without it, all layers
-    #[arg(long, value_name = "LAYERS", conflicts_with = "town")]
+    #[arg(long, value_name = "LAYERS", conflicts_with = "town", value_parser = number::<u16>(..))]
     other_layers: Option<u16>,
     /// The layers that block sight, for the cells
-    #[arg(long, value_name = "LAYERS", default_value_t = town::SIGHT.0)]
+    #[arg(long, value_name = "LAYERS", default_value_t = town::SIGHT.0, value_parser = number::<u16>(..))]
     sight: u16,
     /// The layers that bodies stand on and cannot pass, for the cells
-    #[arg(long, value_name = "LAYERS", default_value_t = town::BODIES.0)]
+    #[arg(long, value_name = "LAYERS", default_value_t = town::BODIES.0, value_parser = number::<u16>(..))]
     bodies: u16,
     /// Width of a cell in metres, at least 1; without it 6, or more for large maps, so that there are at most 3,000 cells
-    #[arg(long, value_name = "M", value_parser = cell_m)]
+    #[arg(long, value_name = "M", value_parser = number(1.0f32..=1_000.0))]
     cell_m: Option<f32>,
     /// Write no cells
     #[arg(long, conflicts_with = "cell_m")]
@@ -70,11 +71,6 @@ pub(crate) struct BakeArguments {
 enum Up {
     Y,
     Z,
-}
-
-fn cell_m(text: &str) -> Result<f32, String> {
-    let width: Option<f32> = text.parse().ok();
-    width.filter(|width| (1.0..=1_000.0).contains(width)).ok_or("a width from 1 to 1000 m is expected".to_owned())
 }
 
 fn layer(text: &str) -> Result<(String, Layers), String> {

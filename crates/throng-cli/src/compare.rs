@@ -17,13 +17,14 @@ use throng_report::{Kind, RunHead, SUMMARY_BYTES_MAX};
 use throng_summary::RunSummary;
 
 use crate::exit::{self, Failure, Outcome};
+use crate::number::number;
 use crate::pages;
 use crate::play::{Figures, Load, OutputArguments, Run};
 
 const LONG_ABOUT: &str = "\
 What does a replication model cost?
 
-`throng compare` runs a workload with each model, several times in turn, each run in a separate process. It prints one
+`throng compare` runs a workload with each model, several times in turn, each run in a separate process. It prints one \
 table: the cost of a tick, the data sent to clients, and the age of that data at the clients.
 
   throng compare --pin                             100 players who all see each other, with every model
@@ -48,20 +49,20 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "MODEL,...", value_delimiter = ',')]
     models: Vec<Contestant>,
     /// Number of runs of each workload with each model
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number(1u32..=100))]
     repeat: u32,
     /// Number of players
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u32>(..))]
     players: Option<u32>,
     /// Also run the first workload with these numbers of players, and show the growth of cost
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number(1u32..=65_536))]
     growth: Vec<u32>,
     /// Length of the measured part of each run, in seconds
-    #[arg(long, value_name = "S", default_value_t = 8)]
+    #[arg(long, value_name = "S", default_value_t = 8, value_parser = number::<u32>(..))]
     seconds: u32,
     /// Length of the warm-up before the measured part, in seconds [default: the workload's; converge 165, until all
     /// have arrived]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = number::<u32>(..))]
     warmup: Option<u32>,
     /// Reserve the first core for the server; the bots use the next one
     #[arg(long)]

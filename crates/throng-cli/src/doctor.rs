@@ -18,6 +18,7 @@ use throng_doctor::{
 };
 
 use crate::exit::{Failure, Outcome};
+use crate::number::number;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Check this machine's settings, measure what one is worth, or find the programs that make frames slow
@@ -33,10 +34,10 @@ Check this machine's settings, measure what one is worth, or find the programs t
   throng doctor --pid PID                  a process that runs: affinity, class, limits, large pages, sockets
   throng doctor --root DIR                 a recorded machine: DIR/proc and DIR/sys
 
-The readings come from this machine. What a setting is worth comes from the source that is named with it, and from this
+The readings come from this machine. What a setting is worth comes from the source that is named with it, and from this \
 machine only with --measure.
 
-Exit codes: 0 success, also with warnings; 1 the setting could not be written, or the load failed; 2 a wrong argument, or
+Exit codes: 0 success, also with warnings; 1 the setting could not be written, or the load failed; 2 a wrong argument, or \
 a check that has nothing to apply or to compare.";
 
 #[derive(Debug, Args)]
@@ -51,7 +52,7 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Examine the process of this id while it runs, and not the machine
-    #[arg(long, value_name = "PID", group = "task", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID", group = "task", value_parser = number(1u32..))]
     pid: Option<u32>,
     /// Write the setting of this check
     #[arg(long, value_name = "CHECK", value_parser = check_name, group = "task")]
@@ -69,16 +70,16 @@ pub(crate) struct DoctorArguments {
     #[arg(long, value_name = "PATH", requires = "measure")]
     metric: Option<String>,
     /// With --measure: loads with the setting; those without are one more
-    #[arg(long, value_name = "N", requires = "measure", default_value_t = throng_doctor::REPEATS as u16, value_parser = clap::value_parser!(u16).range(throng_doctor::REPEATS_MIN as i64..=99))]
+    #[arg(long, value_name = "N", requires = "measure", default_value_t = throng_doctor::REPEATS as u16, value_parser = number(throng_doctor::REPEATS_MIN as u16..=99))]
     repeats: u16,
     /// With --measure: longest time of one load, in seconds
-    #[arg(long, value_name = "S", requires = "measure", default_value_t = 120, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "S", requires = "measure", default_value_t = 120, value_parser = number(1u16..))]
     limit: u16,
     /// Find the programs that run when the frames of a 128 Hz loop are late
     #[arg(long, group = "task")]
     neighbours: bool,
     /// With --neighbours: how long to look, in seconds
-    #[arg(long, value_name = "S", requires = "neighbours", default_value_t = 30, value_parser = clap::value_parser!(u16).range(2..=600))]
+    #[arg(long, value_name = "S", requires = "neighbours", default_value_t = 30, value_parser = number(2u16..=600))]
     seconds: u16,
     /// With --neighbours: the processors to look at, as 1 or 0,2-3; without it, all that this process may use
     #[arg(long, value_name = "LIST", requires = "neighbours")]

@@ -4,14 +4,18 @@
 //! |---|---|
 //! | 0 | success, and the figures of a run are valid |
 //! | 1 | the run failed; in a comparison: all runs of some workload and size failed |
-//! | 2 | a wrong argument, scenario or folder |
+//! | 2 | an argument is wrong, or what it names cannot be used (scenario, file, folder, address, store): nothing was measured |
 //! | 3 | the run ended, but its figures are invalid; the report says why |
 //! | 4 | everything was measured, and a limit is exceeded: a figure is beyond its own, no load keeps its limits, or a part became slower |
 //! | 130 | interrupted twice |
 
 use std::process::ExitCode;
 
-use throng_report::FolderError;
+use throng::StartError;
+use throng::net::BindError;
+use throng_lab::bots::BotsError;
+use throng_range::RangeError;
+use throng_report::{ArgumentError, FolderError};
 
 use crate::out;
 
@@ -28,7 +32,7 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 /// Why a command did not succeed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The arguments are wrong.
+    /// An argument is wrong, or what it names cannot be used.
     Usage(anyhow::Error),
     /// The arguments are right, but the command failed.
     Run(anyhow::Error),
@@ -37,13 +41,18 @@ pub(crate) enum Failure {
 }
 
 impl From<anyhow::Error> for Failure {
-    /// A folder of a run that cannot be made is a wrong argument.
+    /// A folder that cannot be made, an address that cannot be opened, and what says so of itself, are wrong arguments.
     fn from(error: anyhow::Error) -> Failure {
-        match error.is::<FolderError>() {
-            true => Failure::Usage(error),
-            false => Failure::Run(error),
-        }
+        let is_of_an_argument = error.is::<ArgumentError>() || error.is::<FolderError>() || is_of_an_address(&error);
+        if is_of_an_argument { Failure::Usage(error) } else { Failure::Run(error) }
     }
+}
+
+fn is_of_an_address(error: &anyhow::Error) -> bool {
+    error.is::<BindError>()
+        || matches!(error.downcast_ref(), Some(StartError::Bind(_)))
+        || matches!(error.downcast_ref(), Some(BotsError::Bind(_)))
+        || matches!(error.downcast_ref(), Some(RangeError::Server(StartError::Bind(_))))
 }
 
 /// Prints the error in one line, and returns the exit code. A result that could not be printed is an error, too.
@@ -87,9 +96,12 @@ mod tests {
     #[test]
     fn each_cause_is_printed_once() {
         let folder = tempfile::tempdir().unwrap();
+        let summary = folder.path().join(SUMMARY_FILE);
+        std::fs::create_dir(&summary).unwrap();
         let read = one_line(&RunFile::open(folder.path()).unwrap_err().into());
-        assert_eq!(read.matches("No such file").count(), 1, "{read}");
-        std::fs::write(folder.path().join(SUMMARY_FILE), "{").unwrap();
+        assert_eq!(read.matches("Is a directory").count(), 1, "{read}");
+        std::fs::remove_dir(&summary).unwrap();
+        std::fs::write(&summary, "{").unwrap();
         let parsed = one_line(&RunFile::open(folder.path()).unwrap_err().into());
         assert_eq!(parsed.matches("EOF while parsing").count(), 1, "{parsed}");
         let cause = anyhow::anyhow!("no space left").context("cannot write x");

@@ -24,6 +24,18 @@ pub(crate) struct GatewayArguments {
     words: Vec<String>,
 }
 
+const ABOUT: &str = "\
+Run a gateway between many servers and many clients. It speaks channeld's protocol and takes its flags.
+
+Usage: throng gateway [FLAGS]
+
+  throng gateway -dev -ca=127.0.0.1:12108 -sa=127.0.0.1:11288     every login is accepted: for development
+  throng gateway -auth=tokens:tokens.json -chs ue                  who may log in stands in a file; for Unreal's plugin
+
+Stop it with SIGTERM or Ctrl-C; SIGHUP reads its files again (docs/gateway.md).
+
+";
+
 /// Serves until SIGTERM or Ctrl-C; SIGHUP reads the files again.
 pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     // First of all: a signal that comes while files are read must not kill the process.
@@ -32,7 +44,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     let settings = match settings::load(&arguments.words) {
         Ok(settings) => settings,
         Err(SettingsError::HelpWanted) => {
-            out!("{}", settings::usage());
+            out!("{ABOUT}{}", settings::usage());
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(Failure::Usage(error.into())),

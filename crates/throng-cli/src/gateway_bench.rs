@@ -15,6 +15,7 @@ use throng_gateway_lab::{
 use throng_report::{Kind, Profile, RunHead};
 
 use crate::exit::{Failure, Outcome};
+use crate::number::number;
 use crate::pages;
 use crate::play::{Figures, Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
@@ -30,7 +31,7 @@ const SECONDS: u32 = 10;
 const LONG_ABOUT: &str = "\
 How much load can a gateway take?
 
-`throng gateway-bench` starts a gateway, world servers that behave like Unreal's plugin, and clients, each in a separate
+`throng gateway-bench` starts a gateway, world servers that behave like Unreal's plugin, and clients, each in a separate \
 process. It measures delivered updates, their delay, and the cost.
 
   throng gateway-bench single                    150 clients in one channel; the server writes one update per frame
@@ -57,7 +58,7 @@ pub(crate) struct GatewayBenchArguments {
     #[command(flatten)]
     scenario: ScenarioArgument,
     /// Number of clients [default: 150, entity-lod 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8_000))]
+    #[arg(long, value_name = "N", value_parser = number(1u32..=8_000))]
     clients: Option<u32>,
     /// Number of clients over time, in the scene single: constant, ramp:100..1000:60s, step:100..1000:20s, staircase:100+100:30s,
     /// spike:100..1000:20s:10s or soak:2h; --clients is the largest number
@@ -67,13 +68,13 @@ pub(crate) struct GatewayBenchArguments {
     #[arg(long, value_enum, default_value = "unreal")]
     traffic: Traffic,
     /// Length of the measured part, in seconds [default: 10, or the profile's if that is longer]
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "S", value_parser = number(1u32..=86_400))]
     seconds: Option<u32>,
     /// Length of the warm-up before the measured part, in seconds
-    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3_600))]
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = number(0u32..=3_600))]
     warmup: u32,
     /// Number of edges: processes that hold the clients' connections for the gateway
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "gateway_servers", value_parser = clap::value_parser!(u32).range(0..=16))]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "gateway_servers", value_parser = number(0u32..=16))]
     edges: u32,
     /// How clients connect
     #[arg(long, value_enum, default_value = "tcp")]
@@ -91,7 +92,7 @@ pub(crate) struct GatewayBenchArguments {
     #[arg(long, value_name = "ADDR", requires = "gateway_servers", value_parser = crate::args::address)]
     gateway_clients: Option<SocketAddr>,
     /// Its process id, to sample processor time and memory
-    #[arg(long, value_name = "PID", requires = "gateway_servers")]
+    #[arg(long, value_name = "PID", requires = "gateway_servers", value_parser = number(1u32..))]
     gateway_pid: Option<u32>,
     /// Address of its /metrics page
     #[arg(long, value_name = "ADDR", requires = "gateway_servers", value_parser = crate::args::address)]

@@ -19,13 +19,14 @@ use throng_channeld::replay::{Recorded, ReplayError, ReplayReader};
 use throng_channeld::{message_type, put_message};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::number::number;
 
 const LONG_ABOUT: &str = "\
 Replays a recorded session against a gateway.
 
-`throng gateway -erp -rspd DIR` writes one .cpr file for each client: the client's packets from its login on, with the
-time between them. channeld's own recordings have the same format. The target gateway has to accept the recorded login,
-because it is replayed like all other packets. Ids of connections and channels are those of the recording; the gateway
+`throng gateway -erp -rspd DIR` writes one .cpr file for each client: the client's packets from its login on, with the \
+time between them. channeld's own recordings have the same format. The target gateway has to accept the recorded login, \
+because it is replayed like all other packets. Ids of connections and channels are those of the recording; the gateway \
 refuses messages whose ids do not exist there.
 
   throng gateway-replay session.cpr --to 127.0.0.1:12108
@@ -50,10 +51,10 @@ pub(crate) struct GatewayReplayArguments {
     #[arg(long, value_name = "ADDR", value_parser = crate::args::address)]
     to: SocketAddr,
     /// Speed factor: 2 replays twice as fast as recorded
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = number(0.01f64..=1_000.0))]
     speed: f64,
     /// Number of connections that replay it at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32..=4_000))]
     connections: u32,
     /// Allow a gateway on another machine: confirms that you own it and may put it under load
     #[arg(long)]
@@ -61,14 +62,6 @@ pub(crate) struct GatewayReplayArguments {
     /// Show no progress
     #[arg(long)]
     quiet: bool,
-}
-
-fn speed(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "a number is expected".to_owned())?;
-    match (0.01..=1_000.0).contains(&number) {
-        true => Ok(number),
-        false => Err("a number from 0.01 to 1000 is expected".to_owned()),
-    }
 }
 
 /// The contents of a recording.
@@ -271,17 +264,4 @@ fn show_summary(arguments: &GatewayReplayArguments, done: &Done, took: Duration,
     outln!("  {} packets, {} messages sent in {:.1} s", load(&done.packets), load(&done.messages), took.as_secs_f64());
     outln!("  {} messages received", load(&done.received));
     outln!("  at most {:.1} ms late", load(&done.late_micros) as f64 / 1_000.0);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn speeds_are_numbers_that_make_sense() {
-        assert_eq!(speed("2.5"), Ok(2.5));
-        for wrong in ["0", "-1", "nan", "inf", "fast", "1001"] {
-            assert!(speed(wrong).is_err(), "{wrong}");
-        }
-    }
 }

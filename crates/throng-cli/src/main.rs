@@ -23,6 +23,7 @@ mod limits;
 mod live;
 mod matches;
 mod metrics_page;
+mod number;
 mod pages;
 mod play;
 mod scale;
@@ -39,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress, Share};
@@ -186,7 +187,6 @@ fn serve(arguments: &ServeArguments) -> Outcome {
     }
     throng_report::check_runs(&arguments.runs).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
-    errln!("serving {} at {}; press Ctrl-C to stop", scenario.name, arguments.listen);
     let options = ServeOptions {
         scenario: &scenario,
         address: arguments.listen,
@@ -219,7 +219,7 @@ fn play(arguments: &BotsArguments) -> Outcome {
         share: Share::default(),
         begin_us: None,
     };
-    let report = bots::play(&options, &stop, show_progress).map_err(|error| Failure::Run(error.into()))?;
+    let report = bots::play(&options, &stop, show_progress).map_err(Error::from)?;
     if arguments.json {
         outln!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
     } else {

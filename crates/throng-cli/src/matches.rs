@@ -22,6 +22,7 @@ use crate::agones::Agones;
 use crate::exit::{Failure, Outcome};
 use crate::live::LiveArgument;
 use crate::metrics_page;
+use crate::number::number;
 use crate::play::{Figures, Load, OutputArguments, Run};
 use crate::scenario_file::ScenarioArgument;
 
@@ -73,9 +74,9 @@ const NOT_OF_A_REPLAY: [&str; 31] = [
 pub(crate) const LONG_ABOUT: &str = "\
 Play a match of the tactical game with ten bots over UDP, and write a report
 
-Two teams of five play on a generated town, or on a map that `throng bake` made. A server plays the match at 128 ticks per
-second; the bots are a second process, and know what their clients were sent. Afterwards the match is replayed from its
-input log. The report shows the frame by subsystem, the map from above with the ways of the players, the shots with their
+Two teams of five play on a generated town, or on a map that `throng bake` made. A server plays the match at 128 ticks per \
+second; the bots are a second process, and know what their clients were sent. Afterwards the match is replayed from its \
+input log. The report shows the frame by subsystem, the map from above with the ways of the players, the shots with their \
 verdicts, and what the fog hid.
 
   throng match                          one match to its result: at most 96 s, and some seconds for the replay
@@ -90,7 +91,7 @@ verdicts, and what the fog hid.
 pub(crate) const DENSITY_LONG_ABOUT: &str = "\
 Find how many matches at once keep their frames within 2.34 ms (p99)
 
-Plays more and more matches with ten UDP bots each: --first, twice as many, and so on; then halves the interval. A step
+Plays more and more matches with ten UDP bots each: --first, twice as many, and so on; then halves the interval. A step \
 that misses the goal, or whose figures are not valid, is too much. The report has the steps and the figures of the answer.";
 
 /// The arguments of every command that plays matches.
@@ -102,31 +103,31 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "FILE.map")]
     map: Option<PathBuf>,
     /// Triangles of the generated town, at least
-    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = crate::args::triangles)]
+    #[arg(long, value_name = "N", default_value_t = 200_000, conflicts_with = "map", value_parser = number(crate::args::TRIANGLES))]
     triangles: usize,
     /// Seed of the town, of the first match, and of the bots
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>(..))]
     seed: u64,
     /// Ticks per second
-    #[arg(long, value_name = "HZ", default_value_t = 128)]
+    #[arg(long, value_name = "HZ", default_value_t = 128, value_parser = number(10u32..=1_000))]
     hz: u32,
     /// Rounds that a team has to win [default: 1; with a load profile 100, the most that are possible]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(1u8..=ROUNDS_TO_WIN_MAX))]
     rounds: Option<u8>,
     /// Length of the buy phase of a round
-    #[arg(long, value_name = "S", default_value_t = 8.0)]
+    #[arg(long, value_name = "S", default_value_t = 8.0, value_parser = number(0.1f32..=3_600.0))]
     buy_seconds: f32,
     /// Length of the live phase of a round, until the bomb is planted
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = number(0.1f32..=3_600.0))]
     live_seconds: f32,
     /// Time from the planting of the bomb to its explosion
-    #[arg(long, value_name = "S", default_value_t = 25.0)]
+    #[arg(long, value_name = "S", default_value_t = 25.0, value_parser = number(0.1f32..=3_600.0))]
     fuse_seconds: f32,
     /// Players of each match that the server plays itself, as agents; bots over UDP are the others
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u16>(..))]
     agents: u16,
     /// Threads that play matches, each on a core of its own
-    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = number(1u16..=throng_match::WORKERS_MAX as u16))]
     threads: u16,
     /// Each match in a process of its own
     #[arg(long)]
@@ -141,13 +142,13 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "FILE.toml")]
     budgets: Option<PathBuf>,
     /// Late ticks that are made up for; without it, late ticks are skipped
-    #[arg(long, value_name = "TICKS", default_value_t = 0)]
+    #[arg(long, value_name = "TICKS", default_value_t = 0, value_parser = number(0u32..=1_000))]
     catch_up: u32,
     /// Timer slack of the threads, in nanoseconds; 0 leaves that of the system
-    #[arg(long, value_name = "NS", default_value_t = 0)]
+    #[arg(long, value_name = "NS", default_value_t = 0, value_parser = number(0u64..=1_000_000_000))]
     timer_slack: u64,
     /// Look at the clock for so many microseconds before each deadline, instead of sleeping until it
-    #[arg(long, value_name = "US", default_value_t = 0)]
+    #[arg(long, value_name = "US", default_value_t = 0, value_parser = number(0u64..=1_000_000))]
     spin: u64,
     /// Show the metrics of the matches for Prometheus at http://ADDR/metrics while they are played
     #[arg(long, value_name = "ADDR", conflicts_with = "processes", value_parser = crate::args::address)]
@@ -169,14 +170,14 @@ pub(crate) struct MatchArguments {
     #[command(flatten)]
     workload: MatchWorkload,
     /// Matches at once; with a load profile, the largest number that is possible
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32..=1_000))]
     matches: u32,
     /// How many of the matches play at each moment of the measured part: constant, ramp:1..8:60s, step:2..6:20s,
     /// staircase:2+2:20s, spike:2..8:20s:10s, soak:10m; no longer than a match can last
     #[arg(long, value_name = "PROFILE", default_value = "constant")]
     profile: Profile,
     /// End after so many seconds; without it, after the load profile, or when all matches are over
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = number(1u32..=86_400))]
     seconds: Option<u32>,
     /// Write the input log of the first match to this file
     #[arg(long, value_name = "FILE")]
@@ -194,13 +195,13 @@ pub(crate) struct DensityArguments {
     #[command(flatten)]
     workload: MatchWorkload,
     /// The first number of matches
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32..=1_000))]
     first: u32,
     /// The largest number of matches, at most 1000
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1u32..=1_000))]
     most: u32,
     /// Length of each step, in seconds
-    #[arg(long, value_name = "S", default_value_t = 20)]
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = number(1u32..=86_400))]
     seconds: u32,
 }
 
@@ -321,7 +322,8 @@ impl Figures for Summary {
 
 fn played(finished: Result<Finished, RangeError>, folder: Option<&Path>) -> Result<Run<Summary>, Failure> {
     if let (Err(_), Some(folder)) = (&finished, folder) {
-        // Only a folder without files goes: a run that has failed before its first frame leaves nothing.
+        // Only folders without files go: a run that has failed before its first frame leaves nothing.
+        let _ = std::fs::remove_dir(folder.join(site::SLOW_FOLDER));
         let _ = std::fs::remove_dir(folder);
     }
     let Finished { summary: figures, page } = finished.map_err(failure)?;
@@ -423,7 +425,7 @@ fn show(note: Note<'_>) {
 fn failure(error: RangeError) -> Failure {
     match error.tag() {
         "map" | "arena" | "file" | "folder" | "log" | "options" | "game" => Failure::Usage(error.into()),
-        _ => Failure::Run(error.into()),
+        _ => anyhow::Error::from(error).into(),
     }
 }
 

@@ -8,6 +8,7 @@ use axum::http::header;
 use axum::routing::get;
 use throng_lab::run::LiveMetrics as CrowdMetrics;
 use throng_range::LiveMetrics;
+use throng_report::ArgumentError;
 
 /// The metrics of matches, shown at the address.
 ///
@@ -33,7 +34,7 @@ pub(crate) fn of_crowd(address: SocketAddr) -> Result<CrowdMetrics> {
 
 /// Answers `GET /metrics` with `text` until this process ends, on a thread of its own.
 fn serve(address: SocketAddr, text: impl Fn() -> String + Clone + Send + Sync + 'static) -> Result<()> {
-    let cannot = || format!("--metrics {address}: metrics cannot be shown there");
+    let cannot = || ArgumentError(format!("--metrics {address}: metrics cannot be shown there"));
     let listener = TcpListener::bind(address).with_context(cannot)?;
     listener.set_nonblocking(true).with_context(cannot)?;
     let answer = move || {

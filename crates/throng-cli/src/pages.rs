@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Error};
 use clap::Args;
 use throng_lab::report;
-use throng_report::{Kind, RunFile, RunFolders, SUMMARY_FILE, run_folders};
+use throng_report::{Kind, RunFile, SUMMARY_FILE, run_folders};
 
 use crate::exit::{Failure, Outcome};
 use crate::store;
@@ -16,7 +16,7 @@ use crate::store;
 pub(crate) const LONG_ABOUT: &str = "\
 Pages of runs, made again from their figures.
 
-Of the folder of a run: its page, report.html. Of a folder with runs: the page of each, and index.html, which lists all runs
+Of the folder of a run: its page, report.html. Of a folder with runs: the page of each, and index.html, which lists all runs \
 of the folder with their key figures.
 
   throng lab report                              runs/index.html and the pages of all runs
@@ -40,11 +40,9 @@ pub(crate) fn rebuild_all(
         return Ok(ExitCode::SUCCESS);
     }
     let found = run_folders(&runs).with_context(|| format!("cannot read {}", runs.display()));
-    let RunFolders { folders, left_out } = found.map_err(Failure::Usage)?;
-    if left_out > 0 {
-        errln!("note: {left_out} older runs are left out: at most {} get a page", folders.len());
-    }
-    for folder in folders {
+    let found = found.map_err(Failure::Usage)?;
+    found.notes().for_each(|note| errln!("note: {note}"));
+    for folder in found.folders {
         // A damaged run does not keep the others from their pages.
         if let Err(error) = rebuild(&folder) {
             errln!("note: {error}");

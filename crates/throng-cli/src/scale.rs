@@ -11,11 +11,12 @@ use serde_json::json;
 use throng_scale::{Bound, Part, Placement, Plan, Scenario, ScenarioError, plan};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::number::number;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Forecast processes, machines, bandwidth and price for many players, from measured unit costs
 
-Players are placed in zones and on edges, what each process sends and receives is counted, and multiplied by what one act costs.
+Players are placed in zones and on edges, what each process sends and receives is counted, and multiplied by what one act costs. \
 Processes are added until all are within their limits. If that does not help, the table says what breaks.
 
   throng scale                       a million players with the costs of docs/benchmarks/unit-costs.toml
@@ -41,7 +42,7 @@ pub(crate) struct ScaleArguments {
     #[arg(value_name = "FILE.toml")]
     file: Option<PathBuf>,
     /// Players at once; zones are added with them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Scenario::PLAYERS_MAX)))]
+    #[arg(long, value_name = "N", value_parser = number(1u32..=Scenario::PLAYERS_MAX))]
     players: Option<u32>,
     /// Which edge a player connects to
     #[arg(long, value_name = "HOW")]

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use tempfile::TempDir;
 use throng_history::StoredRun;
-use throng_report::{Phases, ProgressLine, SUMMARY_FILE};
+use throng_report::{Phases, ProgressLine, SUMMARY_FILE, run_folders};
 use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;
@@ -27,7 +27,13 @@ pub(crate) struct StoreArgument {
 impl StoreArgument {
     /// The store, which has been tried. It is opened before the run, so that a mistake costs no run.
     pub(crate) fn open(&self, stop: &AtomicBool) -> Result<Option<RunStore>, Failure> {
-        self.store.as_deref().map(|place| RunStore::open_to_write(place, stop).map_err(failure)).transpose()
+        let open = |place| {
+            RunStore::open_to_write(place, stop).map_err(|error| match error {
+                StoreError::Stopped => failure(error),
+                _ => Failure::Usage(error.into()),
+            })
+        };
+        self.store.as_deref().map(open).transpose()
     }
 }
 
@@ -136,6 +142,10 @@ pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<List
         store.replace_index(&lines, stop).map_err(failure)?;
     } else if unknown > 0 && has_index(place) {
         listed.notes.push(format!("{unknown} runs are not in the index; --rebuild adds them"));
+    }
+    if !is_address(place) {
+        let found = run_folders(Path::new(place)).with_context(|| format!("cannot read {place}"))?;
+        listed.notes.extend(found.notes());
     }
     listed.runs.sort_by(|a, b| (&a.started_at, &a.folder).cmp(&(&b.started_at, &b.folder)));
     Ok(listed)

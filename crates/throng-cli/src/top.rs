@@ -47,7 +47,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 pub(crate) const LONG_ABOUT: &str = "\
 Watch a running gateway, or a load, in the terminal.
 
-Shows connections, channels, traffic, time of engine steps, lag of subscribers, and dropped and refused messages with
+Shows connections, channels, traffic, time of engine steps, lag of subscribers, and dropped and refused messages with \
 their reasons, each over the last interval, with curves of the last two minutes. q quits, p pauses.
 
   throng top                                             the gateway on this machine
@@ -124,9 +124,11 @@ fn print_once(source: &Source, interval: Duration) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The error message for a gateway that does not answer.
+/// The error message for a page of metrics that is not there. Something else may answer at the address.
 fn nobody(url: &str, trouble: &str) -> String {
-    format!("no gateway answers at {url} ({trouble}): is it running, and is this its -http address?")
+    format!(
+        "no metrics of a gateway at {url} ({trouble}): start it, or name its page with --metrics, as http://127.0.0.1:8080/metrics"
+    )
 }
 
 /// Where pages come from.

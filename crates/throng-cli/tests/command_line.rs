@@ -1,7 +1,7 @@
 //! The real program, as a user meets it: one clear line for each mistake, and a whole run.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -131,14 +131,71 @@ fn a_reader_that_has_gone_is_fine_and_a_full_disk_is_an_error() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
-    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let output = throng(&["serve", "--listen", &address, "--players", "10"]);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    let last = text.lines().last().unwrap_or_default();
-    assert!(last.contains(&address) && last.contains("use"), "{text}");
+fn what_an_argument_names_and_cannot_be_used_is_a_wrong_argument_of_every_command() {
+    let taken = (UdpSocket::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (udp, tcp) = (taken.0.local_addr().unwrap().to_string(), taken.1.local_addr().unwrap().to_string());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file").display().to_string();
+    std::fs::write(&file, "no snapshot").unwrap();
+    let runs = folder.path().join("runs");
+    let own_runs = format!("--runs={}", runs.display());
+    let below = format!("{file}/x");
+    for (arguments, words) in [
+        (&["serve", "--listen", &udp, &own_runs][..], &*udp),
+        (&["serve", "--listen", "203.0.113.9:7777", &own_runs], "not an address of this machine"),
+        (&["lab", "worker", "--listen", &udp], &udp),
+        (&["lab", "serve", "--address", &tcp, &own_runs], &tcp),
+        (&["crowd", "--players=9", "--metrics", &tcp, &own_runs], &tcp),
+        (&["match", "--metrics", &tcp, &own_runs], &tcp),
+        (&["bots", "--players=9", "--connect", "127.0.0.1:0"], "127.0.0.1:0 is not an address"),
+        (&["crowd", "--players=9", "--store", &file, &own_runs], "not a directory"),
+        (&["serve", "--listen=127.0.0.1:0", "--snapshot", &file, &own_runs], "no snapshot"),
+        (&["serve", "--listen=127.0.0.1:0", "--snapshot", &below, &own_runs], "cannot read the snapshot"),
+        (&["serve", "--listen=127.0.0.1:0", "--snapshot=/nowhere/x", &own_runs], "cannot write snapshots"),
+    ] {
+        let text = complaint(arguments, 2);
+        assert!(text.contains(words) && text.lines().count() == 1, "{arguments:?}: {text}");
+    }
+    drop(taken);
+    let left: Vec<_> = std::fs::read_dir(&runs).map(|runs| runs.flatten().collect()).unwrap_or_default();
+    assert!(left.is_empty(), "a command that did not begin leaves no run: {left:?}");
+}
+
+#[test]
+fn a_number_beyond_its_range_is_refused_with_the_option_and_the_range() {
+    for (arguments, words) in [
+        (&["crowd", "--players", "1e9"][..], "'--players <N>': a whole number is expected"),
+        (&["match", "--hz", "0"], "'--hz <HZ>': a whole number from 10 to 1000 is expected"),
+        (&["match", "--rounds", "101"], "'--rounds <N>': a whole number from 1 to 100 is expected"),
+        (&["match", "--buy-seconds", "nan"], "'--buy-seconds <S>': a number from 0.1 to 3600 is expected"),
+        (&["match", "--threads", "257"], "'--threads <T>': a whole number from 1 to 256 is expected"),
+        (&["match", "--timer-slack", "1000000001"], "a whole number from 0 to 1000000000 is expected"),
+        (&["lab", "search", "ai", "--most", "0"], "'--most <N>': a whole number of at least 1 is expected"),
+        (&["lab", "soak", "ai", "--hours", "25"], "'--hours <H>': a number from 0.001 to 24 is expected"),
+        (&["lab", "trend", "--least", "-1"], "unexpected argument"),
+        (&["lab", "trend", "--least=101"], "a number from 0 to 100 is expected"),
+        (&["ai-server", "--hold", "inf"], "a number from 0.3 to "),
+    ] {
+        let text = complaint(arguments, 2);
+        assert!(text.contains(words), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_folder_without_figures_is_told_of_and_is_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().display().to_string();
+    let unfinished = folder.path().join("20260131-120000-crowd");
+    std::fs::create_dir(&unfinished).unwrap();
+    std::fs::create_dir(folder.path().join("something")).unwrap();
+    let refused = complaint(&["report", &unfinished.display().to_string()], 2);
+    assert!(refused.contains("has no summary.json") && refused.contains("or was killed"), "{refused}");
+    for command in [["lab", "runs", &runs], ["lab", "report", &runs]] {
+        let output = throng(&command);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("note: 1 folder without figures"), "{command:?}: {text}");
+    }
 }
 
 #[test]

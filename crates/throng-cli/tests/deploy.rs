@@ -391,7 +391,7 @@ fn top_says_that_there_is_no_gateway() {
     let output = top(&["--metrics", &format!("http://{NOBODY}/metrics"), "--once"]);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains(&format!("no gateway answers at http://{NOBODY}/metrics")), "{complaint}");
+    assert!(complaint.contains(&format!("no metrics of a gateway at http://{NOBODY}/metrics")), "{complaint}");
     let output = top(&[]);
     assert_eq!(output.status.code(), Some(2), "without a terminal and without --once");
 }

@@ -167,7 +167,7 @@ pub(crate) fn a_server_that_is_killed_goes_on_with_the_characters_of_its_snapsho
     fs::write(&file, b"my diary").unwrap();
     let (mut server, said) = start();
     hear(&said, "cannot go on from");
-    assert_eq!((server.0.wait().unwrap().code(), fs::read(&file).unwrap()), (Some(1), b"my diary".to_vec()));
+    assert_eq!((server.0.wait().unwrap().code(), fs::read(&file).unwrap()), (Some(2), b"my diary".to_vec()));
 }
 
 /// A load worker, with its address.

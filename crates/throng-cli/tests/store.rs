@@ -169,7 +169,7 @@ fn a_measurement_sends_its_run_and_says_how_to_send_it_later() {
     let wrong = lab.prints(2, &[&hold[..], &["ftp://there"]].concat());
     assert!(wrong.contains("use a folder"), "{wrong}");
     fs::write(lab.folder.path().join("file"), "").expect("it can be written");
-    lab.prints(1, &[&hold[..], &["file"]].concat());
+    lab.prints(2, &[&hold[..], &["file"]].concat());
     let runs = fs::read_dir(lab.folder.path().join("runs")).expect("runs").flatten();
     assert_eq!(runs.filter(|entry| entry.path().is_dir()).count(), 1);
     // The summary of a run in a store is damaged: it is left out, and named.

@@ -150,7 +150,7 @@ pub fn runs(folder: &Path) -> Result<Found, HistoryError> {
         return Ok(Found { runs: vec![run], damaged: Vec::new(), not_read: 0 });
     }
     let error = |source| RunFileError::Read { path: folder.to_owned(), source };
-    let RunFolders { folders, left_out } = run_folders(folder).map_err(error)?;
+    let RunFolders { folders, left_out, .. } = run_folders(folder).map_err(error)?;
     let mut found = Found { runs: Vec::new(), damaged: Vec::new(), not_read: left_out };
     for path in &folders {
         match StoredRun::read(path) {

@@ -33,6 +33,7 @@ use throng_bus::{
 use throng_bus_nats::{NatsBus, NatsOptions};
 use throng_edge::{BusNetworkCounters, WorldName, WorldProblem};
 use throng_machine::clock;
+use throng_report::ArgumentError;
 
 use crate::cut::Cut;
 pub(crate) use middle::Middle;
@@ -148,7 +149,7 @@ fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
     // The error names the addresses as they were given, with their passwords.
     let shown = |error: throng_bus_nats::StartError| {
         let told = error.to_string().replace(servers, &throng_machine::masked_servers(servers));
-        anyhow::anyhow!(told)
+        anyhow::Error::from(ArgumentError(told))
     };
     NatsBus::start(NatsOptions { creates: true, limits, ..options }).map_err(shown)
 }
@@ -181,7 +182,8 @@ fn network(servers: &str, _: u64, _: &WorldName) -> Result<LinkNetwork> {
 #[cfg(not(feature = "nats"))]
 fn without_nats(servers: &str) -> anyhow::Error {
     let servers = throng_machine::masked_servers(servers);
-    anyhow::anyhow!("cannot use {servers}: this program was built without NATS; build it with --features nats")
+    let words = format!("cannot use {servers}: this program was built without NATS; build it with --features nats");
+    ArgumentError(words).into()
 }
 
 fn links(order: &BusOrder) -> Result<Option<LinkNetwork>> {

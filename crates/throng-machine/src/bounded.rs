@@ -21,6 +21,8 @@ use crate::subprocess;
 
 /// So many bytes of the end of the standard error are kept.
 const WORDS_MAX: usize = 64 << 10;
+/// Programs whose arguments are wrong often end with this advice, and it says nothing of the mistake.
+const HELP: &str = "For more information, try";
 /// So many characters of a foreign text are shown.
 const SHOWN_MAX: usize = 300;
 /// A command that runs is looked at so often.
@@ -61,7 +63,7 @@ pub struct Finished {
     pub status: Option<ExitStatus>,
     /// The beginning of its standard output.
     pub output: String,
-    /// The last line of its standard error that is not empty, fit for a terminal.
+    /// The last line of its standard error that is not empty, fit for a terminal; or its error, if that line tells where help is.
     pub last_words: String,
 }
 
@@ -127,7 +129,10 @@ impl Running {
         subprocess::kill(&mut self.child);
         let (text, words) = (output.end(), errors.end());
         let cut = if is_too_much() { Some(Cut::TooMuch) } else { cut.map(|(cut, _)| cut) };
-        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let mut last = words.lines().rev().filter(|line| !line.trim().is_empty());
+        let said = last.next().unwrap_or("it said nothing");
+        let error = || last.find_map(|line| line.strip_prefix("error: "));
+        let last = said.starts_with(HELP).then(error).flatten().unwrap_or(said);
         Finished { cut, status, output: text, last_words: printable(last).trim().to_owned() }
     }
 }
@@ -207,6 +212,11 @@ mod tests {
         assert_eq!((finished.cut, finished.status.and_then(|status| status.code())), (None, Some(7)));
         assert_eq!((finished.output.as_str(), finished.last_words.as_str()), ("a\nb", "[2Jsecond"));
         assert_eq!(run("true", &LIMITS).last_words, "it said nothing");
+        let advice = "For more information, try '--help'.";
+        let refused =
+            |before: &str| run(&format!(r#"printf "{before}\n\n{advice}\n" >&2; exit 2"#), &LIMITS).last_words;
+        assert_eq!(refused("error: no option --x\\n\\nUsage: y"), "no option --x");
+        assert_eq!(refused("nothing"), advice, "without an error, the last line is all that there is");
         assert_eq!(run("kill -9 $$", &LIMITS).status.and_then(|status| status.code()), None);
     }
 

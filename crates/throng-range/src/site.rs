@@ -257,6 +257,9 @@ pub(crate) struct Site {
     rss_before: Option<u64>,
 }
 
+/// The folder of slow frames, in the folder of a run.
+pub const SLOW_FOLDER: &str = "slow";
+
 impl Site {
     /// Makes hosts, servers and games. Clients may come; no match is played yet.
     pub(crate) fn new(order: &SiteOrder, stage: &Stage) -> Result<Site, RangeError> {
@@ -264,7 +267,8 @@ impl Site {
         let subsystems = Subsystems::new();
         let budgets = budgets(order.budgets.as_deref())?;
         let has_limit = budgets.frame_ns.or(budgets.slow_frame_ns).is_some();
-        let flight = order.files.as_ref().filter(|_| has_limit).map(|folder| FlightOptions::new(folder.join("slow")));
+        let flight =
+            order.files.as_ref().filter(|_| has_limit).map(|folder| FlightOptions::new(folder.join(SLOW_FOLDER)));
         let table = order.files.as_ref().map(|folder| folder.join("frames.parquet"));
         let options = TelemetryOptions { subsystems, budgets, flight, table, ..TelemetryOptions::default() };
         let telemetry = Telemetry::start(options)?;

@@ -11,11 +11,17 @@ use thiserror::Error;
 use throng_machine::Moment;
 
 use crate::run::SUMMARY_FILE;
+use crate::words::counted;
 
 /// A folder has at most so many runs that are read.
 pub const RUNS_MAX: usize = 10_000;
 /// How many runs may have one name, so those of one scenario that begin in one second.
 const MAX_RUNS_OF_A_NAME: u32 = 100;
+
+/// An argument names something that cannot be used, as a file or a server: nothing was begun. This stands before the cause.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct ArgumentError(pub String);
 
 /// A folder could not be made.
 #[derive(Debug, Error)]
@@ -78,6 +84,8 @@ pub struct RunFolders {
     pub folders: Vec<PathBuf>,
     /// So many earlier ones are left out.
     pub left_out: usize,
+    /// So many have the name of a run and no figures: it is still played, or was killed.
+    pub unfinished: usize,
 }
 
 /// The newest [`RUNS_MAX`] folders in `runs` that have figures of a run.
@@ -85,16 +93,43 @@ pub struct RunFolders {
 /// # Errors
 /// The folder cannot be read.
 pub fn run_folders(runs: &Path) -> io::Result<RunFolders> {
-    let (mut folders, mut left_out) = (BTreeSet::new(), 0);
+    let (mut folders, mut left_out, mut unfinished) = (BTreeSet::new(), 0, 0);
     for entry in fs::read_dir(runs)? {
         let folder = entry?.path();
         if folder.join(SUMMARY_FILE).is_file() {
             folders.insert(folder);
+        } else if is_stamped(&folder) && folder.is_dir() {
+            unfinished += 1;
         }
         if folders.len() > RUNS_MAX {
             folders.pop_first();
             left_out += 1;
         }
     }
-    Ok(RunFolders { folders: folders.into_iter().collect(), left_out })
+    Ok(RunFolders { folders: folders.into_iter().collect(), left_out, unfinished })
+}
+
+impl RunFolders {
+    /// Notes about what is not among the folders.
+    pub fn notes(&self) -> impl Iterator<Item = String> {
+        let left_out = (self.left_out > 0).then(|| {
+            let left_out = counted(self.left_out as u64, "older run");
+            format!("{left_out} left out: at most {RUNS_MAX} are read")
+        });
+        let unfinished = (self.unfinished > 0).then(|| {
+            let folders = counted(self.unfinished as u64, "folder");
+            format!("{folders} without figures: a run that is still played, or was killed")
+        });
+        left_out.into_iter().chain(unfinished)
+    }
+}
+
+/// Whether a name begins as those that [`new_folder`] gives, as `20260131-120000-`.
+fn is_stamped(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_place = |(place, letter): (usize, char)| match place {
+        8 | 15 => letter == '-',
+        _ => letter.is_ascii_digit(),
+    };
+    name.len() > 16 && name.chars().take(16).enumerate().all(is_place)
 }

@@ -273,6 +273,12 @@ pub enum RunFileError {
         /// The system's error.
         source: io::Error,
     },
+    /// A folder has none.
+    #[error("{} has no {SUMMARY_FILE}: give the folder of a run, such as runs/20260131-120000-crowd; a run that is still played, or was killed, has none", folder.display())]
+    Absent {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// It cannot be written.
     #[error("cannot write {}: {source}; check the free space and the permissions, or choose another directory", path.display())]
     Write {
@@ -308,6 +314,7 @@ impl RunFileError {
     pub fn tag(&self) -> &'static str {
         match self {
             RunFileError::Read { .. } => "read",
+            RunFileError::Absent { .. } => "absent",
             RunFileError::Write { .. } => "write",
             RunFileError::Malformed { .. } => "malformed",
             RunFileError::Format { .. } => "format",
@@ -336,6 +343,9 @@ impl RunFile {
         };
         match text() {
             Ok(text) => RunFile::parse(&text, &path),
+            Err(source) if source.kind() == io::ErrorKind::NotFound && folder.is_dir() => {
+                Err(RunFileError::Absent { folder: folder.to_owned() })
+            }
             Err(source) => Err(RunFileError::Read { path, source }),
         }
     }

@@ -101,6 +101,9 @@ fn brief(title: &str, table: &Table) -> String {
         return format!("\n{title}\n{}{}", columns(&rows), lines(&table.note));
     }
     let mut lines = vec![format!("{title:<NAMES$}")];
+    if title.chars().count() >= NAMES {
+        lines.push(" ".repeat(NAMES));
+    }
     for row in &table.rows {
         let fact = row.iter().map(shown).collect::<Vec<_>>().join(" ");
         let line = &lines[lines.len() - 1];

@@ -143,8 +143,13 @@ pub struct Layout {
 #[non_exhaustive]
 pub enum ScenarioError {
     /// The text is no TOML of this form.
-    #[error("{0}")]
-    Text(#[from] toml::de::Error),
+    #[error("line {line}: {message}")]
+    Text {
+        /// Line, from 1.
+        line: usize,
+        /// The mistake there.
+        message: String,
+    },
     /// A figure is out of its range.
     #[error("`{key}` is {value}: it has to be {range}")]
     Range {
@@ -171,7 +176,7 @@ impl ScenarioError {
     /// A stable word for each kind of error.
     pub fn tag(&self) -> &'static str {
         match self {
-            ScenarioError::Text(_) => "text",
+            ScenarioError::Text { .. } => "text",
             ScenarioError::Range { .. } => "range",
             ScenarioError::TooFewZones { .. } => "too_few_zones",
         }
@@ -189,7 +194,11 @@ impl Scenario {
     /// # Errors
     /// It is no TOML of this form, or a figure is out of its range.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario = toml::from_str(text)?;
+        let line = |byte: usize| text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1;
+        let scenario: Scenario = toml::from_str(text).map_err(|error| ScenarioError::Text {
+            line: line(error.span().unwrap_or_default().start),
+            message: error.message().to_owned(),
+        })?;
         scenario.checked()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File};
 use std::future::Future;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,6 +97,9 @@ impl RunStore {
     /// As [`RunStore::open`]; or it cannot be written, or does not answer.
     pub fn open_to_write(place: &str, stop: &AtomicBool) -> Result<RunStore, StoreError> {
         if let Some(folder) = place::folder(place)? {
+            if folder.is_file() {
+                return Err(StoreError::local(folder)(io::ErrorKind::NotADirectory.into()));
+            }
             fs::create_dir_all(folder).map_err(StoreError::local(folder))?;
             let probe = folder.join(format!(".writable-{}", std::process::id()));
             fs::write(&probe, "").map_err(StoreError::local(&probe))?;

@@ -60,10 +60,12 @@ impl Default for Rules {
 
 /// A number of the rules is out of its range. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("`{field}` of the rules of the match is out of the range that its documentation names")]
+#[error("{field} of the rules of the match must be {range}")]
 pub struct RulesError {
     /// The field.
     pub field: &'static str,
+    /// Its range, in words.
+    pub range: &'static str,
 }
 
 impl RulesError {
@@ -80,21 +82,26 @@ impl Rules {
     /// The first one that is not.
     pub fn check(&self) -> Result<(), RulesError> {
         let is_time = |seconds: f32| (0.1..=3_600.0).contains(&seconds);
+        let time = "from 0.1 to 3600 s";
         let fields = [
-            ("tick_hz", (10..=1_000).contains(&self.tick_hz)),
-            ("team_size", (1..=TEAM_SIZE_MAX).contains(&self.team_size)),
-            ("rounds_to_win", (1..=ROUNDS_TO_WIN_MAX).contains(&self.rounds_to_win)),
-            ("buy_s", is_time(self.buy_s)),
-            ("live_s", is_time(self.live_s)),
-            ("end_s", is_time(self.end_s)),
-            ("fuse_s", is_time(self.fuse_s)),
-            ("plant_s", is_time(self.plant_s)),
-            ("defuse_s", is_time(self.defuse_s)),
-            ("money", self.money <= MONEY_MAX),
-            ("interpolation_ticks", u32::from(self.interpolation_ticks) * 4 <= self.tick_hz),
+            ("tick_hz", (10..=1_000).contains(&self.tick_hz), "from 10 to 1000"),
+            ("team_size", (1..=TEAM_SIZE_MAX).contains(&self.team_size), "from 1 to 8"),
+            ("rounds_to_win", (1..=ROUNDS_TO_WIN_MAX).contains(&self.rounds_to_win), "from 1 to 100"),
+            ("buy_s", is_time(self.buy_s), time),
+            ("live_s", is_time(self.live_s), time),
+            ("end_s", is_time(self.end_s), time),
+            ("fuse_s", is_time(self.fuse_s), time),
+            ("plant_s", is_time(self.plant_s), time),
+            ("defuse_s", is_time(self.defuse_s), time),
+            ("money", self.money <= MONEY_MAX, "at most 9000"),
+            (
+                "interpolation_ticks",
+                u32::from(self.interpolation_ticks) * 4 <= self.tick_hz,
+                "at most a quarter of tick_hz",
+            ),
         ];
-        match fields.iter().find(|(_, is_right)| !is_right) {
-            Some((field, _)) => Err(RulesError { field }),
+        match fields.iter().find(|(_, is_right, _)| !is_right) {
+            Some(&(field, _, range)) => Err(RulesError { field, range }),
             None => Ok(()),
         }
     }
@@ -157,6 +164,11 @@ mod tests {
         assert_eq!(refused(Rules { fuse_s: 1e9, ..Rules::default() }), "fuse_s");
         assert_eq!(refused(Rules { money: 9_001, ..Rules::default() }), "money");
         assert_eq!(refused(Rules { interpolation_ticks: 33, ..Rules::default() }), "interpolation_ticks");
+        let words = |rules: Rules| rules.check().unwrap_err().to_string();
+        assert!(words(Rules { team_size: 0, ..Rules::default() }).ends_with(&format!("from 1 to {TEAM_SIZE_MAX}")));
+        let rounds = Rules { rounds_to_win: 101, ..Rules::default() };
+        assert!(words(rounds).ends_with(&format!("from 1 to {ROUNDS_TO_WIN_MAX}")));
+        assert!(words(Rules { money: 9_001, ..Rules::default() }).ends_with(&format!("at most {MONEY_MAX}")));
     }
 
     #[test]

@@ -13,17 +13,18 @@ use throng_report::{Case, Kind, MetricLimit, RunHead, find};
 use crate::ai_server::cores::{self, Cores};
 use crate::exit::{self, Failure, Outcome};
 use crate::live::LiveArgument;
+use crate::number::number;
 use crate::pages;
 use crate::play::{self, Figures, OutputArguments};
 
 pub(super) const SEARCH_LONG_ABOUT: &str = "\
 How large a load keeps its limits?
 
-Raises the load until it is rejected, narrows the answer down to 1 %, and holds the answer and the next load for longer.
-Each limit is judged with its bounds: a load is accepted if all limits hold with a probability of 95 % each. If the load
+Raises the load until it is rejected, narrows the answer down to 1 %, and holds the answer and the next load for longer. \
+Each limit is judged with its bounds: a load is accepted if all limits hold with a probability of 95 % each. If the load \
 generator is too slow, a trial is invalid, not failed.
 
-Loads: ai (matches of AI agents), match (5 against 5 with bots over UDP), crowd (players in one place), gateway (clients of
+Loads: ai (matches of AI agents), match (5 against 5 with bots over UDP), crowd (players in one place), gateway (clients of \
 a gateway), or the path of a load file: docs/capacity.md tells how to measure your own server.
 
   throng lab search ai
@@ -34,7 +35,7 @@ a gateway), or the path of a load file: docs/capacity.md tells how to measure yo
 pub(super) const RUN_LONG_ABOUT: &str = "\
 Does a load keep its limits, and how do its levels grow?
 
-Holds each load, and judges its limits with their bounds. With three loads or more, a curve is laid through each level, and the
+Holds each load, and judges its limits with their bounds. With three loads or more, a curve is laid through each level, and the \
 largest load is compared with the forecast of the smaller ones.
 
   throng lab run match --amounts 16 --repeats 3 --junit limits.xml
@@ -43,7 +44,7 @@ largest load is compared with the forecast of the smaller ones.
 pub(super) const STEP_LONG_ABOUT: &str = "\
 How large a load keeps its limits, by the published method?
 
-Adds a step of load and holds it, as long as the means of the newest 30 samples keep all limits. Then it steps back until
+Adds a step of load and holds it, as long as the means of the newest 30 samples keep all limits. Then it steps back until \
 they do: to the middle between the largest load that kept them and the smallest that did not.
 
   throng lab step ai --step 50 --hold 10m --cpu 85 --timeouts 2
@@ -52,7 +53,7 @@ they do: to the middle between the largest load that kept them and the smallest 
 pub(super) const SOAK_LONG_ABOUT: &str = "\
 Does memory stand still for hours?
 
-Holds one load, and samples the memory of this program and of all processes that it starts. The samples go to memory.jsonl as
+Holds one load, and samples the memory of this program and of all processes that it starts. The samples go to memory.jsonl as \
 they come. The growth in the second half is judged by its forecast for 24 hours, with its bounds.
 
   throng lab soak crowd --start 300 --hours 8
@@ -64,10 +65,10 @@ struct LoadArguments {
     /// ai, match, crowd, gateway, or the path of a load file
     load: String,
     /// The limit called cpu, in per cent [default: the load file's]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = number::<f64>(..))]
     cpu: Option<f64>,
     /// The limit called timeouts, in per cent [default: the load file's]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = number::<f64>(..))]
     timeouts: Option<f64>,
     /// Cores that the load is put on, as 1 or 0,2-3, if its command has {cores} [default: the last one that this process may use]
     #[arg(long, value_name = "LIST")]
@@ -85,10 +86,10 @@ struct LoadArguments {
 #[derive(Debug, Args)]
 struct RangeArguments {
     /// The first load [default: the load file's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1u32..))]
     start: Option<u32>,
     /// The largest load [default: the load file's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1u32..))]
     most: Option<u32>,
 }
 
@@ -106,7 +107,7 @@ pub(super) struct SearchArguments {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = hold)]
     confirm: Duration,
     /// How far the answer and the next load may be apart, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = number(0.1f64..=50.0))]
     resolution: f64,
 }
 
@@ -118,7 +119,7 @@ pub(super) struct StepArguments {
     #[command(flatten)]
     range: RangeArguments,
     /// A step adds so much
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number(1u32..))]
     step: u32,
     /// Each load is held so long, as 90s or 10m
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = hold)]
@@ -131,10 +132,10 @@ pub(super) struct RunArguments {
     #[command(flatten)]
     load: LoadArguments,
     /// The loads to hold, as 8,16,32 [default: the load file's first]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number(1u32..))]
     amounts: Vec<u32>,
     /// Each load is held so often
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32..=1_000))]
     repeats: u32,
     /// Each load is held so long, as 90s or 10m
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = hold)]
@@ -147,13 +148,13 @@ pub(super) struct SoakArguments {
     #[command(flatten)]
     load: LoadArguments,
     /// The load [default: the load file's first]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = number(1u32..))]
     start: Option<u32>,
     /// The load is held so long, in hours: 0.001 to 24
-    #[arg(long, value_name = "H")]
+    #[arg(long, value_name = "H", value_parser = number(0.001f64..=24.0))]
     hours: f64,
     /// The memory of each process may grow so much in 24 hours, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = number(0.0f64..=1_000.0))]
     growth: f64,
 }
 
@@ -274,9 +275,6 @@ impl Figures for Capacity {
 
 pub(super) fn search(arguments: &SearchArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load_within(&arguments.range)?;
-    if !(0.1..=50.0).contains(&arguments.resolution) {
-        return Err(Failure::Usage(anyhow!("--resolution {}: it goes from 0.1 to 50 per cent", arguments.resolution)));
-    }
     let options = SearchOptions {
         start: load.start,
         most: load.most,
@@ -296,14 +294,6 @@ pub(super) fn run(arguments: &RunArguments, stop: &Arc<AtomicBool>) -> Outcome {
 
 pub(super) fn soak(arguments: &SoakArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let load = arguments.load.load()?;
-    let usage = |text: String| Err(Failure::Usage(anyhow!(text)));
-    // NaN is in no range.
-    if !(0.001..=24.0).contains(&arguments.hours) {
-        return usage(format!("--hours {}: it goes from 0.001 to 24", arguments.hours));
-    }
-    if !(0.0..=1_000.0).contains(&arguments.growth) {
-        return usage(format!("--growth {}: it goes from 0 to 1000 per cent", arguments.growth));
-    }
     let hold = Duration::from_secs((arguments.hours * 3_600.0).round() as u64);
     let options =
         SoakOptions { amount: arguments.start.unwrap_or(load.start), hold, growth_max: arguments.growth / 100.0 };

@@ -5,19 +5,20 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Error, anyhow};
+use anyhow::{Context, Error};
 use clap::Args;
 use throng_history::{BisectOptions, Comparison, HistoryError, PartChange, Trend};
 use throng_judge::TrendOptions;
 use throng_report::{RunFile, SUMMARY_FILE};
 
 use crate::exit::{self, Failure, Outcome};
+use crate::number::number;
 use crate::{pages, store};
 
 pub(super) const COMPARE_LONG_ABOUT: &str = "\
 Is B slower than A, and in which subsystem?
 
-A and B are folders with five runs or more. A difference within the noise is called no change. With fewer runs, nothing is
+A and B are folders with five runs or more. A difference within the noise is called no change. With fewer runs, nothing is \
 decided; how much these runs differ is shown all the same.
 
   throng lab compare runs/20260131-120000-crowd runs/20260131-130000-crowd
@@ -28,7 +29,7 @@ decided; how much these runs differ is shown all the same.
 pub(super) const TREND_LONG_ABOUT: &str = "\
 Which revisions changed a part of the frame?
 
-Reads all runs of a folder, puts those of one workload and one processor in a row by revision, and finds the changes of each
+Reads all runs of a folder, puts those of one workload and one processor in a row by revision, and finds the changes of each \
 part: by how much, and between which revisions.
 
   throng lab trend runs";
@@ -36,7 +37,7 @@ part: by how much, and between which revisions.
 pub(super) const BISECT_LONG_ABOUT: &str = "\
 Which revision made it slower?
 
-Builds and measures revisions between a good and a bad one in a work tree of its own, until the first bad one is found. Your
+Builds and measures revisions between a good and a bad one in a work tree of its own, until the first bad one is found. Your \
 working files are not touched. Both commands run by `sh -c`; the second one prints a JSON object.
 
   throng lab bisect --good v1.2 --bad main --build 'cargo build --release' \\
@@ -50,7 +51,7 @@ pub(super) struct CompareArguments {
     /// The other side
     second: String,
     /// Smaller changes do not matter, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = number(0.0f64..=100.0))]
     least: f64,
     /// End with exit code 4 if a part became worse, or 3 if there are too few runs to tell
     #[arg(long)]
@@ -73,7 +74,7 @@ pub(super) struct TrendArguments {
     #[arg(default_value = "runs")]
     runs: String,
     /// Smaller changes do not matter, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = number(0.0f64..=100.0))]
     least: f64,
     /// End with exit code 4 if the newest change of a part is for the worse
     #[arg(long)]
@@ -102,7 +103,7 @@ pub(super) struct BisectArguments {
     #[arg(long, value_name = "PATH", default_value = "frame_ms.p50")]
     metric: String,
     /// Runs of each revision
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(5..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = number(5u32..=1_000))]
     repeats: u32,
     /// A build or a run that takes longer is ended
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = humantime::parse_duration)]
@@ -122,11 +123,6 @@ fn usage(error: HistoryError) -> Failure {
     Failure::Usage(error.into())
 }
 
-fn share(option: &str, percent: f64) -> Result<f64, Failure> {
-    let words = || Failure::Usage(anyhow!("--{option} {percent}: it goes from 0 to 100 per cent"));
-    (0.0..=100.0).contains(&percent).then_some(percent / 100.0).ok_or_else(words)
-}
-
 fn code(is_worse: bool) -> ExitCode {
     if is_worse { ExitCode::from(exit::LIMIT) } else { ExitCode::SUCCESS }
 }
@@ -135,7 +131,7 @@ fn code(is_worse: bool) -> ExitCode {
 const COMPARED: [&str; 2] = [SUMMARY_FILE, "frames.parquet"];
 
 pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcome {
-    let least = share("least", arguments.least)?;
+    let least = arguments.least / 100.0;
     let runs = |place: &str| {
         let local = store::local(place, &COMPARED, stop)?;
         throng_history::runs(&local.path).map_err(usage)
@@ -173,6 +169,9 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 
 /// Four significant digits.
 pub(super) fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
     let whole = value.abs().max(1e-12).log10().floor() as i32 + 1;
     format!("{value:.*}", (4 - whole).clamp(0, 6) as usize)
 }
@@ -233,7 +232,7 @@ fn markdown(comparison: &Comparison) -> String {
 }
 
 pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
-    let least = share("least", arguments.least)?;
+    let least = arguments.least / 100.0;
     let runs = if store::has_index(&arguments.runs) {
         let listed = store::list(&arguments.runs, false, stop)?;
         listed.notes.iter().for_each(|note| errln!("note: {note}"));

@@ -8,13 +8,14 @@ use clap::Args;
 use throng_history::StoredRun;
 use throng_store::RunStore;
 
+use super::history::digits;
 use crate::exit::Outcome;
 use crate::store;
 
 pub(super) const RUNS_LONG_ABOUT: &str = "\
 Which runs are there?
 
-Lists the runs of a folder or of a store, the oldest first, by the index of the store (index.jsonl, one line for each run).
+Lists the runs of a folder or of a store, the oldest first, by the index of the store (index.jsonl, one line for each run). \
 Runs that the index does not have are read.
 
   throng lab runs                                the runs below runs/
@@ -53,8 +54,10 @@ pub(super) struct UploadArguments {
 
 pub(super) fn runs(arguments: &RunsArguments, stop: &AtomicBool) -> Outcome {
     let listed = store::list(&arguments.place, arguments.rebuild, stop)?;
-    for run in &listed.runs {
-        outln!("{}", if arguments.json { run.to_line() } else { row(run) });
+    if arguments.json {
+        listed.runs.iter().for_each(|run| outln!("{}", run.to_line()));
+    } else {
+        out!("{}", table(&listed.runs));
     }
     listed.notes.iter().for_each(|note| errln!("note: {note}"));
     if listed.runs.is_empty() {
@@ -63,12 +66,23 @@ pub(super) fn runs(arguments: &RunsArguments, stop: &AtomicBool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(run: &StoredRun) -> String {
-    let figures = run.main_figures();
-    let figures = figures.map(|(name, part)| format!("{name} {} {}", super::history::digits(part.value), part.unit));
-    let figures: Vec<String> = figures.take(FIGURES_SHOWN).collect();
-    let invalid = if run.is_valid { "" } else { "  not valid" };
-    format!("{}  {}  {}  {}{invalid}  {}", run.name(), run.workload, run.revision, run.cpu, figures.join(", "))
+/// A line for each run.
+fn table(runs: &[StoredRun]) -> String {
+    let row = |run: &StoredRun| {
+        let figures = run.main_figures();
+        let figures = figures.map(|(name, part)| format!("{name} {} {}", digits(part.value), part.unit));
+        let invalid = (!run.is_valid).then(|| "not valid".to_owned());
+        let figures: Vec<String> = invalid.into_iter().chain(figures.take(FIGURES_SHOWN)).collect();
+        [run.name(), run.workload.clone(), run.revision.clone(), run.cpu.clone(), figures.join(", ")]
+    };
+    let rows: Vec<[String; 5]> = runs.iter().map(row).collect();
+    let width = |place: usize| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or_default();
+    let widths: [usize; 4] = std::array::from_fn(width);
+    let line = |[name, workload, revision, cpu, figures]: &[String; 5]| {
+        let [a, b, c, d] = widths;
+        format!("{name:<a$}  {workload:<b$}  {revision:<c$}  {cpu:<d$}  {figures}\n")
+    };
+    rows.iter().map(line).collect()
 }
 
 pub(super) fn upload(arguments: &UploadArguments, stop: &AtomicBool) -> Outcome {

@@ -17,7 +17,7 @@ use crate::live;
 pub(super) const LONG_ABOUT: &str = "\
 Show loads in a web page while they run
 
-The page shows the map with its players, the frame by subsystem, data, ages, and the steps of a search as marks. Its field
+The page shows the map with its players, the frame by subsystem, data, ages, and the steps of a search as marks. Its field \
 sets the number of players of a crowd while it runs. Runs that have ended are listed with their reports.
 
   throng lab serve                                  then, in another terminal: throng crowd --live 127.0.0.1:8090
@@ -25,7 +25,7 @@ sets the number of players of a crowd while it runs. Runs that have ended are li
   throng lab serve lab search crowd                 the same for a search and all its trials
   throng top --live 127.0.0.1:8090                  the same figures in a terminal
 
-Only this machine can open the page. There is no password: with --allow-others, anybody who reaches the address sees the
+Only this machine can open the page. There is no password: with --allow-others, anybody who reaches the address sees the \
 figures, and can set the load.";
 
 /// Time between two looks at the load and at Ctrl-C.

@@ -10,6 +10,7 @@ use throng_lab::run::{self, Listen, WorkerName, WorkerOptions, WorkerPlace};
 
 use crate::args::{BOTS_FOR_RUN, CLOCK_AHEAD, KeyArgument};
 use crate::exit::{Failure, Outcome};
+use crate::number::number;
 
 pub(super) const LONG_ABOUT: &str = "\
 Play a part of the bots of runs on other machines.
@@ -20,7 +21,7 @@ Play a part of the bots of runs on other machines.
   or found by name over NATS    throng lab worker --bus nats://10.0.0.9:4222 --name east --key KEY --own 10.0.0.5
                                 throng crowd --address 10.0.0.5 --bus nats://10.0.0.9:4222 --workers east,west --key KEY
 
-KEY is 64 hexadecimal digits that you choose, the same everywhere; on loopback there is a default. The bots load loopback and the
+KEY is 64 hexadecimal digits that you choose, the same everywhere; on loopback there is a default. The bots load loopback and the \
 addresses of --own, and no others. One run at a time is played (docs/lab.md#load-workers).";
 
 /// Arguments of `throng lab worker`.
@@ -42,7 +43,7 @@ pub(crate) struct WorkerArguments {
     #[command(flatten)]
     key: KeyArgument,
     /// For tests of the lab: the clock is ahead by so many milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0, hide = true)]
+    #[arg(long, value_name = "MS", default_value_t = 0, hide = true, value_parser = number::<u64>(..))]
     clock_ahead: u64,
 }
 

@@ -77,7 +77,11 @@ impl Tokens {
         let text = fs::read_to_string(path).map_err(io)?;
         let document: Document = match path.extension().is_some_and(|extension| extension == "json") {
             true => serde_json::from_str(&text).map_err(|cause| format(cause.to_string()))?,
-            false => toml::from_str(&text).map_err(|cause| format(cause.message().to_owned()))?,
+            false => toml::from_str(&text).map_err(|cause| {
+                // The text of the error alone: its picture of the line would show a secret.
+                let before = text.bytes().take(cause.span().unwrap_or_default().start);
+                format(format!("line {}: {}", before.filter(|&byte| byte == b'\n').count() + 1, cause.message()))
+            })?,
         };
         Ok(Tokens { by_player: document.tokens })
     }

@@ -34,6 +34,11 @@ pub(super) fn page(run: &RunSummary) -> Page {
             "The limits are for the named scenario with its own settings, on two cores, for the median of three runs.";
         note.clone_into(&mut page.limits_note);
     }
+    if run.server.ticks == 0 {
+        // A table of zeros would look like figures.
+        page.sections.push(environment(run));
+        return page;
+    }
     page.tiles = tiles(run, figures);
     page.sections.extend(steps(run, figures));
     page.sections.extend([frame(run, figures), clients(run, figures), sent(run, figures)]);

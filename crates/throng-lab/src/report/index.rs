@@ -51,7 +51,7 @@ fn is_ours(path: &Path) -> bool {
 fn page(runs: &Path) -> Result<Page, ReportError> {
     let name = runs.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let error = |source| RunFileError::Read { path: runs.to_owned(), source };
-    let RunFolders { folders, left_out } = run_folders(runs).map_err(error)?;
+    let RunFolders { folders, left_out, unfinished } = run_folders(runs).map_err(error)?;
     let all = folders.len();
     let read = |folder: PathBuf| RunFile::open(&folder).ok().map(|file| (folder, file));
     let found: Vec<(PathBuf, RunFile)> = folders.into_iter().rev().filter_map(read).collect();
@@ -76,7 +76,9 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     if page.sections.is_empty() {
         page.lead = "There is no run in this folder".to_owned() + if all > 0 { " that can be read." } else { "." };
     }
-    let missing = [(left_out, "older"), (all - found.len(), "damaged")].into_iter().filter(|(count, _)| *count > 0);
+    let missing = [(left_out, "older"), (all - found.len(), "damaged"), (unfinished, "unfinished")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0);
     let missing: Vec<String> = missing.map(|(count, word)| format!("{count} {word}")).collect();
     if !missing.is_empty() {
         page.lead += &format!(" Not listed: {}.", missing.join(", "));

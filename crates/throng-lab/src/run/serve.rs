@@ -13,6 +13,7 @@ use throng_crowd::scenario::Scenario;
 use throng_crowd::talk::{self, Step, Talk};
 use throng_crowd::truth::last_snapshot;
 use throng_machine::clock;
+use throng_report::ArgumentError;
 
 use super::disk::Disk;
 use super::ledger::Ledger;
@@ -60,6 +61,7 @@ pub fn serve(options: &ServeOptions<'_>, stop: &AtomicBool, mut each_second: imp
     let mut host = Host::new(scenario, *address, *public, key.clone())?;
     host.tell_time();
     let mut saving = options.snapshot.map(|file| Saving::begin(file, &mut host, options)).transpose()?;
+    (options.note)(&format!("serving {} at {}; press Ctrl-C to stop", scenario.name, host.server().local_address()));
     let mut desk = Desk { options, empty: Ledger::new(scenario, false, None), session: None, bad_talks: 0 };
     let mut second: Time = clock::now();
     let mut longest_ms = 0f64;
@@ -110,18 +112,25 @@ impl<'a> Saving<'a> {
         let note = options.note;
         match std::fs::read(file) {
             Ok(bytes) => {
-                let refused =
-                    || format!("cannot go on from {} (move it away to begin with a new world)", file.display());
+                let refused = || {
+                    ArgumentError(format!(
+                        "cannot go on from {} (move it away to begin with a new world)",
+                        file.display()
+                    ))
+                };
                 let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(refused)?;
                 let waiting = host.go_on_from(&snapshot).with_context(refused)?;
                 let (tick, file) = (snapshot.tick().0, file.display());
                 note(&format!("{waiting} characters wait for their players, as they were in tick {tick} of {file}"));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot read the snapshot {}", file.display())),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| ArgumentError(format!("cannot read the snapshot {}", file.display())));
+            }
         }
-        let writer =
-            SnapshotWriter::start(file).with_context(|| format!("cannot write snapshots to {}", file.display()))?;
+        let refused = || ArgumentError(format!("cannot write snapshots to {}", file.display()));
+        let writer = SnapshotWriter::start(file).with_context(refused)?;
         host.keep_the_absent();
         let (every, newest) = (options.snapshot_every, clock::now());
         Ok(Saving { file, writer, every, newest, is_overdue: false, note })
