@@ -269,7 +269,8 @@ impl Capacity {
             unit: options.load.unit.clone(),
             method: options.method.name().to_owned(),
             arguments: options.load.added.clone(),
-            verdict: outcome.verdict.name().to_owned(),
+            // Those that were held stay rejected or accepted: whether the others keep their limits is not known.
+            verdict: if cut_off.is_some() { Verdict::Undecided } else { outcome.verdict }.name().to_owned(),
             why: cut_off.unwrap_or(&outcome.why).to_owned(),
             kept: outcome.kept,
             beyond: outcome.beyond,
@@ -318,9 +319,11 @@ impl Capacity {
     }
 
     /// The trials for a build server, a case for each limit: a rejected limit is a failure, an invalid trial an error, and an
-    /// undecided limit is skipped.
+    /// undecided limit is skipped. So are the rejected ones above the answer of a search: it ends only with them.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
+        let is_search = ["search", "steps"].contains(&self.method.as_str());
+        let is_beyond = |trial: &TrialFigures| is_search && self.kept.is_some_and(|kept| trial.amount > kept);
         for (number, trial) in (1..).zip(&self.trials) {
             let class = format!("{}.{} {}", self.load, trial.amount, self.unit);
             let mut push = |name: &str, outcome| {
@@ -335,6 +338,9 @@ impl Capacity {
                 push(
                     &limit.name,
                     match limit.verdict.as_str() {
+                        "rejected" if is_beyond(trial) => {
+                            throng_report::Outcome::Skipped(format!("beyond the answer: {words}"))
+                        }
                         "rejected" => throng_report::Outcome::Failed(words),
                         "undecided" => throng_report::Outcome::Skipped(words),
                         _ => throng_report::Outcome::Passed,

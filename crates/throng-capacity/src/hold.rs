@@ -21,6 +21,9 @@ const INVALID_RUN: i32 = 3;
 /// The exit code of a command that refuses its arguments. It would refuse them again.
 const USAGE: i32 = 2;
 
+/// A command may end so much before its hold is over: clocks and rounded seconds.
+const EARLY: Duration = Duration::from_secs(1);
+
 /// How a trial ended.
 pub(super) enum Held {
     /// The load was held, or could not be.
@@ -76,13 +79,17 @@ pub(super) fn hold(
     if stop.load(Ordering::Relaxed) {
         return stopped(options, order, printed, wall);
     }
-    let invalid = |why: &str| Trial::invalid(order.amount, order.hold, why);
+    let invalid = |why: &str| Trial::invalid(order.amount, wall.min(order.hold), why);
     let value = match printed {
         Ok(value) => value,
         Err(Failure::Refused(words)) => return Held::Refused(words),
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
     let figures = Figures::of(&options.load, &value, wall);
+    if !options.load.simulated && wall + EARLY < order.hold {
+        let (seconds, hold) = (wall.as_secs_f64(), order.hold.as_secs_f64());
+        return Held::Tried(invalid(&format!("the command ended after {seconds:.1} s of {hold:.0} s")), figures);
+    }
     if let Some(fault) = fault(&options.load, &value, throttled.unwrap_or_default(), order.hold) {
         return Held::Tried(invalid(&fault), figures);
     }

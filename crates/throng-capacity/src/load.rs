@@ -49,6 +49,9 @@ pub struct Load {
     /// The command takes at most so long beside the hold itself, in seconds; then it is killed and its trial is invalid.
     #[serde(default = "around_default")]
     pub around_seconds: u32,
+    /// The command may end before the hold is over, as one that simulates time. Without it, such a trial is invalid.
+    #[serde(default)]
+    pub simulated: bool,
     /// Reasons that are no faults here, as those in the command's `invalid_reasons`, or `throttled`: parts of their text.
     #[serde(default)]
     pub no_faults: Vec<String>,

@@ -1,3 +1,4 @@
+use throng_report::Outcome::{Failed, Skipped};
 use throng_report::{Environment, SUMMARY_FILE};
 
 use super::*;
@@ -13,6 +14,7 @@ command = ["sh", "-c", '''
 start = 50
 most = 10000
 around_seconds = 20
+simulated = true
 no_faults = ["throttled"]
 cores = "cores"
 [[limits]]
@@ -467,4 +469,37 @@ fn the_loads_of_this_program_are_right_and_their_limits_can_be_set() {
         assert!(error.contains("only cpu, "), "{error}");
         assert!(load.set_limit("cpu", f64::NAN).is_err());
     }
+}
+
+#[test]
+fn a_command_that_ends_before_its_hold_is_over_has_held_nothing() {
+    let hold = Duration::from_secs(3);
+    let verdict = |text: &str| {
+        let runs = tempfile::tempdir().unwrap();
+        let mut options = options(Load::parse("shell.toml", text).unwrap(), runs.path());
+        options.method = Method::Soak(SoakOptions { amount: 100, hold, growth_max: 10.0 });
+        let (capacity, _) = measure(&options, &AtomicBool::new(false)).unwrap();
+        let [trial] = &capacity.trials[..] else { panic!("{:?}", capacity.trials) };
+        (capacity.verdict.clone(), trial.fault.clone().unwrap_or_default(), trial.held_s, capacity.head.seconds)
+    };
+    let early = SHELL.replace("simulated = true\n", "");
+    let (answer, fault, held_s, seconds) = verdict(&early);
+    assert_eq!(answer, "undecided");
+    assert!(fault.contains("the command ended after ") && fault.ends_with("of 3 s"), "{fault}");
+    assert!(held_s < 2.0 && seconds < 2.0, "it was held {held_s} s, {seconds} s in all");
+    let whole = early.replace("awk ", "sleep {seconds}; awk ");
+    assert_eq!(verdict(&whole).1, "");
+}
+
+#[test]
+fn a_search_that_found_its_answer_is_no_failed_build() {
+    let (found, _runs, _) = measured(SHELL);
+    let failed = |of: &Capacity| of.cases().iter().filter(|case| matches!(case.outcome, Failed(_))).count();
+    let beyond = |case: &throng_report::Case| matches!(&case.outcome, Skipped(words) if words.contains("beyond"));
+    assert_eq!((found.verdict.as_str(), failed(&found)), ("accepted", 0));
+    assert!(found.cases().iter().any(beyond), "{:?}", found.cases());
+    // Nothing is kept: there is no answer that they could be beyond.
+    let (none, ..) = measured(&SHELL.replace("0.85 * n", "850 * n"));
+    assert_eq!(none.verdict, "rejected");
+    assert!(failed(&none) > 0);
 }

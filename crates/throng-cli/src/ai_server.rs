@@ -191,11 +191,11 @@ impl play::Load for Matches<'_> {
         let (tick_hz, fan_rays, cores) = (arguments.rate, arguments.rays, cores.clone());
         let workload = Workload { began, load, fan_rays, triangles, tick_hz, deadline_ms, cores };
         let figures = Figures::new(workload, own, courses.next(), is_partial);
-        let page = folder.map(|folder| {
-            RunFile::write(&folder, &figures)?;
-            pages::rebuild(&folder)
+        let page = folder.as_ref().map(|folder| {
+            RunFile::write(folder, &figures)?;
+            pages::rebuild(folder)
         });
-        Ok(play::Run { figures, page })
+        Ok(play::Run { figures, folder, page })
     }
 }
 

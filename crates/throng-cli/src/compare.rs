@@ -129,7 +129,7 @@ impl Load for Models {
         let played = compare::compare(options, stop, |turn, folder| play(program, turn, folder, stop), note);
         let CompareResult { comparison: figures, folder, written } = played.map_err(Error::from)?;
         let page = written.map_err(Error::from).and_then(|()| pages::rebuild(&folder));
-        Ok(Run { figures, page: Some(page) })
+        Ok(Run { figures, folder: Some(folder), page: Some(page) })
     }
 }
 

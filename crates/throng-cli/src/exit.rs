@@ -15,7 +15,7 @@ use throng::StartError;
 use throng::net::BindError;
 use throng_lab::bots::BotsError;
 use throng_range::RangeError;
-use throng_report::{ArgumentError, FolderError};
+use throng_report::{ArgumentError, FolderError, printable};
 
 use crate::out;
 
@@ -70,7 +70,7 @@ pub(crate) fn report(outcome: Outcome) -> ExitCode {
 }
 
 fn say(error: &anyhow::Error, code: u8) -> ExitCode {
-    errln!("throng: {}", one_line(error));
+    errln!("throng: {}", printable(&one_line(error)));
     ExitCode::from(code)
 }
 

@@ -228,7 +228,7 @@ impl Load for BenchOptions {
     fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<GatewaySummary>, Failure> {
         let BenchResult { summary: figures, folder, written } = gateway::run(self, stop)?;
         let page = written.map_err(Error::from).and_then(|()| pages::rebuild(&folder));
-        Ok(Run { figures, page: Some(page) })
+        Ok(Run { figures, folder: Some(folder), page: Some(page) })
     }
 }
 

@@ -161,8 +161,8 @@ impl Load for RunOptions {
     }
 
     fn play(&mut self, stop: &Arc<AtomicBool>) -> Result<Run<RunSummary>, Failure> {
-        let RunResult { summary: figures, report, .. } = run::run(self, stop)?;
-        Ok(Run { figures, page: Some(report.map_err(Into::into)) })
+        let RunResult { summary: figures, folder, report } = run::run(self, stop)?;
+        Ok(Run { figures, folder: Some(folder), page: Some(report.map_err(Into::into)) })
     }
 }
 

@@ -327,7 +327,8 @@ fn played(finished: Result<Finished, RangeError>, folder: Option<&Path>) -> Resu
         let _ = std::fs::remove_dir(folder);
     }
     let Finished { summary: figures, page } = finished.map_err(failure)?;
-    Ok(Run { figures, page: page.map(|page| page.map_err(Into::into)) })
+    let folder = folder.map(Path::to_owned);
+    Ok(Run { figures, folder, page: page.map(|page| page.map_err(Into::into)) })
 }
 
 pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome {

@@ -5,14 +5,14 @@
 //!                       (a mistake costs no run)                       (before anything can fail)                  exit code
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
-use throng_report::{Case, Kind, MetricLimit, RunHead, to_json};
+use throng_report::{Case, Kind, MetricLimit, RunHead, SUMMARY_FILE, to_json};
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
@@ -68,7 +68,9 @@ pub(crate) trait Figures: Serialize {
 pub(crate) struct Run<T> {
     /// Its figures.
     pub(crate) figures: T,
-    /// The page in its folder, if it has one; or why it is not there.
+    /// Its folder, if it has one.
+    pub(crate) folder: Option<PathBuf>,
+    /// The page in that folder; or why it, or the file of the figures, is not there.
     pub(crate) page: Option<anyhow::Result<PathBuf>>,
 }
 
@@ -100,13 +102,19 @@ impl OutputArguments {
     pub(crate) fn play<L: Load>(&self, mut load: L, stop: &Arc<AtomicBool>) -> Outcome {
         let store = self.store.open(stop)?;
         let gate = self.limits.open(L::KIND, load.limits())?;
-        let Run { figures, page } = load.play(stop)?;
+        let Run { figures, folder, page } = load.play(stop)?;
         match self.json {
             true => out!("{}", to_json(&figures)),
             false => out!("{}", figures.text()),
         }
-        let page = page.transpose().context("the figures above are on no disk")?;
-        let folder = page.as_deref().and_then(Path::parent);
+        let folder = folder.filter(|folder| folder.join(SUMMARY_FILE).is_file());
+        // The figures count without their page, and a build server without both.
+        let words = if folder.is_some() { "the page is not written" } else { "the figures above are on no disk" };
+        let (page, broken) = match page.transpose().context(words) {
+            Ok(page) => (page, None),
+            Err(error) => (None, Some(error)),
+        };
+        let folder = folder.as_deref();
         // A verdict that cannot be written keeps the run from neither the index nor the store.
         let code = gate.judge(&Played { name: load.name(), figures: &figures, folder });
         if let Some(page) = page.as_ref().filter(|_| !self.quiet) {
@@ -118,6 +126,6 @@ impl OutputArguments {
                 store::upload(store, folder, self.quiet, stop)?;
             }
         }
-        code
+        broken.map_or(code, |error| Err(error.into()))
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn load_file(folder: &Path, at_400: f64) {
     );
     let text = format!(
         "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", '''{script}''', \"shell\"]\nstart = 50\n\
-         most = 5000\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
+         most = 5000\nsimulated = true\nno_faults = [\"throttled\"]\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n"
     );
     fs::write(folder.join("shell.toml"), text).expect("it can be written");
 }

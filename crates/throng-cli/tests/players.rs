@@ -1,5 +1,6 @@
 //! The number of players changes while a run plays, and runs that lose their bots or their disk.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -350,20 +351,35 @@ pub(crate) fn an_edge_and_a_server_that_are_killed_are_named() {
 
 pub(crate) fn a_full_disk_takes_no_figures_away() {
     let runs = tempfile::tempdir().unwrap();
+    let (junit, store) = (runs.path().join("limits.xml"), runs.path().join("store"));
     // No file can be longer than 50 kB or 100 kB: shells count in different units. The page is longer.
     let limited = "trap '' XFSZ; ulimit -f 100; exec \"$@\"";
     let arguments = ["crowd", "--players", "5", "--seconds", "1", "--warmup", "0", "--json", "--quiet", "--runs"];
     let output = Command::new("sh")
         .args(["-c", limited, "sh", env!("CARGO_BIN_EXE_throng")])
         .args(arguments)
-        .arg(runs.path())
+        .arg(runs.path().join("runs"))
+        .args([OsStr::new("--limit=server.held_hz>=1"), OsStr::new("--junit"), junit.as_os_str()])
+        .args([OsStr::new("--store"), store.as_os_str()])
         .output()
         .unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("on no disk") && words.contains("report.html"), "{words}");
+    assert!(words.contains("the page is not written") && words.contains("report.html"), "{words}");
     let summary: Value = serde_json::from_slice(&output.stdout).expect("the figures are printed all the same");
     assert_eq!(summary["bots"]["connected"], 5);
+    // The limits are judged all the same, for a build server and beside the figures; the store has the run.
+    let xml = std::fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("server.held_hz"), "{xml}");
+    let stored = std::fs::read_dir(&store).unwrap().flatten().find(|entry| entry.path().is_dir()).expect("a run");
+    let folder = runs.path().join("runs").join(stored.file_name());
+    assert!(folder.join("limits.json").is_file() && !folder.join("report.html").exists());
+    assert!(
+        !std::fs::read_dir(&folder)
+            .unwrap()
+            .flatten()
+            .any(|entry| entry.path().extension().is_some_and(|end| end == "part"))
+    );
 }
 
 pub(crate) fn a_staircase_has_the_figures_of_each_level() {

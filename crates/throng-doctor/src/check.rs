@@ -348,7 +348,7 @@ pub const CHECKS: &[Check] = &[
         fix: "in the shell that starts the server: `exec 3>/dev/cpu_dma_latency; printf '\\12\\0\\0\\0' >&3` bounds it to \
               10 us for as long as file 3 is open",
         undo: "close the file, as by the end of that shell",
-        if_absent: "the kernel was built without it",
+        if_absent: "usual in virtual machines, where the host below decides; some kernels are built without it",
         setting: Setting::None,
         read: processor::wake_bound,
     },

@@ -184,7 +184,7 @@ pub(crate) struct Quota {
 /// The quotas of the control groups in which a process is, the innermost first.
 pub(crate) fn quotas(host: &Host, subject: &Subject) -> Result<Vec<Quota>, ReadError> {
     let (folders, is_old) = control_groups(host, subject)?;
-    Ok(folders.iter().filter_map(|folder| quota(host, folder, is_old)).collect())
+    folders.iter().filter_map(|folder| quota(host, folder, is_old).transpose()).collect()
 }
 
 /// The folders of the control groups in which a process is, the innermost first, and whether they are of version 1.
@@ -217,19 +217,27 @@ pub(crate) fn control_groups(host: &Host, subject: &Subject) -> Result<(Vec<Stri
     Ok((levels, is_old))
 }
 
-fn quota(host: &Host, folder: &str, is_old: bool) -> Option<Quota> {
+/// The quota of a group; `None` of one without: the outermost, and those that the controller of processors is not switched on for.
+fn quota(host: &Host, folder: &str, is_old: bool) -> Result<Option<Quota>, ReadError> {
     let file = format!("{folder}/{}", if is_old { "cpu.cfs_quota_us" } else { "cpu.max" });
-    let text = host.text(&file).ok()?;
-    let limit = text.split_whitespace().next()?.parse::<f64>().ok().filter(|limit| *limit > 0.0);
-    let period_us = if is_old {
-        host.value(&format!("{folder}/cpu.cfs_period_us")).ok()
-    } else {
-        text.split_whitespace().nth(1).and_then(|period| period.parse::<f64>().ok())
+    let text = match host.text(&file) {
+        Err(ReadError::Absent { .. }) => return Ok(None),
+        text => text?,
+    };
+    let odd = || ReadError::not_understood(&file, &text);
+    let mut words = text.split_whitespace();
+    let limit = match words.next() {
+        Some("max") if !is_old => None,
+        word => Some(word.and_then(|word| word.parse::<f64>().ok()).ok_or_else(odd)?).filter(|limit| *limit > 0.0),
+    };
+    let period_us = match words.next() {
+        _ if is_old => limit.map(|_| host.value(&format!("{folder}/cpu.cfs_period_us"))).transpose()?,
+        period => period.map(|period| period.parse::<f64>().map_err(|_| odd())).transpose()?,
     };
     let count = |name| host.row(&format!("{folder}/cpu.stat"), name).map_or(0, |row| row[0]);
     let throttled_s = if is_old { count("throttled_time") as f64 / 1e9 } else { count("throttled_usec") as f64 / 1e6 };
     // The second word is the period, which stays.
     let free = text.trim().split_once(' ').map_or("-1".to_owned(), |(_, period)| format!("max {period}"));
     let cpus = limit.map(|limit| limit / period_us.filter(|period| *period > 0.0).unwrap_or(100_000.0));
-    Some(Quota { file, free, cpus, throttled: count("nr_throttled"), throttled_s })
+    Ok(Some(Quota { file, free, cpus, throttled: count("nr_throttled"), throttled_s }))
 }

@@ -9,7 +9,7 @@ use crate::host::{Host, ReadError, printable};
 /// The most processes that are looked at.
 pub(crate) const PROCESSES_MAX: usize = 8_192;
 /// The most threads whose names are read, of all processes together.
-const NAMED_THREADS_MAX: usize = 8_192;
+const NAMED_THREADS_MAX: usize = 65_536;
 /// The most bytes of a command line that are looked at.
 const COMMAND_MAX: usize = 16_384;
 
@@ -24,6 +24,9 @@ pub struct Program {
     pub threads: u32,
     /// The threads of which there is one for each processor: their common name, or that of the process.
     pub per_cpu: Option<String>,
+    /// Whether the names of its threads were not read, because other programs have too many.
+    #[serde(skip)]
+    pub is_unread: bool,
     /// Its arguments, separated by spaces.
     #[serde(skip)]
     pub command: String,
@@ -47,17 +50,18 @@ fn program(host: &Host, pid: u32, cpus: usize, left: &mut usize) -> Option<Progr
     let command = host.text(&format!("/proc/{pid}/cmdline")).ok().filter(|command| !command.is_empty())?;
     let command: String = command.chars().take(COMMAND_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let (name, threads) = stat(&host.text(&format!("/proc/{pid}/stat")).ok()?)?;
-    let per_cpu = if cpus < 2 {
+    let is_unread = cpus >= 2 && threads as usize > cpus.max(*left);
+    let per_cpu = if cpus < 2 || is_unread {
         None
     } else if threads as usize == cpus {
         Some(name.clone())
-    } else if threads as usize > cpus && threads as usize <= *left {
+    } else if threads as usize > cpus {
         *left -= threads as usize;
         like_named(host, pid, cpus)
     } else {
         None
     };
-    Some(Program { pid, name, threads, per_cpu, command: command.trim().to_owned() })
+    Some(Program { pid, name, threads, per_cpu, is_unread, command: command.trim().to_owned() })
 }
 
 /// The name and the number of threads. The name is in parentheses and may hold some itself.

@@ -144,6 +144,26 @@ sys/fs/cgroup/game/cpu.stat = usage_usec 1|nr_periods 90|nr_throttled 31|throttl
     );
 }
 
+/// A verdict needs what it depends on.
+#[test]
+fn a_value_that_cannot_be_read_is_never_a_good_one() {
+    let cannot = |changes: &str, check: &str, file: &str| {
+        let rows = lines(&Machine::base_with(changes).report());
+        let row = rows.iter().find(|row| row.contains(&format!(" {check}: "))).expect("each check has a row");
+        assert!(row.starts_with(&format!("cannot read {check}: {file}")), "{changes}: {row}");
+    };
+    cannot("proc/irq/1/smp_affinity_list -", "irq", "/proc/irq/1/smp_affinity_list");
+    cannot("sys/fs/cgroup/game/cpu.max = garbage", "quota", "/sys/fs/cgroup/game/cpu.max");
+    cannot("sys/fs/cgroup/game/cpu.max = 100000 x", "quota", "/sys/fs/cgroup/game/cpu.max");
+    cannot("sys/kernel/mm/transparent_hugepage/defrag -", "thp", "/sys/kernel/mm/transparent_hugepage/defrag");
+    cannot("sys/devices/system/cpu/cpu0/cpuidle -", "dma-latency", "/sys/devices/system/cpu/cpu0/cpuidle");
+    // With a bound that forbids all deep sleep, the states do not matter.
+    let bounded = Machine::base_with("sys/devices/system/cpu/cpu0/cpuidle -");
+    std::fs::write(bounded.folder.path().join("dev/cpu_dma_latency"), 10i32.to_ne_bytes()).expect("it can be written");
+    let rows = lines(&bounded.report());
+    assert!(rows.iter().any(|row| row == "ok dma-latency: at most 10 us; no deep sleep state is in use"), "{rows:#?}");
+}
+
 #[test]
 fn control_groups_of_version_1_are_read_too() {
     let v1 = "
@@ -248,6 +268,8 @@ proc/pressure/irq = full avg10=0.70 avg60=0.00 avg300=0.00 total=0
              locked-down kernel has none",
             "cannot read c-states: /sys/devices/system/cpu/cpu0/cpuidle does not exist; usual in virtual machines, where \
              the host below decides",
+            "cannot read dma-latency: /sys/devices/system/cpu/cpu0/cpuidle does not exist; usual in virtual machines, where \
+             the host below decides; some kernels are built without it",
             "cannot read governor: /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor does not exist; usual in virtual \
              machines, where the host below decides",
             "ok clock: kvm-clock, 25 ns a reading; offered: tsc hpet acpi_pm; constant_tsc nonstop_tsc",

@@ -217,13 +217,17 @@ fn valid<'a>(runs: &'a [StoredRun], side: &str) -> Result<Vec<&'a StoredRun>, Hi
     if valid.is_empty() { Err(HistoryError::Nothing(words())) } else { Ok(valid) }
 }
 
+/// A crowd's summary has it among its subsystems.
+const SUM_OF_PARTS: &str = "total";
+
 /// Whether a subsystem takes next to nothing on either side: then its ratio is mostly noise.
 fn is_small(name: &str, part: &Part, (before, after): (&[&StoredRun], &[&StoredRun])) -> bool {
     if !part.unit.contains(" per ") {
         return false;
     }
     let share = |run: &&StoredRun| {
-        let alike = run.parts.iter().filter(|(other, of)| of.unit == part.unit && *other != WHOLE_FRAME);
+        let is_whole = |other: &String| [WHOLE_FRAME, SUM_OF_PARTS].contains(&other.as_str());
+        let alike = run.parts.iter().filter(|(other, of)| of.unit == part.unit && !is_whole(other));
         let all: f64 = alike.map(|(_, of)| of.value).sum();
         run.parts.get(name).map_or(0.0, |of| of.value) / all.max(f64::MIN_POSITIVE)
     };

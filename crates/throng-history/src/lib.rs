@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use throng_report::{Better, Kind, RUNS_MAX, RunFile, RunFileError, RunFolders, run_folders};
+use throng_report::{Better, Kind, RUNS_MAX, RunFile, RunFileError, RunFolders, printable, run_folders};
 use throng_telemetry::{WHOLE_FRAME, read_seconds};
 
 pub use bisect::{BisectOptions, Bisected, Tried, bisect};
@@ -96,6 +96,9 @@ pub enum HistoryError {
     /// There is nothing to compare.
     #[error("{0}")]
     Nothing(String),
+    /// It was stopped.
+    #[error("stopped before the end")]
+    Stopped,
 }
 
 impl HistoryError {
@@ -105,6 +108,7 @@ impl HistoryError {
             HistoryError::File(error) => error.tag(),
             HistoryError::Frames { .. } => "frames",
             HistoryError::Nothing(_) => "nothing",
+            HistoryError::Stopped => "stopped",
         }
     }
 }
@@ -186,7 +190,8 @@ impl StoredRun {
         let seconds = match frames.is_file() {
             true => {
                 let read = read_seconds(&frames);
-                let ns = read.map_err(|error| HistoryError::Frames { path: frames, reason: error.to_string() })?;
+                let ns =
+                    read.map_err(|error| HistoryError::Frames { path: frames, reason: printable(&error.to_string()) })?;
                 ns.into_iter().map(|(name, ns)| (name, ns.into_iter().map(|ns| ns / 1e6).collect())).collect()
             }
             false if head.kind == Kind::Crowd => series(&json),

@@ -125,7 +125,8 @@ fn a_planted_slowdown_of_one_subsystem_is_found_among_a_hundred_revisions() {
             let send = if index < slow_from { 2.0 } else { 2.1 };
             write(folder.path(), &format!("{index:03}"), &format!("r{index:03}"), &machine.times(send));
         }
-        let trends = trend(&runs(folder.path()).unwrap().runs, &TrendOptions::default()).unwrap();
+        let trends =
+            trend(&runs(folder.path()).unwrap().runs, &TrendOptions::default(), &AtomicBool::new(false)).unwrap();
         assert_eq!((trends.len(), trends[0].revisions.len(), trends[0].runs), (1, 100, 100));
         let [change] = &trends[0].changes[..] else { panic!("{:?}", trends[0].changes) };
         assert!(change.part == "send" && change.is_worse, "{change:?}");
@@ -176,7 +177,7 @@ fn runs_that_cannot_be_compared_are_refused_in_one_line() {
     assert!(compare(&first, &other, 0.03).unwrap_err().to_string().contains("only runs of one workload"));
     other[0].is_valid = false;
     assert!(compare(&first, &other, 0.03).unwrap_err().to_string().contains("no valid run"));
-    assert!(trend(&other, &TrendOptions::default()).is_err());
+    assert!(trend(&other, &TrendOptions::default(), &AtomicBool::new(false)).is_err());
 }
 
 /// A repository of 30 revisions whose program prints its time. From the revision `slow_from` on it takes a tenth longer.
@@ -330,7 +331,7 @@ fn a_run_is_what_its_head_says_and_a_comparison_is_no_run() {
     assert_eq!((models.workload.as_str(), models.parts.len()), ("ai by search", 0));
     assert_eq!(runs(folder.path()).unwrap_err().tag(), "nothing", "it is listed, and has nothing to compare");
     let models = StoredRun { is_valid: true, ..models };
-    assert_eq!(trend(&[models], &TrendOptions::default()).unwrap_err().tag(), "nothing");
+    assert_eq!(trend(&[models], &TrendOptions::default(), &AtomicBool::new(false)).unwrap_err().tag(), "nothing");
 }
 
 #[test]
@@ -420,4 +421,26 @@ fn a_command_that_prints_without_end_is_ended_and_the_end_of_its_words_is_told()
     }
     let words = of("seq 1000000 >&2; printf 'no \\033[2Jcompiler\\n\\n' >&2; false", "true");
     assert!(words.ends_with("no  [2Jcompiler"), "{words}");
+}
+
+#[test]
+fn a_part_of_more_than_a_hundredth_of_the_frame_matters() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut side = |name: &str, settle: f64| {
+        for index in 0..10 {
+            let path = folder.path().join(name).join(index.to_string());
+            fs::create_dir_all(&path).unwrap();
+            let mut value = |us: f64| us * (0.995 + 0.01 * random.f64());
+            let (settle, send) = (value(settle), value(98.5));
+            let head = RunHead { valid: true, ..RunHead::default() };
+            let of = json!({ "settle": settle, "send": send, "total": settle + send });
+            RunFile::write(&path, &head.with(json!({ "server": { "us_per_connection": of } }))).unwrap();
+        }
+        runs(&folder.path().join(name)).unwrap().runs
+    };
+    let found = compare(&side("a", 1.5), &side("b", 1.9), 0.03).unwrap();
+    assert_eq!(found.worse().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["settle"], "{found:?}");
+    let small = compare(&side("c", 0.5), &side("d", 0.9), 0.03).unwrap();
+    assert_eq!(small.worse().count(), 0, "{small:?}");
 }

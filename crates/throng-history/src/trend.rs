@@ -1,11 +1,12 @@
 //! A series of runs by revision, and where it changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use throng_judge::{ChangePoint, TrendOptions, change_points, median};
 
-use super::{HistoryError, StoredRun};
+use super::{HistoryError, Part, StoredRun};
 
 /// All series of one workload on one processor.
 #[derive(Clone, Debug, Serialize)]
@@ -61,8 +62,8 @@ impl PartTrend {
 /// The series of all workloads and processors, with the changes of each part. Runs of one revision are one value, their median.
 ///
 /// # Errors
-/// There is no valid run.
-pub fn trend(runs: &[StoredRun], options: &TrendOptions) -> Result<Vec<Trend>, HistoryError> {
+/// There is no valid run, or `stop` was set.
+pub fn trend(runs: &[StoredRun], options: &TrendOptions, stop: &AtomicBool) -> Result<Vec<Trend>, HistoryError> {
     let mut groups: BTreeMap<(&str, &str), Vec<&StoredRun>> = BTreeMap::new();
     for run in runs.iter().filter(|run| run.is_valid && run.has_parts()) {
         groups.entry((&run.workload, &run.cpu)).or_default().push(run);
@@ -70,44 +71,54 @@ pub fn trend(runs: &[StoredRun], options: &TrendOptions) -> Result<Vec<Trend>, H
     if groups.is_empty() {
         return Err(HistoryError::Nothing(format!("there is no valid run, of {} in all", runs.len())));
     }
-    Ok(groups.into_iter().map(|((workload, cpu), runs)| of_group(workload, cpu, &runs, options)).collect())
+    groups.into_iter().map(|((workload, cpu), runs)| of_group(workload, cpu, &runs, options, stop)).collect()
 }
 
-fn of_group(workload: &str, cpu: &str, runs: &[&StoredRun], options: &TrendOptions) -> Trend {
-    let mut revisions: Vec<String> = Vec::new();
+/// A part with its values by revision.
+type Series<'a> = (&'a Part, BTreeMap<usize, Vec<f64>>);
+
+fn of_group(
+    workload: &str,
+    cpu: &str,
+    runs: &[&StoredRun],
+    options: &TrendOptions,
+    stop: &AtomicBool,
+) -> Result<Trend, HistoryError> {
+    let (mut revisions, mut places) = (Vec::new(), HashMap::new());
+    let mut parts: BTreeMap<&str, Series<'_>> = BTreeMap::new();
     for run in runs {
-        if !revisions.contains(&run.revision) {
+        let place = *places.entry(&*run.revision).or_insert_with(|| {
             revisions.push(run.revision.clone());
+            revisions.len() - 1
+        });
+        for (name, part) in &run.parts {
+            let (_, values) = parts.entry(name).or_insert_with(|| (part, BTreeMap::new()));
+            values.entry(place).or_default().push(part.value);
         }
     }
-    let mut names: Vec<&String> = runs.iter().flat_map(|run| run.parts.keys()).collect();
-    names.sort();
-    names.dedup();
-    let changes = names.into_iter().flat_map(|name| changes_of(name, runs, &revisions, options)).collect();
-    Trend { workload: workload.to_owned(), cpu: cpu.to_owned(), revisions, runs: runs.len(), changes }
+    let mut changes = Vec::new();
+    for (name, series) in parts {
+        if stop.load(Ordering::Relaxed) {
+            return Err(HistoryError::Stopped);
+        }
+        changes.extend(changes_of(name, &series, &revisions, options));
+    }
+    Ok(Trend { workload: workload.to_owned(), cpu: cpu.to_owned(), revisions, runs: runs.len(), changes })
 }
 
-fn changes_of(name: &str, runs: &[&StoredRun], revisions: &[String], options: &TrendOptions) -> Vec<PartTrend> {
-    let parts = |revision: &String| {
-        let of = runs.iter().filter(|run| run.revision == *revision).filter_map(|run| run.parts.get(name));
-        of.collect::<Vec<_>>()
-    };
-    let Some(example) = revisions.iter().find_map(|revision| parts(revision).first().copied()) else {
-        return Vec::new();
-    };
-    let value = |revision: &String| {
-        let values: Vec<f64> = parts(revision).iter().map(|part| part.value).collect();
-        median(&values).unwrap_or(f64::NAN)
-    };
-    let series: Vec<f64> = revisions.iter().map(value).collect();
+fn changes_of(name: &str, (part, values): &Series<'_>, revisions: &[String], options: &TrendOptions) -> Vec<PartTrend> {
+    let mut series = vec![f64::NAN; revisions.len()];
+    for (place, values) in values {
+        series[*place] = median(values).unwrap_or(f64::NAN);
+    }
     let point = |point: ChangePoint| PartTrend {
         part: name.to_owned(),
-        unit: example.unit.clone(),
+        unit: part.unit.clone(),
         before: point.before_median,
         after: point.after_median,
-        is_worse: (point.ratio() > 1.0) != example.is_more_better,
-        last_before: revisions[point.after.min(revisions.len() - 1)].clone(),
-        first_after: revisions[point.until.min(revisions.len() - 1)].clone(),
+        is_worse: (point.ratio() > 1.0) != part.is_more_better,
+        last_before: revisions[point.after].clone(),
+        first_after: revisions[point.until].clone(),
         most_likely: revisions[point.at].clone(),
         p: point.p,
     };

@@ -47,7 +47,10 @@ impl Estimate {
 ///
 /// Events within a block are alike, so they count as fewer: the number of events is divided by the design effect, the ratio
 /// of the variance between blocks to the variance that independent events would have (Kish, "Survey Sampling", 1965).
-/// Without an event the share may be anything.
+/// Where no event was seen, the bound is that for bursts of four: with longer ones, it holds less often. With fewer than some six
+/// events it is not below that either.
+///
+/// Without a frame, the share may be anything.
 pub fn share_estimate(blocks: &[Block]) -> Estimate {
     let (over, of) = blocks.iter().fold((0, 0), |(over, of), block| (over + block.over.min(block.of), of + block.of));
     if of == 0 {
@@ -57,12 +60,9 @@ pub fn share_estimate(blocks: &[Block]) -> Estimate {
     let effect = design_effect(blocks, share, of as f64);
     let (events, all) = (over as f64 / effect, of as f64 / effect);
     let low = if over == 0 { 0.0 } else { 1.0 - largest_share(all - events, all) };
-    let high = match over {
-        _ if over == of => 1.0,
-        // No event is never worse than one that is alone.
-        0 => largest_share(events, all).min(largest_share(1.0, of as f64)),
-        _ => largest_share(events, all),
-    };
+    // A run with a few late frames is never better than one without any.
+    let none = largest_share(0.0, of as f64 / BURST_ASSUMED.min(of as f64));
+    let high = if over == of { 1.0 } else { largest_share(events, all).max(none) };
     Estimate { value: share, low: low.min(share), high: high.max(share) }
 }
 
@@ -97,8 +97,11 @@ fn design_effect(blocks: &[Block], share: f64, of: f64) -> f64 {
     let count = blocks.len() as f64;
     // An event is at least itself, and all events are at least one.
     let most = of.max(1.0);
-    if independent <= 0.0 || blocks.len() < 2 {
+    if blocks.len() < 2 {
         return BURST_ASSUMED.min(most);
+    }
+    if independent <= 0.0 {
+        return 1.0;
     }
     let deviations = blocks.iter().map(|block| (block.over as f64 - share * block.of as f64).powi(2)).sum::<f64>();
     let between = deviations * count / (count - 1.0) / (of * of);

@@ -66,10 +66,21 @@ impl ChangePoint {
     }
 }
 
-/// The changes of a series that has one value for each revision, in their order. Takes about n log² n × 2,000 steps. Values
-/// that are not finite take that of their neighbour before them.
+/// The changes of a series that has one value for each revision, in their order. Takes about n log² n × 2,000 steps. Revisions
+/// without a value, which have one that is not finite, are left out: a change beside them lies between their neighbours.
 pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint> {
-    let values = cleaned(series);
+    let places: Vec<usize> = (0..series.len()).filter(|place| series[*place].is_finite()).collect();
+    let values: Vec<f64> = places.iter().map(|place| series[*place]).collect();
+    let mut changes = changes_of(&without_outliers(values), options);
+    for ChangePoint { at, after, until, .. } in &mut changes {
+        for place in [at, after, until] {
+            *place = places[*place];
+        }
+    }
+    changes
+}
+
+fn changes_of(values: &[f64], options: &TrendOptions) -> Vec<ChangePoint> {
     let options = TrendOptions { values_min: options.values_min.max(2), ..*options };
     let mut random = fastrand::Rng::with_seed(options.seed);
     let mut open = vec![(0, values.len())];
@@ -82,9 +93,9 @@ pub fn change_points(series: &[f64], options: &TrendOptions) -> Vec<ChangePoint>
         }
     }
     cuts.sort_unstable_by_key(|cut| cut.0);
-    join(&values, &mut cuts, &options);
+    join(values, &mut cuts, &options);
     let point = |(index, &(at, p)): (usize, &(usize, f64))| {
-        let (before, after) = parts(&values, &cuts, index);
+        let (before, after) = parts(values, &cuts, index);
         let (start, (early, late)) = (at - before.len(), range(before, after, &mut random));
         ChangePoint {
             at,
@@ -129,17 +140,7 @@ fn join(values: &[f64], cuts: &mut Vec<(usize, f64)>, options: &TrendOptions) {
     }
 }
 
-/// Without gaps and outliers.
-fn cleaned(series: &[f64]) -> Vec<f64> {
-    let Some(first) = series.iter().copied().find(|value| value.is_finite()) else { return Vec::new() };
-    let mut last = first;
-    let values: Vec<f64> = series
-        .iter()
-        .map(|value| {
-            last = if value.is_finite() { *value } else { last };
-            last
-        })
-        .collect();
+fn without_outliers(values: Vec<f64>) -> Vec<f64> {
     let distances: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let spread = OUTLIER * median(&distances).unwrap_or(0.0) / NORMAL_DISTANCE;
     if spread <= 0.0 {

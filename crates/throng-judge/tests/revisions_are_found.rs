@@ -83,6 +83,28 @@ fn gaps_and_short_series_have_no_changes() {
     }
 }
 
+/// A part that is new, one that was removed, and one that each fourth run measures, as a figure that costs time.
+#[test]
+fn revisions_without_a_value_are_no_values() {
+    let is_there: [fn(usize) -> bool; 3] = [|index| index >= 40, |index| index < 60, |index| index % 4 == 0];
+    throng_seeds::for_seeds(10, |seed| {
+        let mut random = fastrand::Rng::with_seed(seed);
+        for is_there in is_there {
+            let with_gaps = |values: Vec<f64>| -> Vec<f64> {
+                values.into_iter().enumerate().map(|(at, value)| if is_there(at) { value } else { f64::NAN }).collect()
+            };
+            let same = with_gaps(series(&mut random, 100, 0.03, |_| 1.0));
+            assert_eq!(change_points(&same, &TrendOptions { seed, ..TrendOptions::default() }), []);
+            // The range is wrong in one of twenty cases, and the change is at its worst place in some.
+            let slower = with_gaps(series(&mut random, 100, 0.01, for_a_while(50, 100, 1.2)));
+            let points = change_points(&slower, &TrendOptions { seed, ..TrendOptions::default() });
+            let [point] = points[..] else { panic!("{points:?}") };
+            assert!(point.after < 50 && point.until >= 50, "{point:?}");
+            assert!([point.at, point.after, point.until].into_iter().all(is_there), "{point:?}");
+        }
+    });
+}
+
 /// A part that is slow from one revision to another one.
 fn for_a_while(from: usize, until: usize, slow: f64) -> impl Fn(usize) -> f64 {
     move |index| if (from..until).contains(&index) { slow } else { 1.0 }

@@ -14,11 +14,10 @@ mod index;
 mod models;
 mod sides;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use throng_report::{Kind, LIMITS_FILE, Page, RunFile, RunFileError, Verdicts};
+use throng_report::{Kind, LIMITS_FILE, Page, RunFile, RunFileError, Verdicts, write_whole};
 
 use throng_summary::RunSummary;
 
@@ -105,11 +104,13 @@ fn page(file: RunFile) -> Result<Page, RunFileError> {
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), RunFileError> {
-    fs::write(path, text).map_err(|source| RunFileError::Write { path: path.to_owned(), source })
+    write_whole(path, text).map_err(|source| RunFileError::Write { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use throng_report::{RunHead, SUMMARY_FILE, to_json};
 

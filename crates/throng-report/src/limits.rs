@@ -25,6 +25,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::Figures;
+use crate::folder::write_whole;
 use crate::junit::{Case, Outcome, Suite};
 use crate::metric::{Kind, Metric, find, of_kind};
 use crate::page::{Limit, Page, Verdict};
@@ -256,7 +257,7 @@ impl Verdicts {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
-        fs::write(folder.join(LIMITS_FILE), serde_json::to_string_pretty(self)?)
+        write_whole(&folder.join(LIMITS_FILE), serde_json::to_string_pretty(self)?)
     }
 
     /// Limits that were measured and exceeded.

@@ -21,10 +21,11 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use throng_machine::{Moment, Throttled, UNKNOWN};
 
+use crate::folder::write_whole;
 use crate::json::to_json;
 use crate::metric::Kind;
 use crate::page::{Cell, Page, Table, Validity};
-use crate::words::bytes;
+use crate::words::{bytes, printable};
 
 /// The file with the figures of a run, in its folder.
 pub const SUMMARY_FILE: &str = "summary.json";
@@ -288,12 +289,12 @@ pub enum RunFileError {
         source: io::Error,
     },
     /// It is not a run's, or damaged.
-    #[error("{} has no figures of a run: {source}; measure again", path.display())]
+    #[error("{} has no figures of a run: {reason}; measure again", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The error.
-        source: serde_json::Error,
+        /// The error, fit for a terminal: it quotes the file.
+        reason: String,
     },
     /// It is of another kind, or of another version of the program.
     #[error("{} has format {found} of a {} run, this program reads format {expected}: use the program that wrote it", path.display(), kind.name())]
@@ -355,7 +356,7 @@ impl RunFile {
     /// # Errors
     /// It is none of a run.
     pub fn parse(text: &str, path: &Path) -> Result<RunFile, RunFileError> {
-        let malformed = |source| RunFileError::Malformed { path: path.to_owned(), source };
+        let malformed = |error| malformed(path, &error);
         let json = with_head(serde_json::from_str(text).map_err(malformed)?);
         let head = RunHead::deserialize(&json).map_err(malformed)?;
         Ok(RunFile { path: path.to_owned(), head, json })
@@ -379,7 +380,7 @@ impl RunFile {
             let expected = kind.format();
             return Err(RunFileError::Format { path, kind: head.kind, found: head.format, expected });
         }
-        serde_json::from_value(json).map_err(|source| RunFileError::Malformed { path, source })
+        serde_json::from_value(json).map_err(|error| malformed(&path, &error))
     }
 
     /// Writes the figures of a run into its folder. The path of the file.
@@ -388,11 +389,19 @@ impl RunFile {
     /// It cannot be written.
     pub fn write(folder: &Path, figures: &impl Serialize) -> Result<PathBuf, RunFileError> {
         let path = folder.join(SUMMARY_FILE);
-        match fs::write(&path, to_json(figures)) {
+        match write_whole(&path, to_json(figures)) {
             Ok(()) => Ok(path),
             Err(source) => Err(RunFileError::Write { path, source }),
         }
     }
+}
+
+/// So many characters of an error that quotes a file are shown.
+const REASON_MAX: usize = 300;
+
+fn malformed(path: &Path, error: &serde_json::Error) -> RunFileError {
+    let reason = printable(&error.to_string()).chars().take(REASON_MAX).collect();
+    RunFileError::Malformed { path: path.to_owned(), reason }
 }
 
 /// Crowds of format 3, as docs/benchmarks/runs has them, get a head: they were the same figures without kind and workload, and
@@ -457,7 +466,7 @@ mod tests {
             assert!(!error.to_string().contains('\n'));
             error.tag()
         };
-        assert_eq!(refused(Kind::Crowd), "read");
+        assert_eq!(refused(Kind::Crowd), "absent");
         let path = RunFile::write(folder.path(), &sound()).unwrap();
         assert_eq!(RunFile::figures::<RunHead>(folder.path(), Kind::Crowd).unwrap(), sound());
         assert_eq!(refused(Kind::Match), "format");
@@ -467,11 +476,18 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(refused(Kind::Crowd), "malformed", "{text}");
         }
+        // A terminal obeys nothing of a foreign file, and is not filled by it.
+        let kind = format!(r#"{{"kind": "\u001b[31mX\u0007\nall fine{}"}}"#, "x".repeat(100_000));
+        fs::write(&path, kind).unwrap();
+        let words = RunFile::open(folder.path()).unwrap_err().to_string();
+        assert!(words.contains("all fine") && words.len() < 600 && !words.contains(char::is_control), "{words}");
         fs::File::create(&path).unwrap().set_len(SUMMARY_BYTES_MAX + 1).unwrap();
         assert_eq!(refused(Kind::Crowd), "read");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert_eq!(RunFile::write(folder.path(), &sound()).unwrap_err().tag(), "write");
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(left, [SUMMARY_FILE], "a part of a file stays");
     }
 
     #[test]

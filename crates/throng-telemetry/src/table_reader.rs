@@ -22,6 +22,8 @@ const MILLISECOND_NS: i64 = 1_000_000;
 const ROWS: usize = 65_536;
 /// No run is longer: 30 days.
 const SECONDS_MAX: usize = 30 * 86_400;
+/// So many times of subsystems are summed up, one for each second: 128 MB.
+const TIMES_MAX: usize = 16 << 20;
 /// No file has more subsystems.
 const SUBSYSTEMS_MAX: usize = 1_024;
 
@@ -37,7 +39,8 @@ const SELF_NS: usize = 9;
 /// # Errors
 /// The file cannot be read, is no file of frames, or is damaged.
 pub fn read_seconds(path: &Path) -> io::Result<BTreeMap<String, Vec<f64>>> {
-    read(path, Seconds::default()).map(|(seconds, names)| seconds.means(&names))
+    let (seconds, names) = read(path, Seconds::default())?;
+    seconds.means(&names)
 }
 
 /// A frame with its parts.
@@ -96,6 +99,10 @@ fn read_file<R: FromRows>(path: &Path, mut rows: R) -> io::Result<(R, Names)> {
 
 fn invalid(words: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
+}
+
+fn too_many_times() -> io::Error {
+    invalid("it has too many subsystems for so many seconds")
 }
 
 fn read_group<R: FromRows>(group: &dyn RowGroupReader, (sums, known): (&mut R, &mut Names)) -> io::Result<()> {
@@ -199,6 +206,8 @@ impl Names {
 #[derive(Default)]
 struct Seconds {
     seconds: BTreeMap<i64, Second>,
+    /// The times in all seconds.
+    times: usize,
     /// The tick and the start of the row before.
     former: Option<(i64, i64)>,
 }
@@ -219,6 +228,10 @@ impl FromRows for Seconds {
         let second = self.seconds.entry(key).or_default();
         second.frames += u64::from(is_new);
         if second.ns.len() <= subsystem {
+            self.times += subsystem + 1 - second.ns.len();
+            if self.times > TIMES_MAX {
+                return Err(too_many_times());
+            }
             second.ns.resize(subsystem + 1, 0.0);
         }
         second.ns[subsystem] += ns as f64;
@@ -227,7 +240,10 @@ impl FromRows for Seconds {
 }
 
 impl Seconds {
-    fn means(&self, names: &Names) -> BTreeMap<String, Vec<f64>> {
+    fn means(&self, names: &Names) -> io::Result<BTreeMap<String, Vec<f64>>> {
+        if self.seconds.len() * names.0.len() > TIMES_MAX {
+            return Err(too_many_times());
+        }
         let mut means: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for second in self.seconds.values().filter(|second| second.frames > 0) {
             let of = |ns: f64| ns / second.frames as f64;
@@ -237,7 +253,7 @@ impl Seconds {
                 means.entry(name.clone()).or_default().push(of(ns));
             }
         }
-        means
+        Ok(means)
     }
 }
 
@@ -304,5 +320,24 @@ impl Longest {
             parts_ns: frame.parts_ns.into_iter().map(|(index, ns)| (name(index), ns as u64)).collect(),
         };
         self.spans.into_values().map(long).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_does_not_grow_with_what_a_file_names() {
+        let mut seconds = Seconds::default();
+        let mut add = |second: i64| seconds.add((second, second * 1_000_000_000), SUBSYSTEMS_MAX - 1, 1);
+        let most = (TIMES_MAX / SUBSYSTEMS_MAX) as i64;
+        assert!((0..most).all(|second| add(second).is_ok()));
+        assert!(add(most).unwrap_err().to_string().contains("too many subsystems for so many seconds"));
+        // Many names, each in a second of its own, would become means of all in each.
+        let names = Names((0..SUBSYSTEMS_MAX).map(|number| (ByteArray::new(), number.to_string())).collect());
+        let mut few = Seconds::default();
+        (0..=most).for_each(|second| few.add((second, second * 1_000_000_000), 0, 1).unwrap());
+        assert!(few.means(&names).is_err());
     }
 }

@@ -240,7 +240,7 @@ impl play::Load for CapacityOptions {
         // Without its figures there is no page, and the first file that is not whole says why.
         let page =
             pages::rebuild(&folder).map_err(|error| figures.head.missing.first().map_or(error, |why| anyhow!("{why}")));
-        Ok(play::Run { figures, page: Some(page) })
+        Ok(play::Run { figures, folder: Some(folder), page: Some(page) })
     }
 }
 

@@ -120,7 +120,10 @@ pub(super) struct BisectArguments {
 }
 
 fn usage(error: HistoryError) -> Failure {
-    Failure::Usage(error.into())
+    match error {
+        HistoryError::Stopped => Failure::Run(error.into()),
+        _ => Failure::Usage(error.into()),
+    }
 }
 
 fn code(is_worse: bool) -> ExitCode {
@@ -242,7 +245,8 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
         found.notes().iter().for_each(|note| errln!("note: {note}"));
         found.runs
     };
-    let trends = throng_history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }).map_err(usage)?;
+    let trends =
+        throng_history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }, stop).map_err(usage)?;
     if arguments.json {
         outln!("{}", json(&trends)?);
     } else {

@@ -42,7 +42,7 @@ pub(crate) fn numa_local(machine: &Machine<'_>) -> Result<Finding, ReadError> {
 
 pub(crate) fn thp(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let enabled = machine.host.chosen(LARGE_PAGES[0])?;
-    let defrag = machine.host.chosen(LARGE_PAGES[1]).unwrap_or_else(|_| "unknown".to_owned());
+    let defrag = machine.host.chosen(LARGE_PAGES[1])?;
     let shmem = machine.host.chosen(&format!("{THP}/shmem_enabled")).unwrap_or_else(|_| "unknown".to_owned());
     let used = machine.host.row("/proc/meminfo", "AnonHugePages").map_or(0, |row| row[0]) / 1024;
     let read = format!("enabled {enabled}, defrag {defrag}, shmem {shmem}; {used} MB in use");

@@ -15,7 +15,7 @@ const LARGE_PERCENT_MIN: f64 = 10.0;
 /// A socket's buffer holds the input of some frames if it is as large as this.
 const BUFFER_BYTES_MIN: u64 = 1 << 20;
 /// The most sockets that are asked for their buffers.
-const ASKED_MAX: usize = 64;
+const ASKED_MAX: usize = 8_192;
 
 /// The thread that ran most during the check, or ever on a recorded machine, and all of them.
 fn busiest<'a>(machine: &'a Machine<'_>) -> Result<(&'a Thread, &'a [Thread]), ReadError> {
@@ -121,7 +121,8 @@ pub(crate) fn sockets(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let least = |at: usize| buffers.as_ref().ok()?.iter().map(|buffer| buffer[at]).min();
     let sizes = match (least(0).zip(least(1)), &buffers) {
         (Some((receive, send)), _) => {
-            format!("at least {} kB to receive and {} kB to send", receive / 1024, send / 1024)
+            let of = if now.len() > ASKED_MAX { format!(" (of {ASKED_MAX} of them)") } else { String::new() };
+            format!("at least {} kB to receive and {} kB to send{of}", receive / 1024, send / 1024)
         }
         (None, Err(error)) => format!("buffers cannot be read: {error}"),
         (None, Ok(_)) => "buffers unknown".to_owned(),
@@ -129,7 +130,7 @@ pub(crate) fn sockets(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let number = count(now.len(), "UDP socket");
     let read =
         format!("{number}, {sizes}; {all} datagrams found no room since their start, {recent} during this check");
-    let is_small = least(0).is_some_and(|receive| receive < BUFFER_BYTES_MIN);
+    let is_large = now.len() <= ASKED_MAX && least(0).is_some_and(|receive| receive >= BUFFER_BYTES_MIN);
     let otherwise = if recent > 0 { Verdict::Warning } else { Verdict::Advice };
-    Ok(Finding::new(read, recent == 0 && all == 0 && !is_small, otherwise))
+    Ok(Finding::new(read, recent == 0 && all == 0 && is_large, otherwise))
 }

@@ -85,11 +85,14 @@ pub(crate) fn wake_bound(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     const DEVICE: &str = "/dev/cpu_dma_latency";
     let number = machine.host.device_number(DEVICE)?;
     let bound_us = u64::try_from(number).map_err(|_| ReadError::not_understood(DEVICE, &number.to_string()))?;
-    let mut states = deep_states(machine.host).unwrap_or_default();
-    states.retain(|(state, ..)| machine.host.value::<u32>(&format!("{state}/disable")) == Ok(0));
-    states.retain(|(.., latency_us)| *latency_us <= bound_us);
+    let mut states = Vec::new();
+    for (state, _, latency_us) in if bound_us <= SHALLOW_US { Vec::new() } else { deep_states(machine.host)? } {
+        if latency_us <= bound_us && machine.host.value::<u32>(&format!("{state}/disable"))? == 0 {
+            states.push(latency_us);
+        }
+    }
     let bound = if bound_us >= NO_BOUND_US { "no bound".to_owned() } else { format!("at most {bound_us} us") };
-    let read = match states.iter().map(|(.., latency_us)| latency_us).max() {
+    let read = match states.iter().max() {
         Some(latency_us) => format!("{bound}: sleep of {latency_us} us is allowed"),
         None => format!("{bound}; no deep sleep state is in use"),
     };

@@ -148,7 +148,7 @@ pub(crate) fn irq(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let text = machine.host.text(path)?;
     let columns = text.lines().next().unwrap_or_default().split_whitespace().count();
     let allowed = machine.allowed()?;
-    let (mut active, mut on_ours, mut busiest) = (0, 0, (0u64, String::new()));
+    let (mut active, mut on_ours, mut busiest, mut unread) = (0, 0, (0u64, String::new()), None);
     for line in text.lines().skip(1) {
         let Some((irq, rest)) = line.split_once(':') else { continue };
         // Device interrupts have numbers; those of the processors have names.
@@ -156,15 +156,23 @@ pub(crate) fn irq(machine: &Machine<'_>) -> Result<Finding, ReadError> {
         let words: Vec<&str> = rest.split_whitespace().collect();
         let counts = words.iter().take(columns).filter_map(|word| word.parse::<u64>().ok());
         let total = counts.fold(0u64, u64::saturating_add);
-        let cpus = machine.host.cpus(&format!("/proc/irq/{irq}/smp_affinity_list")).unwrap_or_default();
-        active += usize::from(total > 0);
-        on_ours += usize::from(total > 0 && cpus.iter().any(|cpu| allowed.contains(cpu)));
+        if total > 0 {
+            active += 1;
+            match machine.host.cpus(&format!("/proc/irq/{irq}/smp_affinity_list")) {
+                Ok(cpus) => on_ours += usize::from(cpus.iter().any(|cpu| allowed.contains(cpu))),
+                Err(error) => unread = Some(error),
+            }
+        }
         if total > busiest.0 {
             busiest = (total, format!("{irq} {}", words.last().copied().unwrap_or_default()));
         }
     }
     if active == 0 {
         return Err(ReadError::not_understood(path, &text));
+    }
+    // One that is not known may be on ours.
+    if let Some(error) = unread.filter(|_| on_ours == 0) {
+        return Err(error);
     }
     let rps = rps_queues(machine.host);
     let rps = if rps == 0 { String::new() } else { format!("; {} with rps_cpus", count(rps, "queue")) };

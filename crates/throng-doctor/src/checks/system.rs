@@ -37,6 +37,9 @@ pub(crate) fn per_cpu_threads(machine: &Machine<'_>) -> Result<Finding, ReadErro
     };
     let found = named(programs.iter().filter(|program| program.per_cpu.is_some()), show);
     let is_fine = found.is_empty();
+    if let Some(program) = programs.iter().find(|program| is_fine && program.is_unread) {
+        return Err(ReadError::TooLarge { path: format!("/proc/{}/task", program.pid) });
+    }
     let read = match is_fine {
         true => format!("none of {} has a thread for each of {}", count(programs.len(), "program"), count(cpus, "CPU")),
         false => format!("a thread for each of {}: {found}", count(cpus, "CPU")),

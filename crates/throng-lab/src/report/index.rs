@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use throng_report::{
-    Cell, Figures, Kind, Page, RunFile, RunFileError, RunFolders, RunHead, Section, Table, Verdict, of_kind,
+    Cell, Figures, Kind, Metric, Page, RunFile, RunFileError, RunFolders, RunHead, Section, Table, Verdict, of_kind,
     run_folders,
 };
 
@@ -45,7 +45,8 @@ pub fn write_index(runs: &Path) -> Result<PathBuf, ReportError> {
 fn is_ours(path: &Path) -> bool {
     let Ok(file) = fs::File::open(path) else { return true };
     let mut text = String::new();
-    file.take(INDEX_BYTES_MAX).read_to_string(&mut text).is_ok() && text.contains(SOURCE)
+    // An older program that found a full disk left an empty one.
+    file.take(INDEX_BYTES_MAX).read_to_string(&mut text).is_ok() && (text.is_empty() || text.contains(SOURCE))
 }
 
 fn page(runs: &Path) -> Result<Page, ReportError> {
@@ -53,30 +54,33 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     let error = |source| RunFileError::Read { path: runs.to_owned(), source };
     let RunFolders { folders, left_out, unfinished } = run_folders(runs).map_err(error)?;
     let all = folders.len();
-    let read = |folder: PathBuf| RunFile::open(&folder).ok().map(|file| (folder, file));
-    let found: Vec<(PathBuf, RunFile)> = folders.into_iter().rev().filter_map(read).collect();
-    let mut page = Page::new(Kind::Index, &name);
-    page.subtitle = format!("{} runs", found.len());
-    page.lead = "All runs of this folder, the newest first.".to_owned();
-    for (kind, title) in KINDS {
-        let keys: Vec<_> = of_kind(kind).filter(|metric| metric.is_key).collect();
+    let mut tables = KINDS.map(|(kind, _)| {
         let mut table = Table::new("", &["run", "load", "revision", "valid"]).wide();
-        table.head.extend(keys.iter().map(|metric| Cell { is_number: true, ..Cell::of(metric.term()) }));
-        for (folder, RunFile { head, json, .. }) in found.iter().filter(|(_, file)| file.head.kind == kind) {
-            let figures = Figures::new(kind, json);
-            let mut row =
-                vec![link(folder), Cell::from(&head.workload[..]), Cell::from(&head.revision[..]), validity(head)];
-            row.extend(keys.iter().map(|metric| Cell::number(metric.show(figures.number(metric.path)))));
-            table.push(row);
-        }
-        if !table.rows.is_empty() {
-            page.sections.push(Section::new(title).with(table));
-        }
+        table.head.extend(keys(kind).map(|metric| Cell { is_number: true, ..Cell::of(metric.term()) }));
+        table
+    });
+    let mut found = 0;
+    // One at a time: the figures of thousands of runs would take gigabytes.
+    for folder in folders.iter().rev() {
+        let Ok(RunFile { head, json, .. }) = RunFile::open(folder) else { continue };
+        found += 1;
+        let Some(table) = KINDS.iter().position(|(kind, _)| *kind == head.kind) else { continue };
+        let figures = Figures::new(head.kind, &json);
+        let mut row =
+            vec![link(folder), Cell::from(&head.workload[..]), Cell::from(&head.revision[..]), validity(&head)];
+        row.extend(keys(head.kind).map(|metric| Cell::number(metric.show(figures.number(metric.path)))));
+        tables[table].push(row);
+    }
+    let mut page = Page::new(Kind::Index, &name);
+    page.subtitle = format!("{found} runs");
+    page.lead = "All runs of this folder, the newest first.".to_owned();
+    for ((_, title), table) in KINDS.iter().zip(tables).filter(|(_, table)| !table.rows.is_empty()) {
+        page.sections.push(Section::new(title).with(table));
     }
     if page.sections.is_empty() {
         page.lead = "There is no run in this folder".to_owned() + if all > 0 { " that can be read." } else { "." };
     }
-    let missing = [(left_out, "older"), (all - found.len(), "damaged"), (unfinished, "unfinished")]
+    let missing = [(left_out, "older"), (all - found, "damaged"), (unfinished, "unfinished")]
         .into_iter()
         .filter(|(count, _)| *count > 0);
     let missing: Vec<String> = missing.map(|(count, word)| format!("{count} {word}")).collect();
@@ -85,6 +89,10 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     }
     page.source = SOURCE.to_owned();
     Ok(page)
+}
+
+fn keys(kind: Kind) -> impl Iterator<Item = Metric> {
+    of_kind(kind).filter(|metric| metric.is_key)
 }
 
 fn link(folder: &Path) -> Cell {
