@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use throng_judge::{Order, STEP_SAMPLES, Trial};
-use throng_machine::Throttled;
 use throng_machine::bounded::{Cut, Finished, Limits, Running, printable};
+use throng_machine::{TemporaryFolder, Throttled};
 
 use super::figures::LimitSamples;
 use super::{CapacityOptions, Load, Method};
@@ -132,7 +132,7 @@ fn run(
     each_look: impl FnMut(Duration),
 ) -> Result<Value, Failure> {
     let fault = |words: String| Failure::Fault(words);
-    let folder = tempfile::tempdir().map_err(|error| fault(format!("cannot make a temporary folder: {error}")))?;
+    let folder = TemporaryFolder::new().map_err(|error| fault(format!("cannot make a temporary folder: {error}")))?;
     let seconds = order.hold.as_secs_f64();
     // Down to whole milliseconds: thirty of them must fit into the hold.
     let thirtieth = (seconds * 1_000.0 / 30.0).floor() / 1_000.0;

@@ -292,6 +292,7 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     let flag = Arc::clone(&stop);
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
+            throng_machine::do_last_acts();
             std::process::exit(i32::from(exit::INTERRUPTED));
         }
         errln!("stopping; press Ctrl-C again to end at once");

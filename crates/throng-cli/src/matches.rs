@@ -201,7 +201,7 @@ pub(crate) struct DensityArguments {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number(1u32..=1_000))]
     most: u32,
     /// Length of each step, in seconds
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = number(1u32..=86_400))]
+    #[arg(long, value_name = "S", default_value_t = 25, value_parser = number(1u32..=86_400))]
     seconds: u32,
 }
 

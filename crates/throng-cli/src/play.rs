@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use serde::Serialize;
 use throng_report::{Case, Kind, MetricLimit, RunHead, SUMMARY_FILE, to_json};
@@ -101,6 +101,12 @@ impl OutputArguments {
     /// Plays a load, and does everything with its figures that the arguments say.
     pub(crate) fn play<L: Load>(&self, mut load: L, stop: &Arc<AtomicBool>) -> Outcome {
         let store = self.store.open(stop)?;
+        if let Some(store) = store.as_ref().filter(|store| store.is_folder(&self.runs)) {
+            let place = store.place();
+            return Err(Failure::Usage(anyhow!(
+                "--store {place} is the folder of --runs: use another folder for one of them"
+            )));
+        }
         let gate = self.limits.open(L::KIND, load.limits())?;
         let Run { figures, folder, page } = load.play(stop)?;
         match self.json {
@@ -123,7 +129,7 @@ impl OutputArguments {
         if let Some(folder) = folder {
             pages::list(&self.runs);
             if let Some(store) = &store {
-                store::upload(store, folder, self.quiet, stop)?;
+                store::upload(store, folder, (true, self.quiet), stop)?;
             }
         }
         broken.map_or(code, |error| Err(error.into()))

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
-use tempfile::TempDir;
 use throng_history::StoredRun;
-use throng_report::{Phases, ProgressLine, SUMMARY_FILE, run_folders};
+use throng_machine::TemporaryFolder;
+use throng_report::{Phases, ProgressLine, RUNS_MAX, SUMMARY_FILE, counted, run_folders};
 use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;
@@ -45,17 +45,24 @@ pub(crate) fn failure(error: StoreError) -> Failure {
     }
 }
 
-/// Sends a run to the store, and adds it to the index.
-pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &AtomicBool) -> Result<(), Failure> {
+/// Sends a run to the store, and adds it to the index. One that was just played gets another name if that is taken: names have the
+/// second, and no machine.
+pub(crate) fn upload(
+    store: &RunStore,
+    folder: &Path,
+    (is_new, is_quiet): (bool, bool),
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     let line = ProgressLine::new(!is_quiet, Phases(vec![(SENDING, Duration::ZERO)]));
-    let sent = store.upload(folder, stop, &mut |Progress { file, bytes, bytes_in_all }| {
+    let send = if is_new { RunStore::upload_new } else { RunStore::upload };
+    let sent = send(store, folder, stop, &mut |Progress { file, bytes, bytes_in_all }| {
         let mb = |bytes: &u64| *bytes as f64 / 1e6;
         let words = || format!("{file}: {:.1} of {:.1} MB", mb(bytes), mb(bytes_in_all));
         line.show_share(SENDING, *bytes as f64 / (*bytes_in_all).max(1) as f64, words);
     });
     drop(line);
     let added = sent.and_then(|name| {
-        let run = StoredRun::read(folder).ok().flatten();
+        let run = StoredRun::read(folder).ok().flatten().map(|run| run.named(name.as_str()));
         run.map_or(Ok(()), |run| store.add_to_index(&run.to_line(), stop))?;
         Ok(name)
     });
@@ -77,7 +84,7 @@ pub(crate) fn upload(store: &RunStore, folder: &Path, is_quiet: bool, stop: &Ato
 /// Runs on this machine. Those of a store are copies, and gone when this is dropped.
 pub(crate) struct Local {
     pub(crate) path: PathBuf,
-    _copies: Option<TempDir>,
+    _copies: Option<TemporaryFolder>,
 }
 
 /// The folder of `place`, or these files of its runs if it is the address of a store.
@@ -85,7 +92,7 @@ pub(crate) fn local(place: &str, files: &[&str], stop: &AtomicBool) -> Result<Lo
     if !is_address(place) {
         return Ok(Local { path: place.into(), _copies: None });
     }
-    let copies = tempfile::tempdir().context("there is no temporary folder")?;
+    let copies = TemporaryFolder::new().context("there is no temporary folder")?;
     let path = RunStore::open(place).and_then(|store| store.download_all(files, copies.path(), stop));
     Ok(Local { path: path.map_err(failure)?, _copies: Some(copies) })
 }
@@ -114,34 +121,41 @@ pub(crate) fn has_index(place: &str) -> bool {
 /// The runs of a store by its index. Runs that the index lacks are read; `rebuild` reads all, and writes the index again.
 pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<Listed, Failure> {
     let store = RunStore::open(place).map_err(failure)?;
-    let names = store.runs(stop).map_err(failure)?;
+    let mut names = store.runs(stop).map_err(failure)?;
+    // Names begin with the moment of the run.
+    let older = names.len().saturating_sub(RUNS_MAX);
+    names.drain(..older);
     let lines = if rebuild { Vec::new() } else { store.index(stop).map_err(failure)? };
     let mut known: Vec<StoredRun> = lines.iter().filter_map(|line| StoredRun::from_line(line)).collect();
     known.sort_by_cached_key(StoredRun::name);
     let mut notes = Vec::new();
     let damaged = lines.len() - known.len();
     if damaged > 0 {
-        notes.push(format!("{damaged} lines of the index are damaged; --rebuild writes it again"));
+        notes.push(format!("the index has {}; --rebuild writes it again", counted(damaged as u64, "damaged line")));
+    }
+    if older > 0 && is_address(place) {
+        notes.push(format!("{} left out: at most {RUNS_MAX} are listed", counted(older as u64, "older run")));
     }
     let mut listed = Listed { runs: Vec::new(), notes };
     let mut unknown = 0;
     for name in &names {
         match known.binary_search_by(|run| run.name().as_str().cmp(name.as_str())) {
             Ok(index) => listed.runs.push(known[index].clone()),
-            Err(_) => {
-                unknown += 1;
-                match read(&store, name, stop)? {
-                    Ok(run) => listed.runs.extend(run),
-                    Err(reason) => listed.notes.push(format!("{name} is left out: {reason}")),
+            Err(_) => match read(&store, place, name, stop)? {
+                Ok(run) => {
+                    // A comparison of two sides is in no index.
+                    unknown += usize::from(run.is_some());
+                    listed.runs.extend(run);
                 }
-            }
+                Err(reason) => listed.notes.push(format!("{name} is left out: {reason}")),
+            },
         }
     }
     if rebuild {
         let lines: Vec<String> = listed.runs.iter().map(StoredRun::to_line).collect();
         store.replace_index(&lines, stop).map_err(failure)?;
     } else if unknown > 0 && has_index(place) {
-        listed.notes.push(format!("{unknown} runs are not in the index; --rebuild adds them"));
+        listed.notes.push(format!("the index lacks {}; --rebuild writes it again", counted(unknown as u64, "run")));
     }
     if !is_address(place) {
         let found = run_folders(Path::new(place)).with_context(|| format!("cannot read {place}"))?;
@@ -152,14 +166,27 @@ pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<List
 }
 
 /// A run by its summary, or why it has none that can be read; `None` of a comparison.
-fn read(store: &RunStore, name: &RunName, stop: &AtomicBool) -> Result<Result<Option<StoredRun>, String>, Failure> {
-    let copies = tempfile::tempdir().context("there is no temporary folder")?;
-    let folder = match store.download(name, &[SUMMARY_FILE], copies.path(), stop) {
-        Ok(folder) => folder,
-        Err(error) if ["remote", "stopped", "local"].contains(&error.tag()) => return Err(failure(error)),
-        Err(error) => return Ok(Err(error.to_string())),
+fn read(
+    store: &RunStore,
+    place: &str,
+    name: &RunName,
+    stop: &AtomicBool,
+) -> Result<Result<Option<StoredRun>, String>, Failure> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(failure(StoreError::Stopped));
+    }
+    let copies;
+    let folder = if is_address(place) {
+        copies = TemporaryFolder::new().context("there is no temporary folder")?;
+        match store.download(name, &[SUMMARY_FILE], copies.path(), stop) {
+            Ok(folder) => folder,
+            Err(error) if ["remote", "stopped", "local"].contains(&error.tag()) => return Err(failure(error)),
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+    } else {
+        Path::new(place).join(name.as_str())
     };
-    let run = StoredRun::read(&folder).map_err(|error| error.to_string());
+    let run = StoredRun::read_summary(&folder).map_err(|error| error.to_string());
     // A line of the index is the form in which it is known: its texts are fit for a terminal.
     Ok(run.map(|run| run.and_then(|run| StoredRun::from_line(&run.to_line()))))
 }

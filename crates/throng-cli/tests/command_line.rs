@@ -433,6 +433,61 @@ fn a_bench_that_is_killed_leaves_no_gateway() {
     }
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn a_bisection_that_is_interrupted_twice_leaves_neither_its_command_nor_its_work_tree() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let repository = folder.path().join("repository");
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.arg("-C").arg(&repository).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(arguments);
+        let output = git.output().expect("git starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    std::fs::create_dir(&repository).unwrap();
+    git(&["init", "--quiet"]);
+    (0..3).for_each(|number| drop(git(&["commit", "--quiet", "--allow-empty", "-m", &number.to_string()])));
+    let told = folder.path().join("told");
+    // It does not end when it is asked to.
+    let run = format!("trap '' INT; echo $$ > {}; while :; do sleep 0.05; done", told.display());
+    let mut bisect = Command::new(env!("CARGO_BIN_EXE_throng"))
+        .args(["lab", "bisect", "--good", "HEAD~2", "--bad", "HEAD", "--run", &run, "--repository"])
+        .arg(&repository)
+        .env("TMPDIR", &temporary)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let command = loop {
+        let id = std::fs::read_to_string(&told).ok().and_then(|text| text.trim().parse::<u32>().ok());
+        if let Some(id) = id {
+            break id;
+        }
+        if Instant::now() > until || bisect.try_wait().unwrap().is_some() {
+            let _ = bisect.kill();
+            panic!("the bisection does not begin");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(git(&["worktree", "list"]).lines().count() == 2);
+    for _ in 0..2 {
+        let _ = Command::new("kill").args(["-INT", &bisect.id().to_string()]).status();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(bisect.wait().unwrap().code(), Some(130));
+    assert_eq!(git(&["worktree", "list"]).lines().count(), 1, "a work tree is left");
+    let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "{left:?} is left");
+    while Path::new(&format!("/proc/{command}")).exists() {
+        assert!(Instant::now() < until, "the command goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn an_interrupted_run_still_writes_its_report() {
     let runs = tempfile::tempdir().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_throng"))

@@ -258,7 +258,9 @@ fn a_wrong_option_is_one_line_that_says_what_to_do() {
     fs::write(path("town.map"), [7; 4_000]).expect("a file");
     fs::write(path("file"), "no folder").expect("a file");
     let (map, runs, budgets) = (path("town.map"), path("file"), path("none.toml"));
-    let cases: [(&[&str], &str); 3] = [
+    let recorded = path("town.map");
+    let cases: [(&[&str], &str); 4] = [
+        (&["--record", &recorded], "it is there already, and is not written over"),
         (&["--budgets", &budgets], "none.toml"),
         (&["--map", &map], "town.map"),
         (&["--runs", &runs], "name another folder with --runs, or use --no-report"),

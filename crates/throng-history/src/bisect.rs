@@ -19,6 +19,7 @@ use throng_judge::{ChangeKind, ChangeOptions, compare, median};
 
 use super::at;
 use throng_machine::bounded::{Cut, Limits, Running};
+use throng_machine::{LastAct, TemporaryFolder, last_act};
 
 /// A bisection has at most so many revisions.
 const REVISIONS_MAX: usize = 100_000;
@@ -234,16 +235,19 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<String> {
 /// A work tree that goes when it is dropped.
 struct Tree<'a> {
     options: &'a BisectOptions,
-    folder: tempfile::TempDir,
+    folder: TemporaryFolder,
+    _act: LastAct,
 }
 
 impl<'a> Tree<'a> {
     fn add(options: &'a BisectOptions, revision: &str) -> Result<Tree<'a>> {
-        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        let folder = TemporaryFolder::new().context("cannot make a temporary folder")?;
         let path = folder.path().join("tree");
         let path = path.to_str().context("the temporary folder's name is no text")?;
+        let (repository, registered) = (options.repository.clone(), path.to_owned());
+        let act = last_act(move || drop(git(&repository, &["worktree", "remove", "--force", &registered])));
         git(&options.repository, &["worktree", "add", "--detach", "--quiet", path, revision])?;
-        Ok(Tree { options, folder })
+        Ok(Tree { options, folder, _act: act })
     }
 
     fn path(&self) -> PathBuf {

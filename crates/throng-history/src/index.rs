@@ -49,6 +49,11 @@ impl StoredRun {
         names.filter_map(|name| Some((name, self.parts.get(name)?)))
     }
 
+    /// The same run, in a folder of this name.
+    pub fn named(self, name: &str) -> StoredRun {
+        StoredRun { folder: self.folder.with_file_name(name), ..self }
+    }
+
     /// The name of its folder.
     pub fn name(&self) -> String {
         self.folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()

@@ -16,6 +16,7 @@ mod index;
 mod trend;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -184,6 +185,21 @@ impl StoredRun {
     /// # Errors
     /// Its files cannot be read, or are damaged.
     pub fn read(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
+        StoredRun::read_with(folder, read_seconds)
+    }
+
+    /// The same without the seconds of its frames, which a line of an index does not have.
+    ///
+    /// # Errors
+    /// Its summary cannot be read, or is damaged.
+    pub fn read_summary(folder: &Path) -> Result<Option<StoredRun>, HistoryError> {
+        StoredRun::read_with(folder, |_| Ok(BTreeMap::new()))
+    }
+
+    fn read_with(
+        folder: &Path,
+        read_seconds: impl FnOnce(&Path) -> io::Result<BTreeMap<String, Vec<f64>>>,
+    ) -> Result<Option<StoredRun>, HistoryError> {
         let is_run = |file: &RunFile| !matches!(file.head.kind, Kind::Comparison | Kind::Index);
         let Some(RunFile { head, json, .. }) = RunFile::find(folder)?.filter(is_run) else { return Ok(None) };
         let frames = folder.join(FRAMES_FILE);

@@ -142,6 +142,8 @@ pub struct CapacitySearch {
     phase: Phase,
     /// Accepted loads, growing.
     accepted: Vec<Trial>,
+    /// The largest load below all accepted ones that was too small to say anything: it has too few events.
+    unsure: u32,
     /// The smallest load that was not accepted.
     beyond: Option<Trial>,
     /// A trial that was undecided.
@@ -164,6 +166,7 @@ impl CapacitySearch {
             options: SearchOptions { start: options.start.clamp(1, most), most, resolution, ..options },
             phase: Phase::Find,
             accepted: Vec::new(),
+            unsure: 0,
             beyond: None,
             open: None,
             repeats: 0,
@@ -215,6 +218,11 @@ impl CapacitySearch {
             Some(former) => former.and_then(trial),
             None => trial,
         };
+        let is_first = self.phase == Phase::Find && self.accepted.is_empty() && self.beyond.is_none();
+        if is_first && trial.amount < self.options.most && trial.saw_too_little() {
+            self.unsure = trial.amount;
+            return;
+        }
         if trial.verdict() == Verdict::Undecided && !was_open {
             self.open = Some(trial);
             return;
@@ -284,7 +292,7 @@ impl CapacitySearch {
             ),
             (None, Some(beyond)) if is_open && self.contradictions == 0 => {
                 format!(
-                    "{beyond} is not sure to keep the limits: {}",
+                    "{beyond} is not sure to keep the limits: {}; longer holds, or a larger first load, tell more",
                     limit.as_deref().unwrap_or("too little was measured")
                 )
             }
@@ -321,7 +329,7 @@ impl CapacitySearch {
 
     fn raised(&self) -> u32 {
         let SearchOptions { start, most, .. } = self.options;
-        let Some(trial) = self.accepted.last() else { return start };
+        let Some(trial) = self.accepted.last() else { return self.unsure.saturating_mul(2).clamp(start, most) };
         let kept = f64::from(trial.amount);
         let factor = match trial.level_used() {
             // So near, a load just beyond the limit is soon narrowed down to; small steps up to it would take longer.

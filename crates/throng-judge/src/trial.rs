@@ -234,6 +234,14 @@ impl Trial {
         }
     }
 
+    /// Whether it is open only because nothing exceeded a limit that is rarely exceeded: a larger load has more events in the same
+    /// time, and may be sure.
+    pub(crate) fn saw_too_little(&self) -> bool {
+        let is_none = |judged: &&Judged| matches!(judged.samples, Samples::Share(_)) && judged.estimate.value == 0.0;
+        let mut open = self.judged.iter().filter(|judged| judged.verdict == Verdict::Undecided).peekable();
+        self.verdict() == Verdict::Undecided && open.peek().is_some() && open.all(|judged| is_none(&judged))
+    }
+
     /// Whether the measured values keep all limits, without regard to their bounds.
     pub fn keeps_by_value(&self) -> bool {
         self.fault.is_none() && !self.judged.is_empty() && self.judged.iter().all(Judged::keeps_by_value)

@@ -560,3 +560,25 @@ fn few_equal_samples_tell_nothing_about_the_bounds() {
     assert_eq!((verdict(2), verdict(7)), (Verdict::Undecided, Verdict::Undecided));
     assert_eq!(verdict(8), Verdict::Accepted);
 }
+
+/// Without events, few samples say nothing about a rare one. That is no reason to stop before a load that has enough.
+#[test]
+fn loads_that_are_too_small_to_say_anything_are_passed() {
+    let missed = |amount: u32, order: Order| {
+        let of = 25 * 128 * u64::from(amount);
+        let over = if amount > 40 { of / 50 } else { 0 };
+        let blocks = (0..25).map(|_| Block { over: over / 25, of: of / 25 }).collect();
+        Trial::new(amount, order.hold, vec![Criterion::new("missed ticks", 0.001).judge(Samples::Share(blocks))])
+    };
+    let hold = Duration::from_secs(25);
+    let options = SearchOptions { start: 1, most: 100, resolution: 0.0, trial: hold, confirm: hold };
+    let mut search = CapacitySearch::new(options);
+    let mut amounts = Vec::new();
+    while let Some(order) = search.poll_trial() {
+        amounts.push(order.amount);
+        search.handle_trial(missed(order.amount, order));
+    }
+    let outcome = search.outcome();
+    assert_eq!((outcome.verdict, outcome.kept), (Verdict::Accepted, Some(40)), "{amounts:?}: {}", outcome.why);
+    assert_eq!(amounts[..3], [1, 2, 4], "each of them is held once");
+}

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::subprocess;
+use crate::{LastAct, last_act, subprocess};
 
 /// So many bytes of the end of the standard error are kept.
 const WORDS_MAX: usize = 64 << 10;
@@ -72,6 +72,7 @@ pub struct Finished {
 #[must_use = "it runs until it is waited for"]
 pub struct Running {
     child: Child,
+    _act: LastAct,
 }
 
 impl Running {
@@ -81,7 +82,9 @@ impl Running {
     /// The program cannot be started.
     pub fn start(command: &mut Command) -> std::io::Result<Running> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(Running { child: subprocess::own_group(command).spawn()? })
+        let child = subprocess::own_group(command).spawn()?;
+        let group = child.id();
+        Ok(Running { child, _act: last_act(move || subprocess::kill_group(group)) })
     }
 
     /// Waits for the end. Until the command ends or is asked to, calls `each_look` with the time so far, some 50 times in a second.

@@ -28,6 +28,7 @@ pub mod bounded;
 mod built_revision;
 pub mod clock;
 mod facts;
+mod last_acts;
 mod moment;
 pub mod piped;
 pub mod subprocess;
@@ -37,4 +38,5 @@ pub use facts::{
     masked_servers, memory_bytes, memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes,
     rss_bytes_of, target, threads_per_core, throttled,
 };
+pub use last_acts::{LastAct, TemporaryFolder, do_last_acts, last_act};
 pub use moment::Moment;

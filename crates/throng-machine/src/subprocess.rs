@@ -96,8 +96,17 @@ enum Signal {
     Kill,
 }
 
-#[cfg(unix)]
+/// Ends the group of a process that was started as [`own_group`], and does not wait.
+pub(crate) fn kill_group(process: u32) {
+    signal_group(process, Signal::Kill);
+}
+
 fn signal(child: &Child, signal: Signal) {
+    signal_group(child.id(), signal);
+}
+
+#[cfg(unix)]
+fn signal_group(process: u32, signal: Signal) {
     use rustix::process::{Pid, Signal as Of, kill_process_group};
     let signal = match signal {
         Signal::Interrupt => Of::INT,
@@ -106,10 +115,10 @@ fn signal(child: &Child, signal: Signal) {
         Signal::GoOn => Of::CONT,
         Signal::Kill => Of::KILL,
     };
-    if let Some(pid) = Pid::from_raw(child.id() as i32) {
+    if let Some(pid) = Pid::from_raw(process as i32) {
         let _ = kill_process_group(pid, signal);
     }
 }
 
 #[cfg(not(unix))]
-fn signal(_: &Child, _: Signal) {}
+fn signal_group(_: u32, _: Signal) {}

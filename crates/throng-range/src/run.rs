@@ -192,6 +192,10 @@ impl RunOptions {
                 return Err(RangeError::Options(format!("profile {}: {fault}", self.profile)));
             }
         }
+        if let Some(path) = self.record.as_deref().filter(|path| path.exists()) {
+            let words = "it is there already, and is not written over: name another file";
+            return Err(file_error(path, io::Error::new(io::ErrorKind::AlreadyExists, words)));
+        }
         if self.metrics.is_some() && self.processes.is_some() {
             let words = "live metrics are those of matches in one process: leave out --processes, or --metrics";
             return Err(RangeError::Options(words.to_owned()));
@@ -295,7 +299,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let started_at = SystemTime::now();
     options.line("reading the map");
     let stage = Stage::open(&options.map)?;
-    let scratch = tempfile::tempdir().map_err(|error| file_error(&std::env::temp_dir(), error))?;
+    let scratch = throng_machine::TemporaryFolder::new().map_err(|error| file_error(&std::env::temp_dir(), error))?;
     let default_log = options.folder.as_deref().unwrap_or(scratch.path()).join("match-1.log");
     let log_path = options.record.clone().unwrap_or(default_log);
     let cores: Vec<usize> = core_affinity::get_core_ids().unwrap_or_default().iter().map(|core| core.id).collect();

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use tempfile::TempDir;
 use throng_agent::Navigation;
+use throng_machine::TemporaryFolder;
 use throng_sight::{Map, aligned, bake, town};
 use throng_tactical::{Arena, brain};
 
@@ -34,7 +34,7 @@ pub struct Stage {
     /// The ground on which agents walk, once somebody has asked for it.
     navigation: OnceLock<Navigation>,
     /// Holds the file of a generated town.
-    _folder: Option<TempDir>,
+    _folder: Option<TemporaryFolder>,
 }
 
 impl Stage {
@@ -46,7 +46,7 @@ impl Stage {
         let (path, folder) = match source {
             MapSource::File(path) => (path.clone(), None),
             MapSource::Town { seed, triangles } => {
-                let folder = tempfile::tempdir().map_err(|source| file_error(&std::env::temp_dir(), source))?;
+                let folder = TemporaryFolder::new().map_err(|source| file_error(&std::env::temp_dir(), source))?;
                 let path = folder.path().join("town.map");
                 throng_map::save(&bake(&town::town(*seed, *triangles))?, &path)?;
                 (path, Some(folder))

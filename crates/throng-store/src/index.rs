@@ -14,22 +14,23 @@ use crate::store::RunStore;
 /// The file with the index.
 pub const INDEX_FILE: &str = "index.jsonl";
 
-/// The largest index that is read: some ten thousand runs.
-const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// So much of an index is read, of its newest lines: some ten thousand runs at least.
+const INDEX_BYTES_MAX: usize = 64 << 20;
 /// Others who write at the same time are waited for so often.
 const TRIES: usize = 20;
 
 impl RunStore {
-    /// The lines of the index; none if there is no index.
+    /// The newest lines of the index, up to 64 MiB; none if there is no index.
     ///
     /// # Errors
-    /// The store does not answer, or the index is too large.
+    /// The store does not answer.
     pub fn index(&self, stop: &AtomicBool) -> Result<Vec<String>, StoreError> {
         let (text, _) = self.wait(self.read_index(stop))?;
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     }
 
-    /// Adds a line to the index. Lines that others add at the same time are kept.
+    /// Adds a line to the index. Lines that others add at the same time are kept. That of an object store is written anew, without the
+    /// lines that nobody reads.
     ///
     /// # Errors
     /// The store cannot be written, or others write without end.
@@ -82,12 +83,12 @@ impl RunStore {
         let mut bytes = Vec::new();
         let mut parts = answer.into_stream();
         while let Some(part) = self.ask(stop, async { parts.next().await.transpose() }).await? {
-            if (bytes.len() + part.len()) as u64 > INDEX_BYTES_MAX {
-                let what = format!("{}/{INDEX_FILE}", self.place);
-                return Err(StoreError::TooLarge { what, most: format!("{INDEX_BYTES_MAX} bytes") });
-            }
             bytes.extend_from_slice(&part);
+            if bytes.len() > 2 * INDEX_BYTES_MAX {
+                keep_newest(&mut bytes);
+            }
         }
+        keep_newest(&mut bytes);
         Ok((String::from_utf8_lossy(&bytes).into_owned(), Some(version)))
     }
 
@@ -109,6 +110,13 @@ impl RunStore {
             Err(error) => Err(StoreError::remote(&self.place, &error)),
         }
     }
+}
+
+/// Cuts whole lines from the beginning.
+fn keep_newest(bytes: &mut Vec<u8>) {
+    let Some(over) = bytes.len().checked_sub(INDEX_BYTES_MAX).filter(|over| *over > 0) else { return };
+    let end = bytes[over..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |place| over + place + 1);
+    bytes.drain(..end);
 }
 
 /// Whether the last line of a file does not end.

@@ -124,6 +124,12 @@ impl RunStore {
         Ok(RunStore { place: place.trim_end_matches('/').to_owned(), objects, prefix, folder, runtime })
     }
 
+    /// Whether it is this folder of this machine.
+    pub fn is_folder(&self, folder: &Path) -> bool {
+        let real = |folder: &Path| folder.canonicalize().ok();
+        self.folder.as_deref().and_then(real).is_some_and(|own| real(folder) == Some(own))
+    }
+
     /// The place, as messages show it.
     pub fn place(&self) -> &str {
         &self.place

@@ -19,6 +19,9 @@ const PART_BYTES: usize = 8 << 20;
 /// Object stores take at most 10,000 parts.
 const FILE_BYTES_MAX: u64 = 10_000 * PART_BYTES as u64;
 
+/// So many runs of a store may have one name.
+const SAME_NAME_MAX: u32 = 100;
+
 /// How far an upload is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -50,17 +53,34 @@ impl RunStore {
         stop: &AtomicBool,
         shown: &mut dyn FnMut(&Progress),
     ) -> Result<RunName, StoreError> {
-        let not_a_run = |reason| StoreError::NotARun { place: folder.display().to_string(), reason };
-        let full = folder.canonicalize().map_err(StoreError::local(folder))?;
-        let name = full.file_name().and_then(|name| RunName::new(name.to_str()?));
-        let name = name.ok_or_else(|| not_a_run("its name has more than letters, digits, `.`, `_` and `-`"))?;
-        let items = items(&full)?;
-        if items.is_empty() {
-            return Err(not_a_run("it has no summary.json"));
-        }
+        let (name, items) = contents(folder)?;
         let to = self.prefix.clone().join(name.as_str());
         self.wait(self.send_all(&items, &to, stop, shown))?;
         Ok(name)
+    }
+
+    /// As [`RunStore::upload`], of a run that was just played: if the store has another run of its name, as one that another machine
+    /// began in the same second, it gets a number behind it.
+    ///
+    /// # Errors
+    /// As [`RunStore::upload`]; the name is taken if so many runs have it.
+    pub fn upload_new(
+        &self,
+        folder: &Path,
+        stop: &AtomicBool,
+        shown: &mut dyn FnMut(&Progress),
+    ) -> Result<RunName, StoreError> {
+        let (first, items) = contents(folder)?;
+        let numbered = (2..=SAME_NAME_MAX).filter_map(|number| RunName::new(&format!("{first}-{number}")));
+        let mut taken = None;
+        for name in std::iter::once(first.clone()).chain(numbered) {
+            let to = self.prefix.clone().join(name.as_str());
+            match self.wait(self.send_all(&items, &to, stop, shown)) {
+                Err(error @ StoreError::Taken { .. }) => taken = Some(error),
+                sent => return sent.map(|()| name),
+            }
+        }
+        Err(taken.unwrap_or(StoreError::Stopped))
     }
 
     async fn send_all(
@@ -196,6 +216,16 @@ impl RunStore {
     fn taken(&self, run: &ObjectPath) -> StoreError {
         StoreError::Taken { place: self.place.clone(), run: run.filename().unwrap_or_default().to_owned() }
     }
+}
+
+/// The name of a run, and its files.
+fn contents(folder: &Path) -> Result<(RunName, Vec<Item>), StoreError> {
+    let not_a_run = |reason| StoreError::NotARun { place: folder.display().to_string(), reason };
+    let full = folder.canonicalize().map_err(StoreError::local(folder))?;
+    let name = full.file_name().and_then(|name| RunName::new(name.to_str()?));
+    let name = name.ok_or_else(|| not_a_run("its name has more than letters, digits, `.`, `_` and `-`"))?;
+    let items = items(&full)?;
+    if items.is_empty() { Err(not_a_run("it has no summary.json")) } else { Ok((name, items)) }
 }
 
 /// The next part of a file; empty at its end.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use hdrhistogram::Histogram;
 use throng_report::with_room;
 
 use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
@@ -9,12 +10,16 @@ use crate::{FrameAt, FrameHistogram, FrameMs, FrameSeries, Series, Split};
 /// Frames in order. Its memory is taken at the start, so that pushing is part of a steady-state tick.
 ///
 /// It keeps at most [`FRAMES_MAX`] frames. When it is full, every second one is forgotten, and from then on every second, fourth,
-/// ... frame is kept. Number, mean and longest frame are those of all frames,
+/// ... frame is kept, for the percentiles. Number, mean, longest frame, curves and histogram are those of all frames,
 /// and so is the curve of those that were never played.
 #[derive(Clone, Debug)]
 pub struct FrameLog {
     frames_ms: Vec<Split>,
     times: Vec<FrameTime>,
+    /// The longest frame from each frame that is kept to the next one, and when it began.
+    longest: Vec<(f64, Split)>,
+    /// The work of all frames, in nanoseconds.
+    all_ns: Histogram<u64>,
     /// The frames that were never played, from each frame that is kept to the next one.
     missed: Vec<u64>,
     /// The most frames that are kept.
@@ -27,8 +32,11 @@ pub struct FrameLog {
     latest_after_plan_ms: f64,
 }
 
-/// The most frames that are kept: a quarter of an hour at 30 Hz, in 4.5 MB. All frames are in the run's `frames.parquet`.
+/// The most frames that are kept: a quarter of an hour at 30 Hz, in 8 MB. All frames are in the run's `frames.parquet`.
 pub const FRAMES_MAX: usize = 30_000;
+
+/// The longest work that the histogram tells from a longer one: a minute.
+const WORK_MAX_NS: u64 = 60_000_000_000;
 
 /// When a frame was, on the clock of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,8 +75,13 @@ impl FrameLog {
         let capacity = frames.clamp(2, FRAMES_MAX);
         let (frame_ms, time) =
             (Split { total: 1.0, ..Split::default() }, FrameTime { skipped: 1, ..FrameTime::default() });
-        let (frames_ms, times) = (with_room(capacity, frame_ms), with_room(capacity, time));
-        FrameLog { frames_ms, times, missed: with_room(capacity, 1), ..FrameLog::of_capacity(capacity) }
+        FrameLog {
+            frames_ms: with_room(capacity, frame_ms),
+            times: with_room(capacity, time),
+            longest: with_room(capacity, (1.0, frame_ms)),
+            missed: with_room(capacity, 1),
+            ..FrameLog::of_capacity(capacity)
+        }
     }
 
     /// Without memory for frames.
@@ -76,6 +89,8 @@ impl FrameLog {
         FrameLog {
             frames_ms: Vec::new(),
             times: Vec::new(),
+            longest: Vec::new(),
+            all_ns: Histogram::new_with_bounds(1, WORK_MAX_NS, 3).expect("the bounds are possible"),
             missed: Vec::new(),
             capacity,
             stride: 1,
@@ -95,27 +110,30 @@ impl FrameLog {
             self.longest_ms = frame_ms;
         }
         self.latest_after_plan_ms = self.latest_after_plan_ms.max(time.after_plan_ms);
+        self.all_ns.saturating_record((frame_ms.total * 1e6) as u64);
         if !is_kept {
-            self.note_forgotten(time.skipped);
+            self.note_forgotten(&frame_ms, &time);
             return;
         }
         if self.frames_ms.len() == self.capacity {
             self.halve();
             // With an odd number of frames, the new stride leaves this one out.
             if !(self.count - 1).is_multiple_of(self.stride) {
-                self.note_forgotten(time.skipped);
+                self.note_forgotten(&frame_ms, &time);
                 return;
             }
         }
         self.frames_ms.push(frame_ms);
         self.times.push(time);
+        self.longest.push((time.at_s, frame_ms));
         self.missed.push(time.skipped);
     }
 
     /// The first frame is always kept.
-    fn note_forgotten(&mut self, skipped: u64) {
-        if let Some(missed) = self.missed.last_mut() {
-            *missed += skipped;
+    fn note_forgotten(&mut self, frame_ms: &Split, time: &FrameTime) {
+        if let (Some(missed), Some(longest)) = (self.missed.last_mut(), self.longest.last_mut()) {
+            *missed += time.skipped;
+            *longest = longer(*longest, (time.at_s, *frame_ms));
         }
     }
 
@@ -125,11 +143,14 @@ impl FrameLog {
         for index in 0..kept {
             self.frames_ms[index] = self.frames_ms[2 * index];
             self.times[index] = self.times[2 * index];
+            let own = self.longest[2 * index];
+            self.longest[index] = self.longest.get(2 * index + 1).map_or(own, |next| longer(own, *next));
             let forgotten = self.missed.get(2 * index + 1).copied().unwrap_or_default();
             self.missed[index] = self.missed[2 * index] + forgotten;
         }
         self.frames_ms.truncate(kept);
         self.times.truncate(kept);
+        self.longest.truncate(kept);
         self.missed.truncate(kept);
         self.stride *= 2;
     }
@@ -149,11 +170,13 @@ impl FrameLog {
         *self = FrameLog {
             frames_ms: std::mem::take(&mut self.frames_ms),
             times: std::mem::take(&mut self.times),
+            longest: std::mem::take(&mut self.longest),
             missed: std::mem::take(&mut self.missed),
             ..FrameLog::of_capacity(self.capacity)
         };
         self.frames_ms.clear();
         self.times.clear();
+        self.longest.clear();
         self.missed.clear();
     }
 
@@ -186,18 +209,24 @@ impl FrameLog {
     pub fn series(&self) -> FrameSeries {
         let stretch = self.len().div_ceil(Series::MAX_POINTS).max(1);
         let mut series = FrameSeries::default();
-        for (number, frames) in self.frames_ms.chunks(stretch).enumerate() {
-            let longest = frames.iter().enumerate().max_by(|(_, a), (_, b)| a.total.total_cmp(&b.total));
-            let Some((offset, frame)) = longest else { continue };
-            series.push(self.times[number * stretch + offset].at_s, frame);
-            series.missed.push(self.missed[number * stretch..][..frames.len()].iter().sum());
+        for (longest, missed) in self.longest.chunks(stretch).zip(self.missed.chunks(stretch)) {
+            let Some((at_s, frame)) = longest.iter().copied().reduce(longer) else { continue };
+            series.push(at_s, &frame);
+            series.missed.push(missed.iter().sum());
         }
         series
     }
 
     /// The frames by their working time, in at most 60 bars.
     pub fn histogram(&self) -> FrameHistogram {
-        let totals: Vec<(f64, u64)> = self.frames_ms.iter().map(|frame| (frame.total, 1)).collect();
+        let totals: Vec<(f64, u64)> = match self.stride {
+            1 => self.frames_ms.iter().map(|frame| (frame.total, 1)).collect(),
+            // To a thousandth.
+            _ => {
+                let all = self.all_ns.iter_recorded();
+                all.map(|step| (step.value_iterated_to() as f64 / 1e6, step.count_since_last_iteration())).collect()
+            }
+        };
         FrameHistogram::of(&totals)
     }
 
@@ -213,6 +242,11 @@ impl FrameLog {
         all.sort_by(f64::total_cmp);
         all
     }
+}
+
+/// The longer one of two frames; of equal ones, the first.
+fn longer(one: (f64, Split), other: (f64, Split)) -> (f64, Split) {
+    if other.1.total > one.1.total { other } else { one }
 }
 
 impl FrameSeries {
@@ -441,6 +475,30 @@ mod tests {
         assert_eq!(series.send.len(), series.time_s.len());
         assert_eq!(series.total.iter().copied().fold(0.0, f64::max), 10_001.0);
         assert!(series.time_s.is_sorted());
+    }
+
+    #[test]
+    fn each_frame_of_a_run_that_is_thinned_is_in_its_curve_and_its_histogram() {
+        let mut log = FrameLog::with_capacity(8);
+        let frames: u32 = 1_000;
+        // One long frame in each hundred, none of which is the first of its block.
+        let is_long = |number: u32| number % 100 == 77;
+        for number in 0..frames {
+            let total = if is_long(number) { 50.0 + f64::from(number / 100) } else { 1.0 };
+            let time = FrameTime { at_s: f64::from(number), ..FrameTime::default() };
+            log.push(Split { total, ..Split::default() }, time);
+        }
+        assert!(log.len() <= 8, "it is thinned");
+        let series = log.series();
+        // A block of 128 or 256 frames has a long one, unless it is the rest at the end.
+        let peaks = series.total.iter().filter(|total| **total >= 50.0).count();
+        assert!(peaks >= series.total.len() - 1, "{:?}", series.total);
+        assert!(series.time_s.iter().zip(&series.total).all(|(at_s, total)| is_long(*at_s as u32) == (*total >= 50.0)));
+        let histogram = log.histogram();
+        assert_eq!(histogram.frames.iter().sum::<u64>(), u64::from(frames));
+        let above = |bar: &(&f64, &u64)| *bar.0 >= 40.0;
+        let long: u64 = histogram.from_ms.iter().zip(&histogram.frames).filter(above).map(|bar| *bar.1).sum();
+        assert_eq!(long, 10);
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(1u32..=1_000))]
     repeats: u32,
     /// Each load is held so long, as 90s or 10m
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = hold)]
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = hold)]
     hold: Duration,
 }
 

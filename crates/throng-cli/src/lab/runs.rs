@@ -87,6 +87,6 @@ fn table(runs: &[StoredRun]) -> String {
 
 pub(super) fn upload(arguments: &UploadArguments, stop: &AtomicBool) -> Outcome {
     let store = RunStore::open_to_write(&arguments.store, stop).map_err(store::failure)?;
-    store::upload(&store, &arguments.folder, arguments.quiet, stop)?;
+    store::upload(&store, &arguments.folder, (false, arguments.quiet), stop)?;
     Ok(ExitCode::SUCCESS)
 }
