@@ -163,7 +163,7 @@ fn what_cannot_be_read_is_said_in_one_line() {
         assert!(!error.to_string().contains('\n'));
         error.tag()
     };
-    assert_eq!(refused(&[folder.path().to_owned()], None), "read");
+    assert_eq!(refused(&[folder.path().to_owned()], None), "absent");
     assert_eq!(refused(&[], Some(&peers)), "peers");
     fs::write(&peers, "{}").unwrap();
     assert_eq!(refused(&[], Some(&peers)), "peers");

@@ -6,7 +6,7 @@
 //! | `channel_num` | gauge | `type` | channels; channeld's name |
 //! | `messages_in`, `messages_out` | counter | `connType` | messages; channeld's names |
 //! | `packets_in`, `packets_out`, `packets_frag`, `packets_comb`, `packets_drop` | counter | `connType` | frames; channeld's names |
-//! | `bytes_in`, `bytes_out` | counter | `connType` | bytes on the wire below TLS; channeld's names |
+//! | `bytes_in`, `bytes_out` | counter | `connType` | bytes of frames below TLS, those of WebSocket with the heads of short ones; channeld's names |
 //! | `connection_closed` | counter | `connType` | connections that ended; channeld's name |
 //! | `channel_tick_duration` | gauge | `type` | ms of the last encoding of a channel of this type; channeld's name |
 //! | `gateway_channel_tick_seconds` | histogram | `type` | how long it took to encode a channel's changes once |
@@ -38,7 +38,7 @@
 //! | `gateway_state_bytes`, `gateway_state_limit_bytes` | gauge | | the states of all channels, and what they may be |
 //! | `gateway_auth_pending` | gauge | `stage` | logins that the provider is asked about, and that wait for that |
 //! | `gateway_bans` | gauge | | banned addresses |
-//! | `gateway_awaited` | gauge | | lost servers and clients that are waited for |
+//! | `gateway_awaited` | gauge | `type` | lost servers and clients that are waited for |
 //! | `gateway_build_info` | gauge | `version` | 1 |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | | | see [`process`] |
 //!
@@ -114,6 +114,16 @@ fn is_there(report: &Report, kind: ChannelType) -> bool {
     turns > 0 || report.occupancy.channels.contains_key(&(kind as i32 as u32))
 }
 
+/// The reasons for which a frame or a message is refused, and not a connection.
+const OF_FRAMES: [Reason; 6] = [
+    Reason::BadFrame,
+    Reason::FrameTooLong,
+    Reason::UnpackedTooLong,
+    Reason::BadCompression,
+    Reason::BadPacket,
+    Reason::MessageTooLong,
+];
+
 struct Page {
     registry: Registry,
 }
@@ -133,7 +143,10 @@ impl Page {
         let occupancy = &report.occupancy;
         self.gauge("gateway_state_bytes", "Memory of the states of all channels.", occupancy.state_bytes as f64);
         self.gauge("gateway_state_limit_bytes", "What these may be.", occupancy.state_limit_bytes as f64);
-        self.gauge("gateway_awaited", "Lost servers and clients that are waited for.", occupancy.awaited as f64);
+        let awaited = self.gauges("gateway_awaited", "Lost servers and clients that are waited for.", "type");
+        let servers = occupancy.awaited_servers;
+        awaited.with_label_values(&[Side::Server.tag()]).set(servers as i64);
+        awaited.with_label_values(&[Side::Client.tag()]).set(occupancy.awaited.saturating_sub(servers) as i64);
         self.gauge("gateway_bans", "Addresses that are shut out.", report.bans as f64);
         let pending = self.gauges("gateway_auth_pending", "Logins that are being decided.", "stage");
         for (stage, count) in ["asked", "waiting"].into_iter().zip(report.auth_pending) {
@@ -166,7 +179,7 @@ impl Page {
             ("packets_frag", "Reads that ended within a frame.", |_, shell, side| load(&shell.of(side).packets_frag)),
             ("packets_comb", "Frames with several messages.", |_, shell, side| load(&shell.of(side).packets_comb)),
             ("packets_drop", "Frames and messages that were refused at the door.", |_, shell, side| {
-                Reason::ALL.iter().map(|&reason| shell.of(side).refused(reason)).sum()
+                OF_FRAMES.iter().map(|&reason| shell.of(side).refused(reason)).sum()
             }),
             ("bytes_in", "Bytes that came.", |_, shell, side| load(&shell.of(side).bytes_in)),
             ("bytes_out", "Bytes that were sent.", |_, shell, side| load(&shell.of(side).bytes_out)),

@@ -154,7 +154,7 @@ pub const PROTECTIONS: &[Protection] = &[
     row("max_auth_calls", Later, Metric("gateway_auth_pending"), ["throng-gateway/src/auth/desk.rs", "a_slow_provider_holds_nobody_up_and_too_many_questions_are_not_held_against_those_who_ask"]),
     row("max_auth_wait_ms", NotNow, Refusals("auth_unavailable"), ["throng-gateway/src/auth/desk.rs", "a_login_that_waited_too_long_gets_an_answer_and_one_whose_peer_left_is_dropped"]),
     row("auth_timeout_ms", NotNow, Refusals("auth_unavailable"), ["throng-gateway/src/auth/http.rs", "a_service_that_does_not_answer_in_time_is_not_waited_for"]),
-    row("max_connections", Closed, Refusals("connections"), ["throng-gateway/src/serve/gate.rs", "there_are_no_more_connections_than_allowed"]),
+    row("max_connections", Closed, Refusals("no_room"), ["throng-gateway-engine/src/engine/mod.rs", "clients_cannot_take_the_places_of_servers"]),
     row("reserved_server_connections", Closed, Drops("connections"), ["throng-gateway-engine/src/engine/mod.rs", "clients_cannot_take_the_places_of_servers"]),
     row("max_unreachable_ms", Closed, Metric("connection_closed"), ["throng-gateway/src/serve/tcp.rs", "a_peer_that_vanished_is_noticed_within_the_limit_and_not_within_hours"]),
     row("max_connections_per_address", Closed, Refusals("connections_per_address"), ["throng-gateway/src/serve/gate.rs", "one_address_has_its_share_of_connections"]),

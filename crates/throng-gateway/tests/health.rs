@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use throng_channeld::client::ClientOptions;
 use throng_channeld::proto::AuthMessage;
 use throng_channeld::{Header, message_type};
-use throng_gateway::auth::{Check, Credentials, Provider, Unavailable};
+use throng_gateway::auth::{AcceptAll, Check, Credentials, Provider, Unavailable};
 use throng_gateway::serve::{Reason, Transport};
 use throng_gateway_engine::port::AuthVerdict;
 
@@ -94,6 +94,28 @@ fn a_gateway_without_room_is_alive_and_not_ready() {
     let client = serving.join(ClientOptions::default());
     assert!(!is_ok(&serving, "/readyz") && is_ok(&serving, "/healthz"));
     drop(client);
+    eventually("there is room again", || is_ok(&serving, "/readyz"));
+    serving.end();
+}
+
+/// Places are kept for servers, so the door alone does not know when clients have no more.
+#[test]
+fn a_gateway_whose_engine_has_no_place_for_a_client_is_not_ready() {
+    let limits = ["-limit", "max_connections=6", "-limit", "reserved_server_connections=3"];
+    let serving = serve_with(Transport::Tcp, &limits, Arc::new(AcceptAll), |_| {});
+    let mut clients = Vec::new();
+    // The world server is one of the three.
+    for number in 0..3 {
+        assert!(is_ok(&serving, "/readyz"), "{number} clients");
+        clients.push(serving.join(ClientOptions::default()));
+    }
+    eventually("there is no place", || !is_ok(&serving, "/readyz") && is_ok(&serving, "/healthz"));
+    assert!(
+        throng_channeld::client::Client::connect(serving.address(), ClientOptions::default())
+            .and_then(|mut client| client.authenticate("one more", "", soon()))
+            .is_err()
+    );
+    drop(clients);
     eventually("there is room again", || is_ok(&serving, "/readyz"));
     serving.end();
 }

@@ -79,6 +79,55 @@ fn websocket_frames_that_are_too_long_end_the_connection() {
     serving.end();
 }
 
+/// A raw connection that has shaken hands.
+fn raw_websocket(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("open");
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    let (mut answer, mut byte) = (Vec::new(), [0]);
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("an answer");
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101"));
+    stream
+}
+
+/// A control frame of a client, with a mask of zeros.
+fn control(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0x80 | opcode, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
+}
+
+/// Each has to be answered, and the answers wait for a peer that does not read.
+#[test]
+fn a_stranger_sends_no_more_pings_than_it_may_say() {
+    let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |_| {});
+    let mut stream = raw_websocket(serving.address());
+    let ping = control(9, &[7; 125]);
+    // 16 KiB are allowed: an error is the end of the connection.
+    let sent = (0..10_000).take_while(|_| stream.write_all(&ping).is_ok()).count();
+    serving.counts(Reason::Stranger, 1);
+    assert!(sent * ping.len() > 16 << 10, "{sent}");
+    serving.end();
+}
+
+#[test]
+fn a_websocket_that_says_that_it_leaves_is_answered() {
+    let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |_| {});
+    let mut stream = raw_websocket(serving.address());
+    stream.write_all(&control(9, b"there?")).expect("connected");
+    let mut pong = [0; 8];
+    stream.read_exact(&mut pong).expect("an answer");
+    assert_eq!(&pong, b"\x8a\x06there?");
+    stream.write_all(&control(8, &1_000u16.to_be_bytes())).expect("connected");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("it ends");
+    assert_eq!(rest, [0x88, 2, 0x03, 0xE8], "a close with the same code");
+    serving.end();
+}
+
 #[test]
 fn a_websocket_handshake_that_does_not_end_is_given_up() {
     let serving = serve(Transport::WebSocket(WebSocketOptions::default()), |options| {

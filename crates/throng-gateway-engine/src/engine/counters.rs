@@ -137,6 +137,8 @@ pub struct Occupancy {
     pub state_limit_bytes: u64,
     /// Lost servers and clients that are waited for.
     pub awaited: usize,
+    /// The servers among them.
+    pub awaited_servers: usize,
 }
 
 impl Occupancy {

@@ -240,12 +240,8 @@ impl Engine {
         if self.home.is_some() {
             return self.open_for_home(side, address, outbox);
         }
-        let reserved = if side == Side::Client { self.reserved_for_servers() } else { 0 };
-        if self.connections.numbered() + self.lost.len() + reserved >= self.settings.connection_id_mask() as usize {
-            return Err(self.counters.refuse(Refusal::Limit("connection_ids")));
-        }
-        if self.connections.numbered() + reserved >= self.settings.limits.max_connections as usize {
-            return Err(self.counters.refuse(Refusal::Limit("connections")));
+        if let Some(limit) = self.lacks_place(side) {
+            return Err(self.counters.refuse(Refusal::Limit(limit)));
         }
         let key = self.fanout.connect().map_err(|refusal| self.counters.refuse(refusal))?;
         let (mask, lost) = (self.settings.connection_id_mask(), &self.lost);
@@ -263,6 +259,21 @@ impl Engine {
     }
 
     /// Connections that are reserved for servers: without servers there is no world.
+    /// Whether another client could connect now.
+    pub fn has_place_for_client(&self) -> bool {
+        self.home.is_some() || self.lacks_place(Side::Client).is_none()
+    }
+
+    /// The limit for which there is no place for another connection.
+    fn lacks_place(&self, side: Side) -> Option<&'static str> {
+        let reserved = if side == Side::Client { self.reserved_for_servers() } else { 0 };
+        let taken = self.connections.numbered() + reserved;
+        if taken + self.lost.len() >= self.settings.connection_id_mask() as usize {
+            return Some("connection_ids");
+        }
+        (taken >= self.settings.limits.max_connections as usize).then_some("connections")
+    }
+
     fn reserved_for_servers(&self) -> usize {
         let limits = &self.settings.limits;
         let servers = self.counters.of(Side::Server);
@@ -435,6 +446,7 @@ impl Engine {
             state_bytes: self.state_bytes(),
             state_limit_bytes: self.settings.limits.max_total_state_bytes,
             awaited: self.lost.len(),
+            awaited_servers: self.lost.names().filter(|(side, _)| *side == Side::Server).count(),
         }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct Answer {
     pub(crate) verdict: Option<AuthVerdict>,
     /// The provider was asked for it by a task.
     is_late: bool,
+    /// The player is banned here for its wrong guesses: nobody was asked.
+    is_of_a_ban: bool,
     /// Memory of the question meanwhile.
     held_bytes: u64,
 }
@@ -132,10 +134,17 @@ impl Desk {
         let player = request.player_identifier_token.clone();
         // The name is with the question and with the provider.
         let held_bytes = (QUESTION_BYTES + 2 * player.len() + request.login_token.len()) as u64;
-        let answer =
-            |verdict| Answer { key: request.key, address, player: player.clone(), verdict, is_late: false, held_bytes };
+        let answer = |verdict| Answer {
+            key: request.key,
+            address,
+            player: player.clone(),
+            verdict,
+            is_late: false,
+            is_of_a_ban: false,
+            held_bytes,
+        };
         if self.book.is_banned(now, address.ip(), &player) {
-            return Some(answer(Some(AuthVerdict::InvalidIdentifier)));
+            return Some(Answer { is_of_a_ban: true, ..answer(Some(AuthVerdict::InvalidIdentifier)) });
         }
         let credentials = Credentials {
             side: request.side,
@@ -174,6 +183,8 @@ impl Desk {
                 AuthVerdict::Accepted
             }
             None | Some(AuthVerdict::Unavailable) => AuthVerdict::Unavailable,
+            // Nobody was asked, so nobody has guessed: a ban ends, however often its player tries.
+            Some(verdict) if answer.is_of_a_ban => verdict,
             Some(verdict) => {
                 self.book.failed(now, address, &answer.player);
                 verdict
@@ -364,6 +375,20 @@ mod tests {
         let mut office = office(AcceptAll, &DeskLimits::default());
         let answer = office.desk.ask(Time(0), request("x"), here()).expect("at once");
         assert_eq!(office.desk.settle(Time(0), &answer), AuthVerdict::Accepted);
+    }
+
+    #[test]
+    fn a_ban_ends_although_its_player_tries_all_the_time() {
+        let limits = DeskLimits { failures: 2, ban: Duration::from_secs(60), ..DeskLimits::default() };
+        let Office { mut desk, .. } = office(FixedPassword("open".into()), &limits);
+        let mut login = |second: u64, login: &str| {
+            let now = Time::from_secs(second);
+            let answer = desk.ask(now, request(login), here()).expect("at once");
+            desk.settle(now, &answer)
+        };
+        assert!((0..2).all(|second| login(second, "wrong") == AuthVerdict::InvalidLogin));
+        assert!((2..61).all(|second| login(second, "open") == AuthVerdict::InvalidIdentifier));
+        assert_eq!(login(62, "open"), AuthVerdict::Accepted);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) ration: Arc<Ration>,
     /// True as long as clients have to wait for a server to own the GLOBAL channel.
     pub(crate) waits_for_master: Arc<AtomicBool>,
+    /// The engine has no place for another client.
+    pub(crate) lacks_place: Arc<AtomicBool>,
     /// True as long as an edge has no path to its home.
     pub(crate) lacks_home: Arc<AtomicBool>,
     /// Records what clients say.
@@ -63,7 +65,8 @@ pub(crate) struct Door {
     pub(super) connection_bytes: usize,
     /// The kernel's memory for a peer that does not read.
     kernel_bytes: AtomicUsize,
-    gate: Mutex<Gate>,
+    /// That of all doors of a side: limits and bans of an address hold at each of them.
+    gate: Arc<Mutex<Gate>>,
     pub(super) shared: Shared,
 }
 
@@ -80,9 +83,11 @@ fn connection_bytes(options: &DoorOptions) -> usize {
 }
 
 impl Door {
-    pub(crate) fn new(options: &DoorOptions, shared: Shared) -> Arc<Door> {
+    /// `beside` is another door of its side.
+    pub(crate) fn new(options: &DoorOptions, shared: Shared, beside: Option<&Door>) -> Arc<Door> {
         let limits = Arc::new(options.limits.clone());
-        let gate = Mutex::new(Gate::new(Arc::clone(&limits)));
+        let own = || Arc::new(Mutex::new(Gate::new(Arc::clone(&limits))));
+        let gate = beside.map_or_else(own, |door| Arc::clone(&door.gate));
         let queue_limit_bytes = Arc::new(AtomicUsize::new(limits.queued_bytes));
         let connection_bytes = connection_bytes(options);
         let kernel_bytes = AtomicUsize::new(0);
@@ -100,6 +105,7 @@ impl Door {
             counters: Arc::default(),
             ration: Arc::default(),
             waits_for_master: Arc::default(),
+            lacks_place: Arc::default(),
             lacks_home: Arc::default(),
             recorder: None,
             arrivals: Arc::new(Throttle::new()),
@@ -110,7 +116,7 @@ impl Door {
             engine_end: watch::channel(()).1,
             alive: mpsc::channel(1).0.downgrade(),
         };
-        Door::new(&options, shared)
+        Door::new(&options, shared, None)
     }
 
     /// The present limits of a peer.
@@ -224,6 +230,11 @@ impl Door {
     /// Whether there is room for another connection.
     pub(crate) fn has_room(&self) -> bool {
         self.gate().has_room()
+    }
+
+    /// One door of each side: these know what all doors of theirs know.
+    pub(crate) fn of_sides(doors: &[Arc<Door>]) -> impl Iterator<Item = &Arc<Door>> {
+        [Side::Server, Side::Client].into_iter().filter_map(|side| doors.iter().find(|door| door.side == side))
     }
 
     /// The banned addresses, up to `limit`.

@@ -115,6 +115,7 @@ impl Gateway {
         let leaving = watch::Sender::new(false);
         let waits_for_master = Arc::new(AtomicBool::new(options.waits_for_master));
         let has_cut_off = Arc::new(AtomicBool::new(false));
+        let lacks_place = Arc::new(AtomicBool::new(false));
         let lacks_home = Arc::new(AtomicBool::new(options.home.is_some()));
         let shared = Shared {
             clock,
@@ -122,6 +123,7 @@ impl Gateway {
             counters: Arc::clone(&counters),
             ration: Arc::clone(&ration),
             waits_for_master: Arc::clone(&waits_for_master),
+            lacks_place: Arc::clone(&lacks_place),
             lacks_home: Arc::clone(&lacks_home),
             recorder: recorder.clone(),
             arrivals: Arc::new(Throttle::new()),
@@ -210,6 +212,7 @@ impl Gateway {
             members: FxHashMap::default(),
             is_closing: false,
             waits_for_master,
+            lacks_place,
             last_turn: clock.now(),
             heart,
             next_shed: Time(0),
@@ -454,7 +457,8 @@ impl Gateway {
     }
 
     fn open(&mut self, options: &DoorOptions, shared: Shared) -> Result<SocketAddr, ServeError> {
-        let door = Door::new(options, shared);
+        let beside = self.doors.iter().find(|door| door.side == options.side);
+        let door = Door::new(options, shared, beside.map(|door| &**door));
         self.doors.push(Arc::clone(&door));
         let listen_error = |cause| ServeError::Listen { address: options.address, cause };
         let is_udp = matches!(options.transport, Transport::Kcp | Transport::Link(_));

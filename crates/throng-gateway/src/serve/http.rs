@@ -68,7 +68,8 @@ impl Health {
         if self.doors.iter().any(|door| door.shared.lacks_home.load(Ordering::Relaxed)) {
             return Some("there is no path to the home\n");
         }
-        let is_full = |door: &Arc<Door>| !door.has_room() || !door.memory().has_room(door.side);
+        let lacks_place = |door: &Arc<Door>| door.shared.lacks_place.load(Ordering::Relaxed);
+        let is_full = |door: &Arc<Door>| !door.has_room() || !door.memory().has_room(door.side) || lacks_place(door);
         let is_full = self.doors.iter().any(is_full);
         self.illness().or(is_full.then_some("there is no room for another connection\n"))
     }
@@ -106,7 +107,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
     let Some(mut report) = report(&pages).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the engine has not answered yet\n").into_response();
     };
-    report.bans = pages.health.doors.iter().map(|door| door.ban_count()).sum();
+    report.bans = Door::of_sides(&pages.health.doors).map(|door| door.ban_count()).sum();
     pages.events.count_waiting();
     let text = (pages.render)(&report, &pages.counters);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()

@@ -39,6 +39,13 @@ impl Inflow {
         self.count();
     }
 
+    /// A control frame of so many bytes came in between: the message goes on.
+    pub(crate) fn take_control(&self, bytes: usize) {
+        let less = |unfinished: usize| Some(unfinished.saturating_sub(bytes));
+        let _ = self.unfinished_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.count();
+    }
+
     /// No client begins a long message while there is no memory for it.
     fn take_bytes(&self, bytes: usize) -> io::Result<()> {
         if bytes == 0 {
@@ -84,6 +91,12 @@ mod tests {
         inflow.take_bytes(500).expect("there is room");
         inflow.take_message();
         assert_eq!(counted(), 10_000, "the buffer keeps its size");
+        inflow.take_bytes(20_000).expect("there is room");
+        inflow.take_bytes(100).expect("there is room");
+        inflow.take_control(100);
+        assert_eq!(counted(), 20_000, "a control frame between its parts hides no message");
+        (0..1_000).for_each(|_| inflow.take_control(100));
+        assert_eq!(counted(), 10_000, "control frames alone are no message");
         memory.set_part(Part::Engine, 95_000);
         inflow.take_bytes(500).expect("a short message needs nothing more");
         assert_eq!(inflow.take_bytes(9_000).expect_err("there is no room").kind(), io::ErrorKind::OutOfMemory);

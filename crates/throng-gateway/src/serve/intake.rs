@@ -23,6 +23,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use throng_channeld::{CompressionError, Frame, FrameError, FrameReader, Message, Messages, decompress};
+use throng_wire::Time;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
@@ -74,6 +75,8 @@ pub(crate) struct Intake {
     /// Settings were read again, and the session has the rules of before.
     is_session_old: bool,
     recording: Option<Recording>,
+    /// What it said before anybody let it in: strangers leave no file.
+    unrecorded: Vec<(Time, Bytes)>,
     has_recorded: bool,
     /// The memory of its buffer and of the packet that is being parsed.
     holding: Holding,
@@ -103,6 +106,7 @@ impl Intake {
             session: None,
             is_session_old: false,
             recording: None,
+            unrecorded: Vec::new(),
             has_recorded: false,
             holding: Holding::new(door.memory(), Part::Inbound, 0),
             party: Party { connection: Some(connection), ..Party::of(door.side, address) },
@@ -121,6 +125,20 @@ impl Intake {
     /// Appends bytes that came otherwise.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), End> {
         self.reader.push(bytes).map_err(|_| End::Refused(Reason::FrameTooLong))
+    }
+
+    /// A control frame of the transport, which the gateway may have to answer: it counts as a message and by its bytes, so that
+    /// nobody sends them faster than messages, and a stranger no more of them.
+    pub(crate) async fn take_control(&mut self, bytes: usize) -> Result<(), End> {
+        add(&self.door.counters().bytes_in, bytes);
+        self.pace(1, bytes).await;
+        if bytes > self.unpacked_bytes() {
+            return Err(End::Refused(Reason::Stranger));
+        }
+        if let Some(said) = &mut self.stranger_bytes {
+            *said += bytes;
+        }
+        Ok(())
     }
 
     /// Hands what has come to the engine, `bytes` of it new. Waits for room there, and as long as the peer is too fast.
@@ -351,16 +369,32 @@ impl Intake {
         }
     }
 
-    /// Recordings begin with the first packet: who says nothing leaves no file.
+    /// Recordings begin with the first packet, and are written once the peer has logged in.
     fn record(&mut self, packet: &Bytes) {
-        let Some(recorder) = self.door.recorder() else { return };
-        let now = self.door.now();
+        if self.door.recorder().is_none() {
+            return;
+        }
+        self.unrecorded.push((self.door.now(), packet.clone()));
+        self.write_recording();
+    }
+
+    fn write_recording(&mut self) {
+        let Some(&(began, _)) = self.unrecorded.first().filter(|_| self.queue.is_admitted()) else { return };
         if !std::mem::replace(&mut self.has_recorded, true) {
-            self.recording = recorder.begin(now);
+            self.recording = self.door.recorder().and_then(|recorder| recorder.begin(began));
         }
-        if let Some(recording) = &mut self.recording {
-            recording.write(now, packet);
+        for (now, packet) in self.unrecorded.drain(..) {
+            if let Some(recording) = &mut self.recording {
+                recording.write(now, &packet);
+            }
         }
+    }
+}
+
+impl Drop for Intake {
+    /// Its login may have been all that it said.
+    fn drop(&mut self) {
+        self.write_recording();
     }
 }
 

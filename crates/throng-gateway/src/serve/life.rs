@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use throng_gateway_engine::port::{EndCause, Key, Side};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::debug;
 
 use super::counters::{Reason, add};
@@ -61,7 +61,8 @@ impl Door {
             Ok(()) => {
                 let holding = Holding::new(self.memory(), Part::Connections, self.connection_bytes);
                 let door = Arc::clone(self);
-                Ok(Pass { door, address, claim: None, is_accepted: false, _holding: holding, _alive: alive })
+                let began = Instant::now();
+                Ok(Pass { door, address, began, claim: None, is_accepted: false, _holding: holding, _alive: alive })
             }
             Err(reason) => {
                 self.refuse(&Party::of(self.side, address), reason);
@@ -76,6 +77,8 @@ pub(crate) struct Pass {
     pub(crate) door: Arc<Door>,
     /// The client's, if a proxy said it.
     pub(crate) address: SocketAddr,
+    /// When it came: all its handshakes together have a time from then on.
+    began: Instant,
     claim: Option<Claim>,
     /// It counts as accepted.
     is_accepted: bool,
@@ -100,6 +103,16 @@ impl Pass {
                 self.refuse(reason);
                 Err(reason)
             }
+        }
+    }
+
+    /// Waits for a part of its handshakes: no longer than all of them may take, and not while the gateway ends. An error is the
+    /// reason to refuse it, if it is at fault.
+    pub(crate) async fn shake<T>(&self, part: impl Future<Output = T>) -> Result<T, Option<Reason>> {
+        let (until, mut closing) = (self.began + self.door.limits().handshake, self.door.closing());
+        tokio::select! {
+            done = timeout_at(until, part) => done.map_err(|_| Some(Reason::HandshakeLate)),
+            _ = closing.wait_for(|is_closing| *is_closing) => Err(None),
         }
     }
 

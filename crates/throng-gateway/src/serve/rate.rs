@@ -100,7 +100,8 @@ impl Throttle {
 
     fn at(&self, now: Time, per_s: u32) -> MutexGuard<'_, Rate> {
         let mut rate = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.set(per_s, per_s / BURST_PARTS, now);
+        // With less than one at once, nobody ever had a turn.
+        rate.set(per_s, (per_s / BURST_PARTS).max(1), now);
         rate
     }
 }
@@ -176,6 +177,20 @@ mod tests {
         assert!((0..1_000).all(|_| throttle.has_turn(later, 100)), "to ask takes nothing");
         assert_eq!(throttle.take(later, 100, patience), Some(Duration::ZERO));
         assert!((0..1_000).all(|_| throttle.take(later, 0, patience) == Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_rate_of_less_than_ten_lets_one_after_the_other_in() {
+        for per_s in 1..10 {
+            let (throttle, mut now) = (Throttle::new(), Time::from_secs(5));
+            for number in 0..20 {
+                assert!(throttle.has_turn(now, per_s), "{per_s} per second, number {number}");
+                assert_eq!(throttle.take(now, per_s, Duration::MAX), Some(Duration::ZERO));
+                assert!(!throttle.has_turn(now, per_s));
+                now = now.after(Duration::from_secs(1) / per_s);
+                now = now.after(Duration::from_millis(1));
+            }
+        }
     }
 
     #[test]

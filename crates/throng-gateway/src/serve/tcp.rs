@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::counters::Reason;
 use super::door::Door;
@@ -130,9 +130,10 @@ async fn serve(mut pass: Pass, mut stream: TcpStream, above: Arc<Above>) {
 
 /// Hears from a proxy for whom it speaks. False if the connection is over.
 async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
-    let said = match timeout(pass.door.limits().handshake, proxy::read(stream)).await {
+    let said = match pass.shake(proxy::read(stream)).await {
         Ok(Ok(Ok(said))) => said,
-        Ok(Ok(Err(_)) | Err(_)) | Err(_) => {
+        Err(None) => return false,
+        Ok(Ok(Err(_)) | Err(_)) | Err(Some(_)) => {
             pass.refuse(Reason::BadProxyHeader);
             return false;
         }
@@ -152,30 +153,26 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
 }
 
 /// Waits for the first byte. A peer that leaves earlier, or is reset, did no harm: false.
-async fn has_begun(pass: &Pass, stream: &TcpStream) -> Result<bool, Reason> {
-    match timeout(pass.door.limits().handshake, stream.peek(&mut [0])).await {
-        Ok(Ok(bytes)) => Ok(bytes > 0),
-        Ok(Err(_)) => Ok(false),
-        Err(_) => Err(Reason::HandshakeLate),
-    }
+async fn has_begun(pass: &Pass, stream: &TcpStream) -> Result<bool, Option<Reason>> {
+    Ok(pass.shake(stream.peek(&mut [0])).await?.is_ok_and(|bytes| bytes > 0))
 }
 
 async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&WebSocketOptions>) {
     match has_begun(&pass, &stream).await {
         Ok(true) => {}
         Ok(false) => return pass.refuse(Reason::Probe),
-        Err(reason) => return pass.refuse(reason),
+        Err(reason) => return reason.into_iter().for_each(|reason| pass.refuse(reason)),
     }
-    match pass.door.handshake_pause() {
-        Some(pause) if pause.is_zero() => {}
-        Some(pause) => sleep(pause).await,
-        None => return pass.refuse(Reason::Busy),
-    }
-    let stream = match timeout(pass.door.limits().handshake, tls.accept(stream, pass.door.memory())).await {
+    let Some(pause) = pass.door.handshake_pause() else { return pass.refuse(Reason::Busy) };
+    let accepted = async {
+        sleep(pause).await;
+        tls.accept(stream, pass.door.memory()).await
+    };
+    let stream = match pass.shake(accepted).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),
         Ok(Err(_)) => return pass.refuse(Reason::Handshake),
-        Err(_) => return pass.refuse(Reason::HandshakeLate),
+        Err(reason) => return reason.into_iter().for_each(|reason| pass.refuse(reason)),
     };
     match websocket {
         Some(options) => websocket::serve(pass, stream, options).await,

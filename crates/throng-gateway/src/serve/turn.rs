@@ -44,6 +44,8 @@ pub(crate) struct Turn {
     pub(crate) is_closing: bool,
     /// See [`Shared`](super::door::Shared).
     pub(crate) waits_for_master: Arc<AtomicBool>,
+    /// The engine has no place for another client.
+    pub(crate) lacks_place: Arc<AtomicBool>,
     pub(crate) last_turn: Time,
     pub(crate) heart: Arc<Heart>,
     /// When connections may be ended again for want of memory.
@@ -107,6 +109,7 @@ impl Turn {
             event = if budget.spend(messages, self.clock.now()) { self.inlet.next() } else { None };
         }
         self.advance();
+        self.lacks_place.store(!self.engine.has_place_for_client(), Ordering::Relaxed);
         if self.waits_for_master.load(Ordering::Relaxed) && self.engine.has_master() {
             self.waits_for_master.store(false, Ordering::Relaxed);
         }
@@ -435,6 +438,7 @@ mod tests {
             members: FxHashMap::default(),
             is_closing: false,
             waits_for_master: Arc::default(),
+            lacks_place: Arc::default(),
             last_turn: Time(0),
             heart: Arc::new(Heart::new()),
             next_shed: Time(0),

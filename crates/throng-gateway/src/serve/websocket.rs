@@ -31,6 +31,13 @@ const MESSAGE_BYTES: usize = frame::HEADER_BYTES + frame::MAX_PAYLOAD_BYTES;
 const READ_BYTES: usize = 4 << 10;
 /// Most bytes before the payload of a message that a server sends.
 const MESSAGE_HEAD_BYTES: usize = 10;
+/// Answers to pings wait for a peer that does not read, up to so many bytes beside a message. Beyond, it has none for the next one.
+const PONG_BYTES: usize = 4 << 10;
+/// Bytes before the payload of a client's short frame: two, and its mask.
+const FRAME_HEAD_BYTES: usize = 6;
+
+/// A peer that has said that it leaves has so long to take the answer.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The life of a connection.
 pub(crate) async fn serve<S>(pass: Pass, stream: S, options: &WebSocketOptions)
@@ -70,6 +77,7 @@ where
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(0)
+        .max_write_buffer_size(MESSAGE_HEAD_BYTES + MESSAGE_BYTES + PONG_BYTES)
         .max_message_size(Some(MESSAGE_BYTES))
         .max_frame_size(Some(MESSAGE_BYTES));
     let mut reason = Reason::Handshake;
@@ -85,11 +93,11 @@ where
         Ok(response)
     };
     let handshake = accept_hdr_async_with_config(stream, check, Some(config));
-    match timeout(pass.door.limits().handshake, handshake).await {
+    match pass.shake(handshake).await {
         Ok(Ok(websocket)) => return Some(websocket),
         Ok(Err(error)) if is_harmless(&error) && reason == Reason::Handshake => pass.refuse(Reason::Probe),
         Ok(Err(_)) => pass.refuse(reason),
-        Err(_) => pass.refuse(Reason::HandshakeLate),
+        Err(late) => late.into_iter().for_each(|reason| pass.refuse(reason)),
     }
     None
 }
@@ -137,19 +145,29 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(message) = source.next().await {
-        inflow.take_message();
-        let payload = match message {
-            Ok(Message::Binary(payload)) => payload,
+        let taken = match message {
+            Ok(Message::Binary(payload)) => {
+                inflow.take_message();
+                match intake.push(&payload) {
+                    Ok(()) => intake.take(payload.len() + FRAME_HEAD_BYTES).await,
+                    refused => refused,
+                }
+            }
+            Ok(Message::Ping(payload) | Message::Pong(payload)) => {
+                let bytes = payload.len() + FRAME_HEAD_BYTES;
+                inflow.take_control(bytes);
+                intake.take_control(bytes).await
+            }
             // Text is nothing that any client of this protocol sends.
-            Ok(Message::Text(_)) => return End::Refused(Reason::BadFrame),
-            Ok(Message::Close(_)) => return End::PeerClosed,
-            Ok(_) => continue,
+            Ok(Message::Text(_) | Message::Frame(_)) => return End::Refused(Reason::BadFrame),
+            Ok(Message::Close(_)) => {
+                // The library has made the answer, which leaves with the next call; so a browser knows that nothing was lost.
+                let _ = timeout(CLOSE_PATIENCE, source.next()).await;
+                return End::PeerClosed;
+            }
             Err(error) => return end_of(&error),
         };
-        if let Err(end) = intake.push(&payload) {
-            return end;
-        }
-        if let Err(end) = intake.take(payload.len()).await {
+        if let Err(end) = taken {
             return end;
         }
     }
@@ -192,6 +210,8 @@ where
 fn end_of(error: &tungstenite::Error) -> End {
     match error {
         tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed => End::PeerClosed,
+        // It is full of answers to pings.
+        tungstenite::Error::WriteBufferFull(_) => End::Refused(Reason::TooSlow),
         tungstenite::Error::Capacity(_) => End::Refused(Reason::FrameTooLong),
         tungstenite::Error::Io(error) if error.kind() == io::ErrorKind::OutOfMemory => End::Refused(Reason::NoMemory),
         tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)

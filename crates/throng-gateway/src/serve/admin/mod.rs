@@ -34,6 +34,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::info;
 
+use super::door::Door;
 use super::event::{Ask, Event, Report};
 use super::http::Pages;
 use super::memory::Part;
@@ -238,7 +239,7 @@ impl Admin {
 
     async fn bans(&self) -> Result<Bans, Response> {
         let (guessers, names) = self.ask(|reply| Ask::Bans { limit: BANS, reply }).await?;
-        let doors = self.pages.health.doors.iter();
+        let doors = Door::of_sides(&self.pages.health.doors);
         let mut addresses: Vec<(IpAddr, u64)> =
             doors.flat_map(|door| door.bans(BANS)).map(|ban| (ban.address, ban.left.as_secs())).collect();
         addresses.sort_unstable();
@@ -265,7 +266,7 @@ impl Admin {
             auth_asked: asked,
             auth_waiting: waiting,
             awaited: occupancy.awaited,
-            bans: self.pages.health.doors.iter().map(|door| door.ban_count()).sum(),
+            bans: Door::of_sides(&self.pages.health.doors).map(|door| door.ban_count()).sum(),
             token: self.token.to_string(),
         })
     }
@@ -337,7 +338,7 @@ async fn unban(State(admin): State<Admin>, Form(wanted): Form<Wanted>) -> Result
     }
     let was_banned = match (wanted.address, wanted.player) {
         (Some(address), _) => {
-            let at_doors = admin.pages.health.doors.iter().filter(|door| door.unban(address)).count();
+            let at_doors = Door::of_sides(&admin.pages.health.doors).filter(|door| door.unban(address)).count();
             info!(target: "security", %address, "an operator forgives an address");
             admin.ask(|reply| Ask::UnbanAddress { address, reply }).await? | (at_doors > 0)
         }

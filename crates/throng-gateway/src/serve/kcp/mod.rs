@@ -128,7 +128,7 @@ impl Post {
     /// one before.
     fn begin(&mut self, from: SocketAddr, conversation: u32, datagram: &mut [u8]) {
         let Ok(pass) = self.door.admit(from) else { return };
-        let session = Session::new(conversation, from, (&self.socket, &self.pending), self.door.memory());
+        let session = Session::new(conversation, from, (&self.socket, &self.pending), &self.door);
         session.handle(datagram);
         let (mut reader, writer) = session.ends();
         // Its peer has acknowledged everything when it ends in an orderly way, and has no way to say that it leaves too.

@@ -24,10 +24,23 @@ pub(super) struct Received {
     next: u32,
     ahead: BTreeMap<u32, Kept>,
     in_order: VecDeque<Kept>,
+    /// Of both.
     bytes: usize,
+    ahead_bytes: usize,
 }
 
 impl Received {
+    /// Whether a segment may be taken, if those in order and those ahead of a gap have so many bytes at most. What is here already and
+    /// comes again may: it has to be acknowledged again.
+    pub(super) fn has_room(&self, segment: &Segment, most_bytes: usize) -> bool {
+        let ahead = segment.number.wrapping_sub(self.next);
+        if ahead == 0 {
+            return self.bytes - self.ahead_bytes < most_bytes;
+        }
+        let is_known = ahead >= u32::from(WINDOW_IN) || self.ahead.contains_key(&segment.number);
+        is_known || self.ahead_bytes + segment.data_bytes < most_bytes
+    }
+
     /// Notes the segments of a datagram that the machine has taken.
     pub(super) fn note(&mut self, datagram: &[u8]) {
         for segment in Segment::all(datagram).filter(Segment::has_data) {
@@ -36,6 +49,7 @@ impl Received {
                 let kept = Kept { data_bytes: segment.data_bytes, is_last: segment.is_last() };
                 self.ahead.insert(segment.number, kept);
                 self.bytes += kept.data_bytes + SEGMENT_BYTES;
+                self.ahead_bytes += kept.data_bytes + SEGMENT_BYTES;
             }
             self.put_in_order();
         }
@@ -61,6 +75,7 @@ impl Received {
         while self.in_order.len() < usize::from(WINDOW_IN)
             && let Some(kept) = self.ahead.remove(&self.next)
         {
+            self.ahead_bytes -= kept.data_bytes + SEGMENT_BYTES;
             self.in_order.push_back(kept);
             self.next = self.next.wrapping_add(1);
         }
@@ -85,6 +100,30 @@ mod tests {
         segment[20] = DATA_BYTES as u8;
         segment.resize(24 + DATA_BYTES, 1);
         segment
+    }
+
+    #[test]
+    fn data_in_order_and_ahead_of_a_gap_has_room_each_and_no_gap_stays_open() {
+        let segment = |number: u32| Segment::first(&push(number, 0)).expect("a segment");
+        let most_bytes = 10 * (DATA_BYTES + SEGMENT_BYTES);
+        let mut received = Received::default();
+        // The first one is missing.
+        let ahead = (1..200).filter(|&number| {
+            let has_room = received.has_room(&segment(number), most_bytes);
+            if has_room {
+                received.note(&push(number, 0));
+            }
+            has_room
+        });
+        assert_eq!(ahead.count(), 10);
+        assert!(received.has_room(&segment(0), most_bytes) && received.has_room(&segment(3), most_bytes));
+        received.note(&push(0, 0));
+        assert_eq!(received.bytes(), 11 * (DATA_BYTES + SEGMENT_BYTES));
+        // Now it is the reader's turn.
+        assert!(!received.has_room(&segment(11), most_bytes) && !received.has_room(&segment(11), 0));
+        (0..11).for_each(|_| received.take_message());
+        assert!(received.has_room(&segment(11), most_bytes));
+        assert_eq!((received.bytes(), received.ahead_bytes), (0, 0));
     }
 
     #[test]

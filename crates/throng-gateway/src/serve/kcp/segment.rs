@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-/// Segments that may be on their way from the peer: with 1,376 bytes each, 350 KB.
+/// Segments that may be on their way from the peer, and as many that wait to be read: with 1,376 bytes each, 350 KB twice.
 pub(super) const WINDOW_IN: u16 = 256;
 
 /// Bytes before the data.
@@ -162,6 +162,18 @@ pub(super) fn tame(datagram: &mut [u8], (sound, sent): (Sound, &Sent), window: u
         if !sound.has_echo {
             rest[WINDOW_AT..WINDOW_AT + 2].copy_from_slice(&segment.window.max(window).to_le_bytes());
             rest[UNACKNOWLEDGED_AT..UNACKNOWLEDGED_AT + 4].fill(0);
+        }
+        let Some(after) = rest.get_mut(HEADER_BYTES + segment.data_bytes..) else { return };
+        rest = after;
+    }
+}
+
+/// Makes segments of data that are left out say nothing: the machine neither takes nor acknowledges them.
+pub(super) fn leave_out(datagram: &mut [u8], is_left_out: impl Fn(&Segment) -> bool) {
+    let mut rest = datagram;
+    while let Some(segment) = Segment::first(rest) {
+        if segment.has_data() && is_left_out(&segment) {
+            rest[COMMAND_AT] = WINDOW_TELL;
         }
         let Some(after) = rest.get_mut(HEADER_BYTES + segment.data_bytes..) else { return };
         rest = after;

@@ -11,11 +11,14 @@ use bytes::{Buf, BytesMut};
 use kcp::Kcp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::door::Door;
 use super::super::memory::{Holding, Memory, Part};
 use super::super::udp::DatagramSocket;
 use super::super::wake::WakeList;
+use super::DATAGRAM_BYTES;
 use super::received::Received;
 use super::segment::{self, Sent, WINDOW_IN};
+use throng_gateway_engine::port::Side;
 
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
@@ -58,6 +61,10 @@ pub(super) struct Session {
     /// Where the machine's clock begins. Nobody can guess it, so a peer that repeats the clock's value has received it.
     clock_ms: u32,
     pending: Arc<WakeList<SocketAddr>>,
+    side: Side,
+    /// Bytes that a peer may say before login.
+    stranger_bytes: usize,
+    memory: Arc<Memory>,
     state: Mutex<State>,
 }
 
@@ -70,6 +77,8 @@ struct State {
     inbox: BytesMut,
     /// The segments that the machine holds for the reader.
     received: Received,
+    /// Bytes that the reader has taken.
+    read_bytes: usize,
     /// The memory of both.
     inbound: Holding,
     /// The memory of what the machine has not delivered.
@@ -101,8 +110,9 @@ impl Session {
         conversation: u32,
         address: SocketAddr,
         (socket, pending): (&Arc<DatagramSocket>, &Arc<WakeList<SocketAddr>>),
-        memory: &Arc<Memory>,
+        door: &Door,
     ) -> Arc<Session> {
+        let memory = door.memory();
         let sent = Arc::<Mutex<Sent>>::default();
         let output = Output { socket: Arc::clone(socket), to: address, sent: Arc::clone(&sent) };
         let mut machine = Kcp::new_stream(conversation, output);
@@ -121,12 +131,16 @@ impl Session {
             began: now,
             clock_ms,
             pending: Arc::clone(pending),
+            side: door.side,
+            stranger_bytes: door.limits().stranger_bytes,
+            memory: Arc::clone(memory),
             state: Mutex::new(State {
                 machine,
                 sent,
                 window: PEER_WINDOW,
                 inbox: BytesMut::new(),
                 received: Received::default(),
+                read_bytes: 0,
                 inbound: Holding::new(memory, Part::Inbound, 0),
                 outbound: Holding::new(memory, Part::Queues, 0),
                 reader: None,
@@ -149,6 +163,9 @@ impl Session {
     pub(super) fn handle(&self, datagram: &mut [u8]) -> bool {
         let now_ms = self.now_ms();
         let mut state = self.lock();
+        if state.is_done {
+            return true;
+        }
         let sent = lock(&state.sent);
         let Some(sound) = segment::sound(datagram, (self.conversation, &sent), now_ms) else { return false };
         segment::tame(datagram, (sound, &sent), state.window);
@@ -157,6 +174,9 @@ impl Session {
             state.window = sound.window;
         }
         state.heard = Instant::now();
+        // To the peer it is lost on its way, and comes again.
+        let most_bytes = self.most_bytes(&state);
+        segment::leave_out(datagram, |segment| !state.received.has_room(segment, most_bytes));
         if state.machine.input(datagram).is_err() {
             return false;
         }
@@ -167,6 +187,17 @@ impl Session {
         state.wake();
         self.ask_for_care(&mut state);
         true
+    }
+
+    /// Bytes of data that a client may have here, in order and ahead of a gap each. The machine itself has room for 512 segments. The
+    /// intake reads no more than a stranger may say before login, so who was read beyond that has logged in.
+    fn most_bytes(&self, state: &State) -> usize {
+        match self.side {
+            Side::Server => usize::MAX,
+            Side::Client if !self.memory.has_room(Side::Client) => 0,
+            Side::Client if state.read_bytes <= self.stranger_bytes => self.stranger_bytes.max(DATAGRAM_BYTES),
+            Side::Client => usize::MAX,
+        }
     }
 
     /// Sends what has to be sent again. Called once in an [`INTERVAL`] as long as anything is on its way.
@@ -183,7 +214,8 @@ impl Session {
         }
         state.wake();
         match state.machine.wait_snd() {
-            0 if state.is_done => Need::End,
+            // The writer has waited for the last acknowledgement as long as it may.
+            _ if state.is_done => Need::End,
             0 => {
                 state.is_pending = false;
                 Need::Rest
@@ -261,6 +293,7 @@ impl State {
                 return false;
             }
             self.received.take_message();
+            self.read_bytes = self.read_bytes.saturating_add(bytes);
             if bytes > 0 {
                 return true;
             }
@@ -343,5 +376,59 @@ impl AsyncWrite for Writer {
         }
         drop(state.writer.replace(context.waker().clone()));
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use throng_channeld::frame;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn session(side: Side) -> Arc<Session> {
+        let (socket, _) = DatagramSocket::bind(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        let door = Door::alone(side);
+        Session::new(7, ([127, 0, 0, 1], 9).into(), (&Arc::new(socket), &Arc::default()), &door)
+    }
+
+    fn push(number: u32, data: &[u8]) -> Vec<u8> {
+        let mut segment = vec![0; segment::HEADER_BYTES];
+        segment[..4].copy_from_slice(&7u32.to_le_bytes());
+        (segment[4], segment[6]) = (81, 128);
+        segment[12..16].copy_from_slice(&number.to_le_bytes());
+        segment[20..24].copy_from_slice(&(data.len() as u32).to_le_bytes());
+        segment.extend_from_slice(data);
+        segment
+    }
+
+    #[tokio::test]
+    async fn a_conversation_that_has_ended_is_forgotten_though_its_peer_acknowledges_nothing() {
+        let session = session(Side::Client);
+        let (reader, mut writer) = session.ends();
+        writer.write_all(b"an answer").await.expect("there is room");
+        assert_eq!(session.care(), Need::Care);
+        drop((reader, writer));
+        assert_eq!(session.care(), Need::End);
+        assert!(session.handle(&mut push(0, b"more")), "it is no fault, and is not kept");
+        assert_eq!(session.lock().received.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_may_have_as_much_here_as_it_may_say_and_a_server_all_that_the_window_has() {
+        for (side, most) in [(Side::Client, 2 * ((16 << 10) + 2 * 1_500)), (Side::Server, usize::MAX)] {
+            let session = session(side);
+            let (mut reader, _writer) = session.ends();
+            let data = [7; 1_400];
+            let held = |session: &Session| session.lock().received.bytes();
+            // All are ahead of a gap, and then in order; nobody reads.
+            assert!((1..200).chain(0..200).all(|number| session.handle(&mut push(number, &data))));
+            assert!(held(&session) <= most, "{side:?}: {}", held(&session));
+            assert_eq!(held(&session) > 200_000, side == Side::Server);
+            let mut read = pin!(async { reader.read_exact(&mut [0; frame::HEADER_BYTES]).await });
+            assert!(read.as_mut().await.is_ok());
+        }
     }
 }
