@@ -147,6 +147,7 @@ fn counts(run: &GatewaySummary, figures: &Figures<'_>) -> Section {
                 "driver.late_p99_ms",
                 "driver.sent_ratio",
                 "driver.garbled",
+                "driver.world_in_time_ratio",
                 "others_cpu_cores",
             ],
         ),

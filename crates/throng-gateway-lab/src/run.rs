@@ -637,6 +637,7 @@ impl<'a> Play<'a> {
                 late_p99_ms: bots.late_p99_ms,
                 sent_ratio: has_clients.then(|| if bots.due > 0 { bots.sent as f64 / bots.due as f64 } else { 1.0 }),
                 garbled: has_clients.then_some(bots.garbled),
+                world_in_time_ratio: world.in_time_ratio,
             },
             references: references(options.scene),
             series: self.series.clone(),

@@ -225,6 +225,9 @@ pub struct DriverFigures {
     pub sent_ratio: Option<f64>,
     /// Malformed frames; `null` if the clients have not reported.
     pub garbled: Option<u64>,
+    /// Frames of the world servers that were begun in time, by those that were due; `null` if none was, or they have not reported.
+    #[serde(default)]
+    pub world_in_time_ratio: Option<f64>,
 }
 
 /// Figures from elsewhere, for orientation.
@@ -308,6 +311,9 @@ impl GatewaySummary {
         if let Some(sent) = driver.sent_ratio.filter(|&sent| sent < SENT_RATIO_MIN) {
             reasons.push(format!("only {:.1} % of the clients' messages were sent", sent * 100.0));
         }
+        if let Some(in_time) = driver.world_in_time_ratio.filter(|&in_time| in_time < SENT_RATIO_MIN) {
+            reasons.push(format!("the world servers began only {:.1} % of their frames in time", in_time * 100.0));
+        }
         if let Some(garbled) = driver.garbled.filter(|&garbled| garbled > 0) {
             reasons.push(format!("the clients received {garbled} malformed frames"));
         }
@@ -374,6 +380,7 @@ impl GatewaySummary {
                 late_p99_ms: Some(0.5),
                 sent_ratio: Some(1.0),
                 garbled: Some(0),
+                world_in_time_ratio: Some(1.0),
                 ..DriverFigures::default()
             },
             references: super::published::references(scene),
@@ -403,7 +410,8 @@ mod tests {
         };
         let slow_gateway = concluded(|run| run.client.as_mut().unwrap().delivered_ratio = 0.1);
         assert!(slow_gateway.0, "{:?}", slow_gateway.1);
-        let changes: [fn(&mut GatewaySummary); 8] = [
+        let changes: [fn(&mut GatewaySummary); 9] = [
+            |run| run.driver.world_in_time_ratio = Some(0.67),
             |run| run.head.others_cpu_cores = Some(0.5),
             |run| run.driver.clients_cpu_cores = 0.99,
             |run| run.driver.world_cpu_cores = 0.99,

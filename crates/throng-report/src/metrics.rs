@@ -267,6 +267,7 @@ const GATEWAY: &[Row] = &[
     (Less, "driver.late_p99_ms", "clients late, p99"),
     (More, "driver.sent_ratio", "calls and updates sent"),
     (Less, "driver.garbled", "malformed frames"),
+    (More, "driver.world_in_time_ratio", "frames of world servers in time"),
     (Less, "series.*.channel_tick_ms", "channel tick"),
     (Less, "series.*.latency_p50_ms", "latency, median"),
     (Less, "series.*.latency_p99_ms", "latency, p99"),

@@ -31,6 +31,10 @@ pub(crate) struct WorldProgress {
     pub(crate) cpu_cores: f64,
 }
 
+fn in_time_ratio(due: u64, lost: u64) -> Option<f64> {
+    (due > 0).then(|| 1.0 - lost as f64 / due as f64)
+}
+
 /// The counters of the world in the measured part; calls in all of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorldReport {
@@ -38,6 +42,8 @@ pub(crate) struct WorldReport {
     pub(crate) servers: u32,
     pub(crate) frame_hz: f64,
     pub(crate) stalled_frames: u64,
+    /// The share of frames for which this process was not too late; `None` if none was due.
+    pub(crate) in_time_ratio: Option<f64>,
     pub(crate) ideal_updates: f64,
     pub(crate) handovers: u64,
     pub(crate) resubscriptions: u64,
@@ -149,6 +155,7 @@ impl Stage {
             servers: self.servers.len() as u32,
             frame_hz: (after.frames - before.frames) as f64 / seconds / servers as f64,
             stalled_frames: after.stalled - before.stalled,
+            in_time_ratio: in_time_ratio(after.due - before.due, after.lost - before.lost),
             ideal_updates: after.ideal - before.ideal,
             handovers: after.handovers - before.handovers,
             resubscriptions: after.resubscriptions - before.resubscriptions,

@@ -84,6 +84,10 @@ pub(super) struct Counts {
     pub(super) frames: u64,
     /// Frames that were not played, because the gateway had not taken what the one before had to say.
     pub(super) stalled: u64,
+    /// Moments at which all servers had to play a frame, while there was a gateway.
+    pub(super) due: u64,
+    /// Those that were lost, because this process came too late to them.
+    pub(super) lost: u64,
     pub(super) resubscriptions: u64,
     /// Updates that all clients together should have had by now.
     pub(super) ideal: f64,
@@ -221,7 +225,10 @@ impl Stage {
         while next <= now {
             self.counts.ideal += self.ideal_hz() / f64::from(FRAME_HZ);
             // Without a gateway, time passes but nothing can be sent.
-            if self.is_ready && played < FRAMES_BEHIND_MAX && next.after(FRAME * FRAMES_BEHIND_MAX) > now {
+            let is_in_time = played < FRAMES_BEHIND_MAX && next.after(FRAME * FRAMES_BEHIND_MAX) > now;
+            self.counts.due += u64::from(self.is_ready);
+            self.counts.lost += u64::from(self.is_ready && !is_in_time);
+            if self.is_ready && is_in_time {
                 self.play_frame(now);
                 played += 1;
             }
