@@ -142,7 +142,9 @@ fn a_gltf_file_is_read_with_its_places_and_marks() {
     let mesh = read_mesh(&path, &ReadOptions::default()).unwrap();
     assert_eq!(mesh.corners(0), [vec3(10.0, 0.0, 0.0), vec3(11.0, 0.0, 0.0), vec3(10.0, 1.0, 0.0)]);
     assert_eq!(mesh.marks.len(), 1);
-    assert_eq!((mesh.marks[0].name.as_str(), mesh.marks[0].bounds[0]), ("spawn/a", vec3(1.0, 2.0, 3.0)));
+    // Two metres wide, as its tool shows it: its scale would make it larger.
+    let around = [vec3(0.0, 1.0, 2.0), vec3(2.0, 3.0, 4.0)];
+    assert_eq!((mesh.marks[0].name.as_str(), mesh.marks[0].bounds), ("spawn/a", around));
     let hit = bake(&mesh).unwrap().closest(&Ray::new(vec3(10.2, 0.2, 5.0), -Vec3::Z, 9.0).unwrap(), Layers::ALL);
     assert_eq!(hit.unwrap().distance_m, 5.0);
 }

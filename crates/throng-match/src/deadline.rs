@@ -92,9 +92,34 @@ pub(crate) fn phase_of(number: u64) -> f64 {
     (number as f64 * 0.618_033_988_749_895).fract()
 }
 
+/// The first deadline of a match that is added at `now_ns`. It is counted from the beginning of the clock, so that matches which are added
+/// at different times are spread over a tick as well.
+pub(crate) fn first_deadline_ns(now_ns: u64, interval_ns: f64, phase: f64) -> u64 {
+    let ticks = (now_ns as f64 / interval_ns - phase).ceil().max(0.0);
+    (((ticks + phase) * interval_ns) as u64).max(now_ns)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn matches_that_are_added_at_any_time_are_spread_over_the_tick() {
+        let interval_ns = 1e9 / 128.0;
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut now_ns = 0;
+        let mut phases: Vec<f64> = (0..16)
+            .map(|number| {
+                now_ns += random.u64(0..3_000_000_000);
+                let first_ns = first_deadline_ns(now_ns, interval_ns, phase_of(number));
+                assert!(first_ns >= now_ns && first_ns - now_ns <= interval_ns as u64 + 1);
+                (first_ns as f64 / interval_ns).fract()
+            })
+            .collect();
+        phases.sort_by(f64::total_cmp);
+        let gaps = phases.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.fold(1.0, f64::min) > 0.5 / 16.0, "{phases:?}");
+    }
 
     const MS: u64 = 1_000_000;
 

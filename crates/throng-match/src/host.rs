@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use throng_telemetry::{Clock, Percentiles};
 
 use crate::balance::Balance;
-use crate::deadline::phase_of;
+use crate::deadline::{first_deadline_ns, phase_of};
 use crate::worker::{Control, Slot, Worker, WorkerState};
 use crate::{Deadlines, Match, MatchEnd, Overrun};
 
@@ -137,7 +137,8 @@ pub struct WorkerFigures {
 pub struct Shutdown {
     /// All matches that ended since the last [`Host::poll_end`].
     pub ends: Vec<(MatchId, MatchEnd)>,
-    /// Matches whose frames did not end in time. Their threads go on until the process ends.
+    /// Matches that did not end in time: those whose frames did not, and then those that wait behind them. Their threads go on until
+    /// the process ends.
     pub stuck: Vec<String>,
 }
 
@@ -152,8 +153,24 @@ pub struct Host {
     balance: Arc<Balance>,
     ends: Receiver<(MatchId, MatchEnd)>,
     added: u64,
-    /// Of each match that is played: where it finds the reason for which it is to end.
-    asked: Vec<(MatchId, Weak<OnceLock<String>>)>,
+    /// Of each match that is played.
+    asked: Vec<Asked>,
+}
+
+/// A match that some worker has.
+#[derive(Debug)]
+struct Asked {
+    id: MatchId,
+    name: String,
+    /// Where it finds the reason for which it is to end.
+    reason: Weak<OnceLock<String>>,
+}
+
+impl Asked {
+    /// Whether a worker has it still.
+    fn is_held(&self) -> bool {
+        self.reason.strong_count() > 0
+    }
 }
 
 impl Host {
@@ -197,13 +214,15 @@ impl Host {
     pub fn add(&mut self, game: Match) -> MatchId {
         let id = MatchId(self.added);
         let interval_ns = 1e9 / f64::from(game.rate_hz());
-        let start_ns = self.clock.now_ns() + (phase_of(self.added) * interval_ns) as u64;
+        let now_ns = self.clock.now_ns();
+        let start_ns = first_deadline_ns(now_ns, interval_ns, phase_of(self.added));
         self.added += 1;
         let deadlines = Deadlines::new(start_ns, game.rate_hz(), self.overrun);
-        let worker = self.balance.place();
+        let worker = self.balance.place(now_ns);
+        let name = game.name().to_owned();
         let slot = Slot::new(id, game, deadlines);
-        self.asked.retain(|(_, asked)| asked.strong_count() > 0);
-        self.asked.push((id, Arc::downgrade(&slot.asked)));
+        self.asked.retain(|asked| asked.is_held());
+        self.asked.push(Asked { id, name, reason: Arc::downgrade(&slot.asked) });
         let sent = self.controls[worker].send(Control::Take(Box::new(slot)));
         debug_assert!(sent.is_ok(), "a worker runs as long as its host");
         id
@@ -211,8 +230,8 @@ impl Host {
 
     /// Ends one match at its next frame; its clients get the reason. A match that has ended stays as it is.
     pub fn end(&self, id: MatchId, reason: &str) {
-        let asked = self.asked.iter().find(|(asked, _)| *asked == id);
-        if let Some(asked) = asked.and_then(|(_, asked)| asked.upgrade()) {
+        let asked = self.asked.iter().find(|asked| asked.id == id);
+        if let Some(asked) = asked.and_then(|asked| asked.reason.upgrade()) {
             // The first reason counts.
             let _ = asked.set(reason.to_owned());
         }
@@ -262,6 +281,10 @@ impl Host {
             }
         }
         shutdown.ends.extend(self.ends.try_iter());
+        // Others wait behind them.
+        let held = self.asked.iter().filter(|asked| asked.is_held()).map(|asked| &asked.name);
+        let waiting: Vec<String> = held.filter(|name| !shutdown.stuck.contains(name)).cloned().collect();
+        shutdown.stuck.extend(waiting);
         shutdown
     }
 }

@@ -123,6 +123,7 @@ impl Worker {
 
     /// The worker died in the middle of its work. The match that it played is over; the others go on.
     fn revive(&self, queue: &mut Queue, message: &str) {
+        self.balance.note_frame(self.number, None);
         lock(&self.state).figures.deaths += 1;
         if let Some(slot) = queue.current.take() {
             self.dispose(slot, || MatchError::Worker { message: message.to_owned() });
@@ -143,6 +144,8 @@ impl Worker {
                 // Nobody has to wait for the next frame to learn that it has nothing to do.
                 self.report(queue);
                 let Ok(control) = self.controls.recv() else { return };
+                // The time without a match says nothing about the load of the next one.
+                queue.reported_ns = self.clock.now_ns();
                 self.handle(control, queue);
                 continue;
             };
@@ -210,7 +213,9 @@ impl Worker {
         if let Some(reason) = slot.asked.get() {
             slot.game.stop(Time(now_ns / 1_000), reason);
         }
+        self.balance.note_frame(self.number, Some(now_ns));
         let stage = slot.game.frame(Time(now_ns / 1_000), due.late_ns);
+        self.balance.note_frame(self.number, None);
         let spent_ns = self.clock.now_ns().saturating_sub(now_ns);
         slot.busy_ns += spent_ns;
         {
@@ -243,7 +248,7 @@ impl Worker {
         let costs: Vec<f64> = costs.iter().map(|busy_ns| busy_ns / passed_ns).collect();
         let load = costs.iter().sum();
         let slots = &mut queue.slots;
-        let moved = self.balance.report(self.number, load, &costs, |place, target| {
+        let moved = self.balance.report((self.number, now_ns), load, &costs, |place, target| {
             let slot = slots.swap_remove(place);
             // A worker listens until the host ends, and then no match moves.
             if let Err(refused) = self.others[target].send(Control::Take(slot))

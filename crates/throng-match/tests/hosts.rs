@@ -167,6 +167,36 @@ fn a_game_that_hangs_is_named_and_does_not_stop_the_end() {
 }
 
 #[test]
+fn a_worker_that_hangs_draws_no_match_and_those_behind_it_are_named_too() {
+    let place = Place::new();
+    let mut host = place.host(two_workers());
+    let (game, _) = place.game("stuck", Balls { fault: Some((5, Fault::Hang)), ..Balls::new(1, 1_000) });
+    host.add(game);
+    // They work hard enough that one of them would move to a worker with nothing to do.
+    let working = |number: u64| Balls { work: 300_000, ..Balls::new(number, 1_000_000) };
+    let (game, _) = place.game("sound 1", working(1));
+    host.add(game);
+    let (game, _) = place.game("behind", Balls::new(2, 1_000_000));
+    host.add(game);
+    place.until("the second worker plays far beyond the fault", || host.figures()[1].frames > 40);
+    std::thread::sleep(Duration::from_millis(400));
+    for number in 2..4 {
+        let (game, _) = place.game(&format!("sound {number}"), working(number));
+        host.add(game);
+    }
+    host.reset_figures();
+    // Loads are compared each second.
+    std::thread::sleep(Duration::from_millis(2_500));
+    let figures = host.figures();
+    assert_eq!((figures[1].matches, figures[1].migrated), (3, 0), "{figures:?}");
+    let shutdown = host.shut_down("closing", Duration::from_secs(3));
+    assert_eq!(shutdown.stuck, ["stuck", "behind"]);
+    let mut ends: Vec<&str> = shutdown.ends.iter().map(|(_, end)| &end.name[..]).collect();
+    ends.sort_unstable();
+    assert_eq!(ends, ["sound 1", "sound 2", "sound 3"]);
+}
+
+#[test]
 fn a_match_moves_whole_to_an_idle_worker_and_is_played_on() {
     let place = Place::new();
     let mut host = place.host(two_workers());

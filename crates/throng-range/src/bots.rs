@@ -173,6 +173,8 @@ struct Crowd {
     issuer: throng::TokenIssuer,
     navigation: Navigation,
     began: Instant,
+    /// The processor time of this thread then: the map had been read and surveyed.
+    cpu_s: Option<f64>,
     report: BotsReport,
     planned: Planned,
 }
@@ -186,6 +188,7 @@ impl Crowd {
             issuer: kinds::server_options(&Rules::default(), Key::new(order.key)).token_issuer(),
             navigation,
             began: Instant::now(),
+            cpu_s: thread_cpu_s(),
             report: BotsReport::default(),
             planned: Planned::new(order.tick_hz),
         })
@@ -272,7 +275,7 @@ impl Crowd {
     }
 
     fn report(self) -> BotsReport {
-        let cpu_s = thread_cpu_s();
+        let cpu_s = thread_cpu_s().zip(self.cpu_s).map(|(now, before)| now - before);
         let Planned { late_us, late, missed, .. } = self.planned;
         BotsReport { late_p99_us: late_us.quantile(0.99), late, skipped: missed, cpu_s, ..self.report }
     }

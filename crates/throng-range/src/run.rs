@@ -347,7 +347,12 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         tick_hz: options.rules.tick_hz,
         is_by_processes: options.processes.is_some(),
         is_budget_goal: options.budgets.is_none(),
-        workers: if options.processes.is_some() { options.workers.min(cores.len().max(1)) } else { options.workers },
+        workers: match options.processes.is_some() {
+            // They may use the cores that they are pinned to, or all.
+            true if options.is_pinned => options.workers.min(cores.len().max(1)),
+            true => cores.len().max(1),
+            false => options.workers,
+        },
         sites: &reports,
         bots,
         faults,

@@ -155,6 +155,8 @@ pub struct SubsystemTimes {
 /// How a match ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndLine {
+    /// Of the first match of the run.
+    pub is_first: bool,
     /// All in one line.
     pub line: String,
     /// The result.
@@ -247,7 +249,7 @@ pub(crate) struct Site {
     begun: Vec<MatchId>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) windows: Vec<Window>,
-    pub(crate) ends: Vec<MatchEnd>,
+    pub(crate) ends: Vec<(MatchId, MatchEnd)>,
     files: Option<PathBuf>,
     is_traced: bool,
     trace_error: Option<io::Error>,
@@ -379,9 +381,7 @@ impl Site {
 
     /// Waits for ends, at most `within`. Returns whether all matches have ended.
     pub(crate) fn wait(&mut self, within: Duration) -> bool {
-        if let Some((_, end)) = self.host.wait_end(within) {
-            self.ends.push(end);
-        }
+        self.ends.extend(self.host.wait_end(within));
         if !self.is_traced && self.measured_from.elapsed() >= TRACED_AFTER {
             self.is_traced = true;
             if let Some(folder) = &self.files {
@@ -393,7 +393,7 @@ impl Site {
 
     /// The numbers of the matches that have begun and have not ended, from 1.
     pub(crate) fn playing(&self) -> Vec<u32> {
-        let has_ended = |number: u32| self.ends.iter().any(|end| end.name == match_name(number));
+        let has_ended = |number: u32| self.ends.iter().any(|(_, end)| end.name == match_name(number));
         (1..=self.begun()).filter(|number| !has_ended(*number)).collect()
     }
 
@@ -439,7 +439,9 @@ impl Site {
             (self.telemetry.snapshot(), self.telemetry.distributions(), self.host.figures());
         let mut file_errors = self.write_files().err().map(|error| error.to_string());
         let shutdown = self.host.shut_down("the time is over", SHUTDOWN);
-        self.ends.extend(shutdown.ends.into_iter().map(|(_, end)| end));
+        self.ends.extend(shutdown.ends);
+        // They come in the order in which matches ended.
+        self.ends.sort_by_key(|(id, _)| *id);
         let watched: Vec<Watched> = self.windows.iter().map(|window| std::mem::take(&mut *window.look())).collect();
         let sum = |of: fn(&Watched) -> u64| watched.iter().map(of).sum::<u64>();
         let report = SiteReport {
@@ -469,7 +471,7 @@ impl Site {
             slow_files: snapshot.dumps.len(),
             file_error: file_errors.take().or(snapshot.last_write_error),
             breaches: snapshot.breaches.iter().map(ToString::to_string).collect(),
-            ends: self.ends.iter().map(end_line).collect(),
+            ends: self.ends.iter().map(|(_, end)| end_line(end)).collect(),
             stuck: shutdown.stuck,
             cpu_s,
             rss_bytes,
@@ -596,7 +598,8 @@ fn fog_live_ns(snapshot: &Snapshot) -> f64 {
 /// rounds do not go together. The first match has that of the rules.
 fn rules_of(rules: Rules, number: u32) -> Rules {
     let part = (f64::from(number) * 0.618_033_988_749).fract() as f32;
-    Rules { buy_s: rules.buy_s * (1.0 - 0.875 * part), ..rules }
+    // A short one stays possible.
+    Rules { buy_s: (rules.buy_s * (1.0 - 0.875 * part)).max(0.1), ..rules }
 }
 
 fn subsystem(of: &SubsystemFigures, values: Vec<(u64, u64)>) -> SubsystemTimes {
@@ -608,6 +611,7 @@ fn end_line(end: &MatchEnd) -> EndLine {
     let is_stopped = matches!(&end.error, Some(throng_match::MatchError::Stopped { .. }));
     EndLine {
         line: end.to_string(),
+        is_first: end.name == match_name(1),
         outcome: end.outcome.clone(),
         is_sound: end.error.is_none() || is_stopped,
         is_logged: end.log_error.is_none(),

@@ -263,7 +263,15 @@ impl MatchProcess {
         let report = line.and_then(|line| serde_json::from_str(&line).ok());
         report.unwrap_or_else(|| {
             let line = format!("match {}: its process died: {}", number + 1, left.status);
-            let end = EndLine { line, outcome: None, is_sound: false, is_logged: false, taken: 0, refused: 0 };
+            let end = EndLine {
+                line,
+                is_first: false,
+                outcome: None,
+                is_sound: false,
+                is_logged: false,
+                taken: 0,
+                refused: 0,
+            };
             SiteReport { ends: vec![end], ..SiteReport::default() }
         })
     }

@@ -409,7 +409,7 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         profile: found.profile.to_string(),
         players: found.players,
         tick_hz: found.tick_hz,
-        result: ends().next().and_then(|end| end.outcome.clone()),
+        result: ends().find(|end| end.is_first).and_then(|end| end.outcome.clone()),
         mode: if found.is_by_processes { "processes" } else { "threads" }.to_owned(),
         workers: found.workers,
         frame_ms: Percentiles::of(&frame, 1e6),
@@ -422,8 +422,11 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         rss_bytes: rss_bytes.map(|[_, after]| after),
-        memory_bytes_per_match: grown_by(found.matches),
-        memory_bytes_per_player: grown_by(found.players),
+        memory_bytes_per_match: grown_by(if found.is_by_processes { found.begun } else { found.matches }),
+        memory_bytes_per_player: match found.is_by_processes {
+            true => grown_by(found.begun * (found.players / found.matches.max(1))),
+            false => grown_by(found.players),
+        },
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
@@ -480,7 +483,9 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
         && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
     let matches_per_core = f64::from(found.matches) / found.workers.max(1) as f64;
-    summary.matches_per_core = (summary.head.valid && is_within).then_some(matches_per_core);
+    // With a load profile, fewer than all of them play, or for a part of the time.
+    let is_shown = summary.head.valid && is_within && found.profile == Profile::Constant;
+    summary.matches_per_core = is_shown.then_some(matches_per_core);
     summary
 }
 

@@ -169,11 +169,14 @@ struct Mover {
     group: Option<u8>,
     /// It came, jumped, changed its group, or is faster than was foretold: its pairs are looked at now.
     is_hasty: bool,
+    /// It came or jumped: where it was says nothing about who sees it.
+    has_jumped: bool,
     walls: Walls,
 }
 
 impl Mover {
-    const NOBODY: Mover = Mover { space: None, speed_mps: 0.0, group: None, is_hasty: true, walls: Walls::NONE };
+    const NOBODY: Mover =
+        Mover { space: None, speed_mps: 0.0, group: None, is_hasty: true, has_jumped: true, walls: Walls::NONE };
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -310,6 +313,7 @@ impl Fog {
         });
         let foretold_mps = mover.speed_mps.max(speed_max_mps) * SPEED_SLACK;
         let is_too_fast = velocity.with_y(0.0).length() > foretold_mps;
+        mover.has_jumped = has_jumped;
         mover.is_hasty = has_jumped || is_too_fast || mover.group != Some(group);
         (mover.space, mover.speed_mps, mover.group) = (Some(space), speed_max_mps, Some(group));
         if has_jumped {
@@ -334,7 +338,12 @@ impl Fog {
         };
         let eye = possible(&self.viewers[from], viewer.velocity, viewer.speed_max_mps, self.window_s(viewer));
         let body = possible(&self.targets[to], target.velocity, target.speed_max_mps, self.ahead_s());
+        let has_jumped = self.viewers[from].has_jumped || self.targets[to].has_jumped;
         let pair = &mut self.pairs[from * self.targets.len() + to];
+        if has_jumped {
+            // Nobody lingers in sight at the place where he has been put.
+            pair.until_tick = tick;
+        }
         let answer = match (eye, body) {
             (Some(from), Some(to)) if is_sound(from) && is_sound(to) => {
                 let shaft = Shaft { from, to };

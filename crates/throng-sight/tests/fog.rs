@@ -261,6 +261,25 @@ fn teams_the_absent_and_those_who_jump_are_decided_in_the_same_tick() {
     assert_eq!([fog.may_see(0, 0), fog.may_see(0, 1)], [false, false]);
 }
 
+/// As at the beginning of a round, after which nobody is looked at for a while.
+#[test]
+fn who_was_seen_before_a_jump_does_not_stay_in_sight_after_it() {
+    let (_, walls) = wall(0.0);
+    let world = throng_sight::fog::FogWorld { walls: &walls, occluders: &[] };
+    let options = FogOptions::default();
+    assert!(options.linger_ticks > 1);
+    let (here, hidden) = (vec3(-10.0, 1.6, 0.0), vec3(10.0, 0.0, 0.0));
+    for (from, to) in [((here, hidden.with_x(-5.0)), (here, hidden)), ((here.with_x(9.0), hidden), (here, hidden))] {
+        let mut fog = Fog::new(options, 1, 1);
+        let mut update = |tick, (eye, enemy): (Vec3, Vec3)| {
+            fog.update(tick, &world, &[viewer(eye, 50.0)], &[target(enemy)]);
+            fog.may_see(0, 0)
+        };
+        assert!(update(1, from));
+        assert!(!update(2, to), "one of them was put behind the wall");
+    }
+}
+
 #[test]
 fn who_changes_the_team_is_looked_at_in_the_same_tick() {
     let (_, walls) = wall(0.0);

@@ -14,6 +14,8 @@ use crate::solid::{Body, Solids};
 
 /// Players begin at least so far from each other, in metres.
 const SPAWN_DISTANCE_M: f32 = 1.0;
+/// So many places of a box are looked at.
+const PLACES_MAX: f64 = 65_536.0;
 /// Places of a spawn box are tried in steps of so many metres.
 const SPAWN_STEP_M: f32 = 0.5;
 
@@ -135,11 +137,14 @@ fn spawns(map: &Map, name: &'static str) -> Result<Vec<Vec3>, ArenaError> {
     let mark = map.marks().find(|mark| mark.name == name).ok_or(ArenaError::NoMark { name })?;
     let [lowest, highest] = mark.bounds;
     let middle = (lowest + highest) / 2.0;
-    let count = |axis: usize| ((highest[axis] - lowest[axis]) / SPAWN_STEP_M) as usize;
+    // A map may call all of itself a place.
+    let area_m2 = f64::from(highest.x - lowest.x) * f64::from(highest.z - lowest.z);
+    let step_m = SPAWN_STEP_M.max((area_m2 / PLACES_MAX).sqrt() as f32);
+    let count = |axis: usize| (((highest[axis] - lowest[axis]) / step_m) as usize).min(PLACES_MAX as usize);
     let mut places = Vec::new();
     for x in 0..=count(0) {
         for z in 0..=count(2) {
-            let place = lowest + SPAWN_STEP_M * vec3(x as f32, 0.0, z as f32);
+            let place = lowest + step_m * vec3(x as f32, 0.0, z as f32);
             let from = vec3(place.x, highest.y, place.z);
             let ray = Ray::new(from, Vec3::NEG_Y, highest.y - lowest.y + 1.0);
             let ground = ray.ok().and_then(|ray| Some(ray.at(map.closest(&ray, town::BODIES)?.distance_m)));

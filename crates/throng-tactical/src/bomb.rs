@@ -6,6 +6,8 @@ use throng_match::{Digest, Seat};
 
 /// The bomb is picked up within this distance.
 pub(crate) const REACH_M: f32 = 1.2;
+/// It falls no farther when it is dropped: no building of a map is higher.
+pub(crate) const FALL_M: f32 = 200.0;
 /// It is defused within this distance.
 pub(crate) const DEFUSE_REACH_M: f32 = 1.6;
 /// An explosion kills within this distance, and hurts up to three times as far.

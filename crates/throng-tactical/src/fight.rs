@@ -3,8 +3,9 @@
 use glam::Vec3;
 use throng_match::{Scopes, Seat, Subsystem};
 use throng_rewind::{Break, Outcome};
+use throng_sight::{Ray, town};
 
-use crate::bomb::{Bomb, DEFUSE_REACH_M, REACH_M};
+use crate::bomb::{Bomb, DEFUSE_REACH_M, FALL_M, REACH_M};
 use crate::character::Work;
 use crate::command::Buttons;
 use crate::event::{Ending, Event};
@@ -177,6 +178,11 @@ impl Tactical {
         let weapon = by.map_or(Weapon::Pistol, |(_, weapon)| weapon);
         self.note(Event::Died { seat: victim, by: by.map(|(by, _)| by), at, weapon, is_headshot });
         if self.bomb.is_carried_by(victim) {
+            // Who dies in a fall leaves it on the ground, and not in the air where nobody reaches it.
+            let down = Ray::new(at + 0.1 * Vec3::Y, Vec3::NEG_Y, FALL_M);
+            let ground =
+                down.ok().and_then(|ray| Some(ray.at(self.arena.map().closest(&ray, town::BODIES)?.distance_m)));
+            let at = ground.unwrap_or(at);
             self.bomb = Bomb::Dropped(at);
             self.note(Event::BombDropped { at });
         }

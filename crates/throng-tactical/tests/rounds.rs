@@ -156,6 +156,30 @@ fn the_bomb_of_the_dead_is_taken_by_a_team_mate() {
 }
 
 #[test]
+fn a_bomb_whose_carrier_dies_in_a_fall_lies_on_the_ground() {
+    let mut play = Play::live(quick());
+    let by = carrier(&mut play);
+    play.put(5, vec3(-50.0, 0.0, 20.0), Vec3::X);
+    for _ in 0..8 {
+        play.put(by, vec3(-44.0, 5.0, 20.0), Vec3::X);
+        // A shooter sees the past, in which he was elsewhere.
+        play.hold(5, 8, |_| ());
+        let (target, eye) = (play.me(by).position + vec3(0.0, 1.3, 0.0), play.me(5).eye());
+        play.hold(5, 1, |command| {
+            command.look_along(target - eye);
+            command.buttons = Buttons::FIRE;
+        });
+        if !play.me(by).is_alive {
+            break;
+        }
+        play.hold(5, 40, |_| ());
+    }
+    assert!(!play.me(by).is_alive && play.me(by).position.y > 2.0, "{:?}", play.me(by).position);
+    let BombSeen::Dropped(at) = bomb(&mut play, (by + 1) % 5) else { panic!("it is not dropped") };
+    assert!(at.y.abs() < 0.1, "{at}");
+}
+
+#[test]
 fn a_match_is_played_to_its_result() {
     let mut play = Play::live(Rules { rounds_to_win: 2, ..quick() });
     eliminate(&mut play, Team::Defenders);

@@ -75,8 +75,16 @@ fn read_beside(path: &Path, uri: &str, length: usize) -> Result<Vec<u8>, ReadErr
     read.map(|_| bytes).map_err(|cause| ReadError::Io { path, cause })
 }
 
+/// The buffers of a document have so many bytes together: some times what the most triangles need.
+const BUFFERS_BYTES_MAX: usize = 4 << 30;
+
 fn buffers(path: &Path, gltf: &Gltf) -> Result<Vec<Vec<u8>>, ReadError> {
+    let all = gltf.buffers().map(|buffer| buffer.length()).fold(0, usize::saturating_add);
+    if all > BUFFERS_BYTES_MAX {
+        return Err(malformed(path, "its buffers have more than 4 GiB together"));
+    }
     let bytes_of = |buffer: gltf::Buffer<'_>| match buffer.source() {
+        Source::Bin if buffer.index() > 0 => Err(malformed(path, "only the first buffer may be the binary part")),
         Source::Bin => gltf.blob.clone().ok_or_else(|| malformed(path, "the binary part is missing")),
         Source::Uri(uri) => match uri.strip_prefix("data:") {
             Some(inline) => {
@@ -96,8 +104,14 @@ impl Reader<'_> {
         let Some(mesh) = node.mesh() else {
             let is_place = node.camera().is_none() && node.skin().is_none() && node.children().len() == 0;
             if is_place && !name.is_empty() {
-                let point = place.transform_point3(Vec3::ZERO);
-                self.mesh.marks.push(NamedBox { name: name.to_owned(), bounds: [point; 2] });
+                // Tools show such a node as a cube from -1 to 1: its scale is the size of the box.
+                let corner = |number: u32| {
+                    let side = |bit: u32| if number >> bit & 1 == 0 { -1.0 } else { 1.0 };
+                    place.transform_point3(Vec3::new(side(0), side(1), side(2)))
+                };
+                let bounds = (1..8)
+                    .fold([corner(0); 2], |[low, high], number| [low.min(corner(number)), high.max(corner(number))]);
+                self.mesh.marks.push(NamedBox { name: name.to_owned(), bounds });
             }
             return Ok(());
         };
