@@ -20,11 +20,11 @@ pub(crate) struct RayRate {
     pub(crate) ratio_to_embree: Option<f64>,
 }
 
-/// Closest hits, one ray after the other. Ours and Embree's take turns.
-pub(crate) fn measure(map: &Map) -> RayRate {
+/// Closest hits, one ray after the other. Ours and Embree's take turns. `None` of a map without ground.
+pub(crate) fn measure(map: &Map) -> Option<RayRate> {
     let rays = rays(map);
     if rays.is_empty() {
-        return RayRate::default();
+        return None;
     }
     let embree = embree(map);
     let mut times: [Vec<f64>; 2] = Default::default();
@@ -41,8 +41,8 @@ pub(crate) fn measure(map: &Map) -> RayRate {
         times.get(times.len() / 2).copied()
     };
     let [ours, theirs] = times.each_mut().map(median);
-    let rays_per_s = ours.map_or(0.0, |seconds| rays.len() as f64 / seconds);
-    RayRate { rays_per_s, ratio_to_embree: theirs.zip(ours).map(|(theirs, ours)| theirs / ours) }
+    let ratio_to_embree = theirs.zip(ours).map(|(theirs, ours)| theirs / ours);
+    ours.map(|seconds| RayRate { rays_per_s: rays.len() as f64 / seconds, ratio_to_embree })
 }
 
 fn seconds(rays: &[Ray], is_hit: impl Fn(&Ray) -> bool) -> f64 {
@@ -53,12 +53,19 @@ fn seconds(rays: &[Ray], is_hit: impl Fn(&Ray) -> bool) -> f64 {
 
 /// From eyes above the ground in all directions, a little up and down.
 fn rays(map: &Map) -> Vec<Ray> {
+    let [low, high] = map.bounds();
+    // Those that begin in the streets hit more than those from the roofs, but a pit may be lower than any street.
+    let streets = rays_from(map, low.y + 8.0, 20.0);
+    if streets.len() == RAYS { streets } else { rays_from(map, high.y + 1.0, high.y - low.y + 2.0) }
+}
+
+fn rays_from(map: &Map, above_m: f32, depth_m: f32) -> Vec<Ray> {
     let mut random = fastrand::Rng::with_seed(3);
     let [low, high] = map.bounds();
     let mut rays = Vec::with_capacity(RAYS);
     for _ in 0..RAYS * 8 {
         let point = low + (high - low) * vec3(random.f32(), 0.0, random.f32());
-        let Ok(down) = Ray::new(vec3(point.x, low.y + 8.0, point.z), -Vec3::Y, 20.0) else { continue };
+        let Ok(down) = Ray::new(vec3(point.x, above_m, point.z), -Vec3::Y, depth_m) else { continue };
         let Some(ground) = map.closest(&down, town::BODIES) else { continue };
         let direction = vec3(random.f32() - 0.5, (random.f32() - 0.5) * 0.2, random.f32() - 0.5);
         rays.extend(Ray::new(down.at(ground.distance_m) + 1.6 * Vec3::Y, direction, LENGTH_M));

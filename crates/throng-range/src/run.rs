@@ -359,7 +359,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         samples: sampler.samples,
         steps: if options.has_profile() { sampler.steps } else { Vec::new() },
         checks: &checks,
-        rays: measures_rays.then(|| rays::measure(stage.map())),
+        rays: measures_rays.then(|| rays::measure(stage.map())).flatten(),
         triangles: stage.map().triangle_count(),
         head: RunHead {
             others_cpu_cores,

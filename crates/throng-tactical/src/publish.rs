@@ -275,8 +275,15 @@ impl Tactical {
             match event {
                 Event::Shot { by, weapon, to, .. } => {
                     let message = ShotFired { by: by.0 as u8, weapon, to: to.to_array() };
-                    let viewers =
-                        (0..count).filter(|viewer| *viewer == by.index() || self.vision.visible(*viewer, by.index()));
+                    // Whom it kills saw it, too, and sees nobody any more.
+                    let is_struck = |viewer: usize| {
+                        let is_it = |event: &Event| matches!(event, Event::Hit { by: other, target, .. } if *other == by && target.index() == viewer);
+                        self.events.iter().any(is_it)
+                    };
+                    let sees = |viewer: &usize| {
+                        *viewer == by.index() || self.vision.visible(*viewer, by.index()) || is_struck(*viewer)
+                    };
+                    let viewers = (0..count).filter(sees);
                     for connection in viewers.filter_map(|viewer| connections[viewer]) {
                         counters.messages_refused += send(server, connection, LANE_SHOTS, &message)?;
                     }

@@ -335,6 +335,7 @@ fn what_happens_is_told_to_those_whom_it_concerns() {
     assert_eq!(table.messages::<HitMark>(5).len(), marks.len());
     assert_eq!(table.messages::<HitMark>(6).len(), 0);
     assert_eq!(table.messages::<ShotFired>(0).len(), marks.len());
+    assert_eq!(table.messages::<ShotFired>(5).len(), marks.len(), "the last one, too, which killed it");
     for client in 0..10 {
         let died = |feed: &Feed| feed.news == News::Died && (feed.by, feed.about) == (Some(0), Some(5));
         assert_eq!(table.messages::<Feed>(client).iter().filter(|feed| died(feed)).count(), 1, "client {client}");
