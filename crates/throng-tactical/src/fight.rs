@@ -178,7 +178,7 @@ impl Tactical {
         let weapon = by.map_or(Weapon::Pistol, |(_, weapon)| weapon);
         self.note(Event::Died { seat: victim, by: by.map(|(by, _)| by), at, weapon, is_headshot });
         if self.bomb.is_carried_by(victim) {
-            // Who dies in a fall leaves it on the ground, and not in the air where nobody reaches it.
+            // A player who dies in a fall leaves it on the ground, and not in the air where nobody reaches it.
             let down = Ray::new(at + 0.1 * Vec3::Y, Vec3::NEG_Y, FALL_M);
             let ground =
                 down.ok().and_then(|ray| Some(ray.at(self.arena.map().closest(&ray, town::BODIES)?.distance_m)));

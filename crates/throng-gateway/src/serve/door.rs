@@ -79,7 +79,7 @@ fn connection_bytes(options: &DoorOptions) -> usize {
         Transport::Kcp => 16 << 10,
         Transport::Link(_) => 15 << 10,
     };
-    transport + if options.tls.is_some() { 18 << 10 } else { 0 }
+    transport + if options.tls.is_some() { 14 << 10 } else { 0 }
 }
 
 impl Door {

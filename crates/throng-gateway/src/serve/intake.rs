@@ -75,7 +75,7 @@ pub(crate) struct Intake {
     /// Settings were read again, and the session has the rules of before.
     is_session_old: bool,
     recording: Option<Recording>,
-    /// What it said before anybody let it in: strangers leave no file.
+    /// The packets that it sent before it was logged in: strangers leave no file.
     unrecorded: Vec<(Time, Bytes)>,
     has_recorded: bool,
     /// The memory of its buffer and of the packet that is being parsed.

@@ -164,10 +164,11 @@ async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&
         Err(reason) => return reason.into_iter().for_each(|reason| pass.refuse(reason)),
     }
     let Some(pause) = pass.door.handshake_pause() else { return pass.refuse(Reason::Busy) };
-    let accepted = async {
+    // The room for the handshake is not the task's: it is given back.
+    let accepted = Box::pin(async {
         sleep(pause).await;
         tls.accept(stream, pass.door.memory()).await
-    };
+    });
     let stream = match pass.shake(accepted).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),

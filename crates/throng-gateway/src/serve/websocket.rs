@@ -92,7 +92,8 @@ where
         }
         Ok(response)
     };
-    let handshake = accept_hdr_async_with_config(stream, check, Some(config));
+    // Its room is given back, too.
+    let handshake = Box::pin(accept_hdr_async_with_config(stream, check, Some(config)));
     match pass.shake(handshake).await {
         Ok(Ok(websocket)) => return Some(websocket),
         Ok(Err(error)) if is_harmless(&error) && reason == Reason::Handshake => pass.refuse(Reason::Probe),

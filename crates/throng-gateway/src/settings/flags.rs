@@ -112,7 +112,7 @@ const FLAGS: &[Flag] = &[
         Kind::Switch(|s, on| s.client_waits_for_master = on),
         "refuse clients until GLOBAL has an owner (off; channeld's own command ignores it)",
     ),
-    flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record the packets of clients in .cpr files"),
+    flag("erp", Kind::Switch(|s, on| s.record_clients = on), "record the packets of clients that log in in .cpr files"),
     flag("rspd", keep!(some recording_folder), "folder for recordings"),
     flag(
         "ct",

@@ -30,8 +30,8 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Whether a segment may be taken, if those in order and those ahead of a gap have so many bytes at most. What is here already and
-    /// comes again may: it has to be acknowledged again.
+    /// Whether a segment may be taken, if those in order and those ahead of a gap have so many bytes at most. A segment that is here
+    /// already may be taken again: it has to be acknowledged again.
     pub(super) fn has_room(&self, segment: &Segment, most_bytes: usize) -> bool {
         let ahead = segment.number.wrapping_sub(self.next);
         if ahead == 0 {
