@@ -90,6 +90,9 @@ pub(crate) fn a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that
         assert!((kept - told).abs() <= told.abs() * 1e-5, "{figure}: {kept} of {told}");
     }
     assert_eq!(whole["neighbours"]["near"]["samples"], report["neighbours"]["near"]["samples"]);
+    // They learn the truth at the end alone, and nobody holds that against the run.
+    assert_eq!(whole["bots"]["without_truth_in_play"], true);
+    assert!(!whole["invalid_reasons"].to_string().contains("while everything moved"), "{whole:#}");
     // 60 ticks in 2 s. On a machine that does other things too, fewer; more would be those of another time.
     assert!(whole["server"]["ticks"].as_u64().is_some_and(|ticks| (20..=75).contains(&ticks)), "{whole:#}");
     assert!(whole["server"]["frame_ms"]["p99"].as_f64() > Some(0.0) && folder.join("report.html").is_file());

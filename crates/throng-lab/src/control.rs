@@ -188,6 +188,9 @@ pub struct BotsReport {
     pub state_mismatches: u64,
     /// Objects that were compared with the server's truth while everything moved.
     pub compared_in_play: u64,
+    /// They had no way to know that truth.
+    #[serde(default)]
+    pub without_truth_in_play: bool,
     /// Of those, the objects that differed from the server's state.
     pub mismatches_in_play: u64,
     /// Bots that decode and were compared with nothing at the end.

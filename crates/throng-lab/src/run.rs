@@ -569,16 +569,17 @@ impl<'a, R: Replication> Play<'a, R> {
 
     /// Adds the figures of edges and further servers. One that is gone makes the run not valid. Returns what became of datagrams at
     /// each edge that was a slow reader.
-    fn end_parts(&mut self, summary: &mut RunSummary) -> Vec<Read> {
+    fn end_parts(&mut self, summary: &mut RunSummary) -> Vec<Option<Read>> {
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
-        let read = edges.iter().map(|edge| edge.read).collect();
-        let edges: Vec<_> = edges.into_iter().map(|edge| edge.figures).collect();
+        let read = edges.iter().map(|edge| edge.as_ref().map(|edge| edge.read)).collect();
+        let edges: Vec<_> = edges.into_iter().map(|edge| edge.unwrap_or_default().figures).collect();
         // A process that was killed has no figures, and one that came late has those of a shorter time.
         let own_cpu_cores = self.parts_cpu_s / self.ledger.seconds_measured().max(1e-9);
         summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
         summary.edges = edges;
-        summary.servers = self.first_server.take().into_iter().chain(servers).collect();
+        summary.servers =
+            self.first_server.take().into_iter().chain(servers.into_iter().map(Option::unwrap_or_default)).collect();
         for (number, server) in summary.servers.iter_mut().enumerate() {
             server.players_by_second = self.evenness.of(number);
         }

@@ -161,6 +161,7 @@ impl RunSummary {
                 not_compared: 0,
                 compared_in_play: 190_000,
                 mismatches_in_play: 0,
+                without_truth_in_play: false,
                 stalled: 0,
                 cpu_cores: 0.62,
                 cores_available: 1.0,

@@ -244,6 +244,7 @@ fn whatever_spoils_a_run_is_named() {
     let nothing = |run: &mut RunSummary| (run.bots.objects_compared, run.bots.decoded) = (0, 0);
     assert!(spoilt(nothing).contains("no decoded object was compared"), "all that decode have left");
     assert!(spoilt(|run| run.bots.compared_in_play = 0).contains("while everything moved"));
+    assert_eq!(spoilt(|run| (run.bots.compared_in_play, run.bots.without_truth_in_play) = (0, true)), "");
     assert!(spoilt(|run| run.bots.mismatches_in_play = 1).contains("while everything moved"));
     assert!(spoilt(|run| run.bots.stalled = 1).contains("were stalled"));
     assert!(spoilt(|run| run.head.others_cpu_cores = Some(0.3)).contains("other programs used 0.30 cores"));

@@ -116,6 +116,7 @@ fn file_name(occasion: &Occasion<'_>) -> String {
 /// Readers see the whole file or none.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let partial = path.with_extension("partial");
-    fs::write(&partial, bytes)?;
-    fs::rename(&partial, path)
+    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
+    // On a full disk it would take the room that somebody frees.
+    written.inspect_err(|_| drop(fs::remove_file(&partial)))
 }

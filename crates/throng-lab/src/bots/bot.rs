@@ -105,6 +105,15 @@ impl<D: Decoder> Bot<D> {
         self.end.is_some()
     }
 
+    /// Counts why it was disconnected, if it was.
+    pub(super) fn count_end(&self, ends: &mut Vec<(String, u32)>) {
+        let Some(text) = self.end.as_ref().map(ToString::to_string) else { return };
+        match ends.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, count)) => *count += 1,
+            None => ends.push((text, 1)),
+        }
+    }
+
     /// A number that changes while it is served: see [`Service`].
     pub(super) fn served(&self, now: Time) -> Option<u64> {
         if !self.is_decoder {

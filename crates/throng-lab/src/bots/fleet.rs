@@ -102,6 +102,8 @@ pub(super) struct Measured {
     pub(super) rates: Rates,
     /// Bots that were stalled, and have left.
     pub(super) stalled: u32,
+    /// Why bots that have left had been disconnected before, and how many.
+    pub(super) ends: Vec<(String, u32)>,
 }
 
 /// The timing of a bot's turn.
@@ -211,7 +213,13 @@ impl<D: Decoder> Fleet<D> {
             next_look: now,
             interval: Duration::from_secs(1) / scenario.input_hz.max(1),
             measuring: None,
-            measured: Measured { turns: TurnLog::new(), cpu_cores: 0.0, rates: Rates::default(), stalled: 0 },
+            measured: Measured {
+                turns: TurnLog::new(),
+                cpu_cores: 0.0,
+                rates: Rates::default(),
+                stalled: 0,
+                ends: Vec::new(),
+            },
             second: Second { since: now, cpu_s: clock::process_cpu_s(), bytes: 0, late_us: late_histogram() },
             scenario,
         })
@@ -368,7 +376,8 @@ impl<D: Decoder> Fleet<D> {
 
     /// Compares with the server's final state, if there is one, and returns all counts.
     pub(crate) fn gather(&mut self, compare: bool) -> Gathered {
-        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32;
+        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32
+            + self.measured.ends.iter().map(|(_, count)| count).sum::<u32>();
         self.note_connected();
         if compare {
             self.witness.compare_final(eyes(&self.bots, &self.decoders), FINAL_PATIENCE);
@@ -387,6 +396,7 @@ impl<D: Decoder> Fleet<D> {
             objects_compared: self.witness.at_rest().objects,
             mismatches_in_play: self.witness.in_play().mismatches,
             compared_in_play: self.witness.in_play().objects,
+            without_truth_in_play: !self.witness.had_truth_in_play(),
             not_compared: self.witness.not_compared(),
             without_last: self.witness.without_last().to_vec(),
             differences: self.witness.differences(),
@@ -408,13 +418,9 @@ impl<D: Decoder> Fleet<D> {
 
     /// Why connections ended, and how many.
     fn ends(&self) -> Vec<(String, u32)> {
-        let mut ends: Vec<(String, u32)> = Vec::new();
-        for reason in self.bots.iter().filter_map(|bot| bot.end.as_ref()) {
-            let text = reason.to_string();
-            match ends.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, count)) => *count += 1,
-                None => ends.push((text, 1)),
-            }
+        let mut ends = self.measured.ends.clone();
+        for bot in &self.bots {
+            bot.count_end(&mut ends);
         }
         ends
     }

@@ -25,6 +25,8 @@ pub(crate) struct Gathered {
     pub(super) objects_compared: u64,
     pub(super) state_mismatches: u64,
     pub(super) compared_in_play: u64,
+    #[serde(default)]
+    pub(super) without_truth_in_play: bool,
     pub(super) mismatches_in_play: u64,
     #[serde(default)]
     pub(super) not_compared: u32,
@@ -76,6 +78,7 @@ impl Gathered {
         self.objects_compared = self.objects_compared.saturating_add(other.objects_compared);
         self.state_mismatches = self.state_mismatches.saturating_add(other.state_mismatches);
         self.compared_in_play = self.compared_in_play.saturating_add(other.compared_in_play);
+        self.without_truth_in_play |= other.without_truth_in_play;
         self.mismatches_in_play = self.mismatches_in_play.saturating_add(other.mismatches_in_play);
         self.not_compared = self.not_compared.saturating_add(other.not_compared);
         self.without_last.extend(other.without_last);
@@ -127,6 +130,7 @@ impl Gathered {
             objects_compared: self.objects_compared,
             state_mismatches: self.state_mismatches,
             compared_in_play: self.compared_in_play,
+            without_truth_in_play: self.without_truth_in_play,
             mismatches_in_play: self.mismatches_in_play,
             not_compared: self.not_compared,
             without_last: self.without_last.clone(),
@@ -251,6 +255,7 @@ mod tests {
             objects_compared: u64::MAX,
             state_mismatches: u64::MAX,
             compared_in_play: u64::MAX,
+            without_truth_in_play: true,
             mismatches_in_play: u64::MAX,
             not_compared: u32::MAX,
             differences: vec![Difference::default(); DIFFERENCES],

@@ -240,6 +240,7 @@ impl<D: Decoder> Fleet<D> {
         let Some(mut bot) = self.bots.pop() else { return };
         self.decoders.pop_if(|place| *place as usize == self.bots.len());
         self.measured.stalled += u32::from(bot.has_stalled);
+        bot.count_end(&mut self.measured.ends);
         if self.measuring.is_some() {
             self.measured.rates.take(now, &bot);
         }

@@ -83,6 +83,8 @@ pub(super) struct Witness {
     view_m: f64,
     /// The path has no loss: an object whose newest update is of a tick has the state of that tick.
     is_clean: bool,
+    /// It was told of the state of the first server before the last one.
+    is_told_in_play: bool,
     /// The clients know what they own. Those of older models do not.
     knows_owners: bool,
     rng: fastrand::Rng,
@@ -132,6 +134,7 @@ impl Witness {
             waiting: Vec::new(),
             age_error_us: None,
             is_clean: scenario.net == NetPreset::None,
+            is_told_in_play: false,
             knows_owners: scenario.model == Model::Throng,
             view_m: scenario.rings.last().map_or(f64::INFINITY, |ring| f64::from(ring.radius_m)),
             rng: fastrand::Rng::with_seed(scenario.seed),
@@ -240,7 +243,13 @@ impl Witness {
 
     /// Learns the state of the only server, which came from another machine.
     pub(super) fn tell(&mut self, snapshot: &Snapshot) {
+        self.is_told_in_play |= !snapshot.is_final;
         self.pasts[0].tell(snapshot);
+    }
+
+    /// Whether it could compare while everything moved: it reads the server's state, or was told of it before the end.
+    pub(super) fn had_truth_in_play(&self) -> bool {
+        self.pasts[0].has_file() || self.is_told_in_play
     }
 
     /// Waits for the last state of all servers, at most so long, and counts the differences. Where one is missing, nobody is compared.
@@ -546,7 +555,9 @@ impl Witness {
         // State that equals a snapshot is as old as the snapshot, however long nothing was sent; or younger, if
         // something was sent since.
         // An edge's tick does not tell from which of the server's ticks a state is.
-        let newest_us = past.time_of(object.newest_tick).filter(|_| through.is_none());
+        // Of a tick that nobody remembers the state is at least as old as the oldest of those that are: the worst ones count.
+        let newest_us = past.time_of(object.newest_tick).or_else(|| past.time_before(object.newest_tick));
+        let newest_us = newest_us.filter(|_| through.is_none());
         // For its age, a state at an edge has to be as right as one at the server's clients.
         let is_fresh = match through {
             None => same,

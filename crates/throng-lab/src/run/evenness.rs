@@ -29,7 +29,9 @@ impl Evenness {
         if self.by_second.is_empty() || elapsed.as_secs() >= self.seconds {
             self.seconds = elapsed.as_secs() + 1;
             self.by_second.resize_with(players.clone().count(), Vec::new);
-            self.by_second.iter_mut().zip(players).for_each(|(row, players)| row.push(players.unwrap_or(0)));
+            // A tick may be longer than a second: each of them has its place.
+            let seconds = self.seconds as usize;
+            self.by_second.iter_mut().zip(players).for_each(|(row, players)| row.resize(seconds, players.unwrap_or(0)));
         }
     }
 
@@ -70,9 +72,11 @@ mod tests {
         assert_eq!(take(1_900, [400, 0, 0, 0]), None);
         assert_eq!(take(2_000, [0, 0, 0, 0]), Some(1.9), "nobody is anywhere");
         assert_eq!(take(3_000, [200, 199, 100, 1_000]), Some(1.9), "the mean of three");
+        // A tick that takes longer than two seconds.
+        assert_eq!(take(6_100, [7, 8, 9, 10]), Some(1.9));
         assert_eq!(
             (evenness.of(0), evenness.of(3), evenness.of(4)),
-            (vec![100, 150, 0, 200], vec![100, 75, 0, 0], vec![])
+            (vec![100, 150, 0, 200, 7, 7, 7], vec![100, 75, 0, 0, 10, 10, 10], vec![])
         );
     }
 }

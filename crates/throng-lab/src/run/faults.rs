@@ -112,13 +112,13 @@ fn restart(number: u32, servers: &mut Parts<ServerPoint, ServerFigures>, has_beg
 
 /// Adds what was slow, and what was lost by that, to the figures of the same faults: by the reports of the edges, and by the writes
 /// of the disk.
-pub(super) fn note_slow(faults: &mut [FaultFigures], edges: &[Read], disk: Read) {
+pub(super) fn note_slow(faults: &mut [FaultFigures], edges: &[Option<Read>], disk: Read) {
     for figures in faults {
         let Ok(fault) = figures.fault.parse::<Fault>() else { continue };
         let read = match (fault.kind, fault.part) {
             (FaultKind::SlowDisk(_), _) => Some(disk),
             // One that did not report has said nothing.
-            (FaultKind::SlowConsumer(_), Part::Edge(number)) => edges.get(place(number, 1)).copied(),
+            (FaultKind::SlowConsumer(_), Part::Edge(number)) => edges.get(place(number, 1)).copied().flatten(),
             _ => None,
         };
         (figures.delayed, figures.lost) = (read.map(|read| read.delayed), read.map(|read| read.lost));

@@ -479,6 +479,7 @@ impl Ledger {
             objects_compared: bots.objects_compared,
             not_compared: bots.not_compared,
             compared_in_play: bots.compared_in_play,
+            without_truth_in_play: bots.without_truth_in_play,
             mismatches_in_play: bots.mismatches_in_play,
             stalled: bots.stalled,
             cpu_cores: bots.cpu_cores,

@@ -158,8 +158,8 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         }
     }
 
-    /// Ends them. Returns the figures of each, and the faults of those that have none.
-    pub(super) fn finish(mut self) -> (Vec<F>, Vec<String>) {
+    /// Ends them. Returns the figures of each that has reported, and the faults of others.
+    pub(super) fn finish(mut self) -> (Vec<Option<F>>, Vec<String>) {
         self.tell(Command::Stop);
         let until = Instant::now() + REPORT_PATIENCE;
         let is_awaited = |part: &Part<P, F>| part.figures.is_none() && part.fault.is_none() && !part.is_killed;
@@ -170,12 +170,12 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
         let mut faults = Vec::new();
         let figures = self.parts.into_iter().map(|part| {
             faults.extend(part.former_faults);
-            part.figures.unwrap_or_else(|| {
+            if part.figures.is_none() {
                 let is_silent = part.fault.is_none() && !part.is_killed;
                 faults
                     .extend(part.fault.or_else(|| is_silent.then(|| format!("{} did not report in time", part.name))));
-                F::default()
-            })
+            }
+            part.figures
         });
         (figures.collect(), faults)
     }
@@ -344,7 +344,7 @@ mod tests {
         }
         parts.restart(7, &[]);
         assert_eq!(*lives.borrow(), [(0, 1), (0, 2)]);
-        assert_eq!(parts.finish(), (vec![102], Vec::new()), "nothing has gone wrong");
+        assert_eq!(parts.finish(), (vec![Some(102)], Vec::new()), "nothing has gone wrong");
     }
 
     /// Waits until the only process has so much more processor time than `from_s`. Returns what it has.
@@ -407,7 +407,7 @@ mod tests {
         parts.signal(0, Signal::Kill);
         parts.listen();
         let began = Instant::now();
-        assert_eq!(parts.finish(), (vec![0], Vec::new()), "it was killed on purpose");
+        assert_eq!(parts.finish(), (vec![None], Vec::new()), "it was killed on purpose");
         assert!(began.elapsed() < REPORT_PATIENCE / 2, "{:?}", began.elapsed());
     }
 
@@ -427,6 +427,6 @@ mod tests {
         assert_eq!(parts.players_of_each().next(), Some(None));
         let (figures, faults) = parts.finish();
         let words = ["server 2 has ended: its clients were cut off", "server 2 did not start again: no such program"];
-        assert_eq!((figures, faults), (vec![0], words.map(str::to_owned).to_vec()));
+        assert_eq!((figures, faults), (vec![None], words.map(str::to_owned).to_vec()));
     }
 }

@@ -176,6 +176,11 @@ impl Past {
         Some(self.tick_times[place].1.0 as f64)
     }
 
+    /// The oldest time that is known, for a tick before all that are.
+    pub(super) fn time_before(&self, tick: Tick) -> Option<f64> {
+        self.tick_times.front().filter(|(oldest, _)| tick < *oldest).map(|(_, time)| time.0 as f64)
+    }
+
     /// How far the world has moved on since the snapshot, in seconds of the world: those of a server that misses ticks are
     /// longer than seconds of the clock.
     pub(super) fn world_seconds_since_snapshot(&self, now: Time) -> f64 {
