@@ -2,6 +2,7 @@
 //! run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::session_pair::{CLIENT, Link, Pair, SERVER, packet};
 use throng_link::session::{CloseCode, CloseReason, Delivery, Envelope, Rest, Session, SessionOptions};
@@ -58,6 +59,21 @@ fn late_acknowledgements_are_counted_and_change_nothing() {
     pair.run(20);
     let counters = pair.ends[SERVER].session.statistics().counters;
     assert!(counters.packets_spurious > 0 && counters.packets_spurious <= counters.packets_lost, "{counters:?}");
+}
+
+#[test]
+fn acknowledgements_from_the_old_path_are_not_held_against_the_new_one() {
+    let link = Link { delay_ms: 50, ..Link::default() };
+    let mut pair = Pair::new(5, SessionOptions::default(), link);
+    pair.ends[SERVER].offered_bytes = 1000;
+    pair.run(2);
+    let before = pair.ends[SERVER].session.statistics().counters;
+    let now = pair.now;
+    pair.ends[SERVER].session.on_new_path(now, Some(Duration::from_millis(100)));
+    pair.run(2);
+    let counters = pair.ends[SERVER].session.statistics().counters;
+    assert!(counters.packets_lost >= before.packets_lost + 5, "they were in flight: {counters:?}");
+    assert_eq!(counters.packets_spurious, 0, "they did arrive, and were acknowledged");
 }
 
 #[test]

@@ -364,12 +364,13 @@ impl Flight {
         self.retire();
     }
 
-    /// Declares everything lost that is under way, as no fault of the path.
+    /// Declares everything lost that is under way, as no fault of the path. Nobody learns anything from what becomes of it.
     pub(super) fn give_up_all(&mut self, settle: &mut impl Settle) {
         for index in 0..self.sent.len() {
             self.sent[index].is_eliciting = false;
             self.settle(index, Delivery::Lost, settle);
         }
+        self.lost.clear();
         self.retire();
         self.deadline = None;
     }

@@ -339,13 +339,15 @@ impl Session {
     }
 
     /// The packets take another path from now on, with this round trip if it is known. Measurements of the old path are
-    /// discarded. Packets in flight on it count as lost, but their loss is not held against the new path.
+    /// discarded. Packets in flight on it count as lost, but neither their loss nor a late acknowledgement of them is held
+    /// against the new path.
     pub fn on_new_path(&mut self, now: Time, round_trip: Option<Duration>) {
         let (flight, mut concerned) = self.flight_and_concerned(now);
         flight.give_up_all(&mut concerned);
         self.round_trip = RoundTrip::new();
         self.path_size = PathSize::new();
         self.pacer.on_new_path(&self.options, now);
+        self.packet_threshold = u32::from(self.options.packet_threshold);
         (self.probe_at, self.probes) = (None, 0);
         if let Some(round_trip) = round_trip {
             self.round_trip.assume(round_trip.as_micros() as u64);
