@@ -56,12 +56,24 @@ impl Default for LeaseOptions {
 }
 
 impl LeaseOptions {
-    /// Whether the times fit each other.
+    /// Whether the times fit each other: whole seconds, of which a renewal and the margin are a part.
     pub fn is_sound(&self) -> bool {
-        self.duration >= LEASE_MIN
-            && self.duration.subsec_nanos() == 0
-            && self.margin + self.renew_every < self.duration
-            && self.renew_every > Duration::ZERO
+        self.duration >= LEASE_MIN && self.duration.subsec_nanos() == 0 && self.has_room()
+    }
+
+    /// The same times if they fit each other. If not, the duration is rounded up to whole seconds, at least 1. If the margin and a renewal
+    /// still do not fit into it, each of them is a fifth of it.
+    pub fn made_sound(self) -> LeaseOptions {
+        let begun = u64::from(self.duration.subsec_nanos() > 0);
+        let whole = Duration::from_secs(self.duration.as_secs().saturating_add(begun));
+        let rounded = LeaseOptions { duration: whole.max(LEASE_MIN), ..self };
+        let fifth = rounded.duration / 5;
+        if rounded.has_room() { rounded } else { LeaseOptions { margin: fifth, renew_every: fifth, ..rounded } }
+    }
+
+    fn has_room(&self) -> bool {
+        let needed = self.margin.checked_add(self.renew_every);
+        needed.is_some_and(|needed| needed < self.duration) && self.renew_every > Duration::ZERO
     }
 }
 
@@ -152,13 +164,14 @@ enum Operation {
 }
 
 impl Lease {
-    /// A lease that is not held yet. `desk` is the desk of its tickets, see [`Tickets`]; `note` is shown to others.
+    /// A lease that is not held yet. `desk` is the desk of its tickets, see [`Tickets`]; `note` is shown to others. If the times do not
+    /// fit each other, they are [changed](LeaseOptions::made_sound).
     pub fn new(key: Subject, member: MemberId, note: Bytes, options: LeaseOptions, desk: u16) -> Lease {
         Lease {
             key,
             member,
             note,
-            options,
+            options: options.made_sound(),
             tickets: Tickets::new(desk),
             held: None,
             asked: None,
@@ -391,5 +404,47 @@ impl Lease {
         value.extend_from_slice(&fence.to_le_bytes());
         value.extend_from_slice(&self.note);
         value.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_do_not_fit_each_other_are_made_to() {
+        let of = |duration_ms, margin_ms, renew_ms| {
+            let [duration, margin, renew_every] = [duration_ms, margin_ms, renew_ms].map(Duration::from_millis);
+            LeaseOptions { duration, margin, renew_every }
+        };
+        for (given, made) in [
+            (of(5_000, 1_000, 1_000), of(5_000, 1_000, 1_000)),
+            (of(1_000, 0, 999), of(1_000, 0, 999)),
+            (of(4_001, 1_000, 1_000), of(5_000, 1_000, 1_000)),
+            (of(0, 0, 100), of(1_000, 0, 100)),
+            (of(5_000, 6_000, 1_000), of(5_000, 1_000, 1_000)),
+            (of(5_000, 4_000, 1_000), of(5_000, 1_000, 1_000)),
+            (of(5_000, 1_000, 0), of(5_000, 1_000, 1_000)),
+            (LeaseOptions { margin: Duration::MAX, ..of(2_000, 0, 1) }, of(2_000, 400, 400)),
+        ] {
+            assert_eq!((given.made_sound(), given.is_sound()), (made, given == made), "{given:?}");
+            assert!(made.is_sound(), "{made:?}");
+        }
+        let endless = LeaseOptions { duration: Duration::MAX, ..LeaseOptions::default() };
+        assert!(endless.made_sound().duration >= Duration::from_secs(u64::MAX));
+    }
+
+    #[test]
+    fn a_lease_with_a_margin_longer_than_itself_is_taken_and_ends_before_the_entry() {
+        let options = LeaseOptions { margin: Duration::from_secs(9), ..LeaseOptions::default() };
+        let key = Subject::new("lease.world").expect("a name");
+        let mut lease = Lease::new(key, MemberId(1), Bytes::new(), options, 0);
+        lease.handle_event(Time(0), &Event::Connected);
+        let Some(Command::Put { ticket, lives_for: Some(life), .. }) = lease.poll_command(Time(0)) else {
+            panic!("it asks for the lease");
+        };
+        lease.handle_event(Time(1), &Event::Written { ticket, result: Ok(Revision(7)) });
+        assert_eq!(lease.fence(Time(1)), Some(Fence(7)));
+        assert!(lease.until().is_some_and(|until| until < Time(0).after(life)));
     }
 }

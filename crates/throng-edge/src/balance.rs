@@ -278,7 +278,8 @@ type Reported = (Fence, BordersVersion, BordersVersion, usize);
 impl Balance {
     /// A server that holds nothing yet, on the bus of this member, in a world with strips of equal width. On the member's bus, nothing else
     /// may use the subscriptions `u32::MAX - 1` to `u32::MAX - 3`, the watch `u32::MAX - 1`, and the desks of [`BalanceOptions::desk`].
-    pub fn new(options: BalanceOptions, member: MemberId) -> Balance {
+    pub fn new(mut options: BalanceOptions, member: MemberId) -> Balance {
+        options.lease = options.lease.made_sound();
         let BalanceOptions { world, division, number, address, lease, desk, .. } = options.clone();
         let note = address_note(address);
         let saved = Saved::new(world.clone(), division.servers(), SubscriptionId(u32::MAX - 2));

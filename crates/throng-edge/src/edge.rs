@@ -115,6 +115,9 @@ pub struct EdgeCounters {
     pub inputs_dropped: u64,
     /// Messages of clients that were too long, or came while their origin was not there or did not keep up.
     pub messages_dropped: u64,
+    /// Messages to origins that the lane can never take ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)). A client whom
+    /// such a message was about is sent away.
+    pub unsendable: u64,
     /// How often the ticks of an origin were counted anew.
     pub recounts: u64,
     /// Connections to origins that have ended.
@@ -358,7 +361,16 @@ impl Edge {
             self.look();
         }
         self.server.tick(now);
-        self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now));
+        let mut unsendable = Vec::new();
+        self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now, &mut unsendable));
+        for (step, session) in unsendable {
+            self.counters.unsendable += 1;
+            let is_of_player = !matches!(Up::of(step), Some(Up::Inputs | Up::Look | Up::Looks | Up::Elsewhere));
+            if let Some(&connection) = self.by_session.get(&session).filter(|_| is_of_player) {
+                // It would go on without the message.
+                self.server.disconnect(connection, now, "a message of yours is too long for its server");
+            }
+        }
     }
 
     /// Takes what an origin says.
@@ -430,7 +442,10 @@ impl Edge {
         if step == Some(Down::Has) {
             return self.hear_has(number, connection, &talk.body);
         }
-        if self.player(connection).is_none_or(|player| player.origin != number) {
+        // The client of a player who is on its way from there may have connected again, to another edge.
+        let may_end = |player: &Player| matches!(player.stage, Stage::Moving { from, .. } if from == number);
+        let is_its = |player: &Player| player.origin == number || step == Some(Down::End) && may_end(player);
+        if !self.player(connection).is_some_and(is_its) {
             return false;
         }
         match step {
@@ -574,7 +589,7 @@ impl Edge {
             return;
         }
         leave(&mut self.links[player.origin], &player, is_over && !player.is_too_slow);
-        if let Stage::Moving { from } = player.stage {
+        if let Stage::Moving { from, .. } = player.stage {
             leave(&mut self.links[from], &player, true);
         }
     }
@@ -621,6 +636,8 @@ impl Edge {
     /// Gives objects to the clients that they belong to, as soon as they are known.
     fn settle_owners(&mut self) {
         let Edge { server, links, players, by_session, counters, .. } = self;
+        // The new owners of objects that may have belonged to other clients of this edge before.
+        let mut given = FxHashMap::default();
         for (number, link) in links.iter_mut().enumerate() {
             let Link { awaited, mirror, client, .. } = link;
             awaited.retain(|&(object, session)| {
@@ -634,6 +651,7 @@ impl Edge {
                     Ok(true) => {
                         player.own.retain(|own| *own != object);
                         player.own.push(object);
+                        given.insert((number, object), session);
                         player.waits_since = None;
                         false
                     }
@@ -651,6 +669,9 @@ impl Edge {
         for player in players.iter_mut().flatten() {
             let Link { client, mirror, .. } = &links[player.origin];
             player.own.retain(|&object| {
+                if given.get(&(player.origin, object)).is_some_and(|&owner| owner != player.session) {
+                    return false;
+                }
                 let is_own = client.is_mine(object);
                 if !is_own {
                     // It may still be there, and belong to somebody else.
@@ -822,15 +843,22 @@ impl Link {
         }
     }
 
-    /// Sends everything that waits.
-    fn flush(&mut self, lane: u8, now: Time) {
+    /// Sends everything that waits, as far as there is room. Adds the steps and sessions of messages that the lane can never take.
+    fn flush(&mut self, lane: u8, now: Time, unsendable: &mut Vec<(u8, u32)>) {
         if self.is_live {
             if !self.inputs.is_empty() || std::mem::take(&mut self.owes_batch) {
                 self.end_batch();
             }
-            while let Some(talk) = self.waiting.front()
-                && self.client.send(lane, talk).is_ok()
-            {
+            while let Some(talk) = self.waiting.front() {
+                match self.client.send(lane, talk) {
+                    Ok(()) => {}
+                    Err(
+                        MessageError::NotConnected | MessageError::Session(SendError::QueueFull | SendError::Closed),
+                    ) => {
+                        break;
+                    }
+                    Err(_) => unsendable.push((talk.step, talk.session)),
+                }
                 self.waiting.pop_front();
             }
         }

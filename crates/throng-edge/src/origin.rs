@@ -46,7 +46,8 @@ pub enum OriginEvent {
         /// The user data of its token.
         user_data: Box<[u8; USER_DATA_LEN]>,
     },
-    /// A player has left, or another origin has it now: despawn its objects.
+    /// A player has left, or another origin has it now, or without [`OriginOptions::keep_ticks`] its client has connected to another edge:
+    /// despawn its objects.
     Left(PlayerId),
     /// A player has lost its edge, and may come back to any other: see [`OriginOptions::keep_ticks`]. It is told nothing, and its
     /// objects stay. [`OriginEvent::Returned`] follows, or [`OriginEvent::Left`].
@@ -70,7 +71,9 @@ pub enum OriginEvent {
     /// come from there. It can be handed over again.
     Stays(PlayerId),
     /// A player has come from another origin, or comes back with the state that this origin has [released](Origin::release) before. Spawn
-    /// its object and [`give`](Origin::give) it: for clients it goes on as the former one, if that is known.
+    /// its object and [`give`](Origin::give) it: for clients it goes on as the former one, if that is known. Or
+    /// [`disconnect`](Origin::disconnect) the player: a client without an object is shown the former one for 390 ticks, and then its
+    /// edge sends it away.
     Arrived {
         /// The player from now on.
         player: PlayerId,
@@ -118,6 +121,11 @@ enum About {
 }
 
 impl OriginEvent {
+    /// The length of a player's message.
+    fn message_bytes(&self) -> usize {
+        if let OriginEvent::Message { message, .. } = self { message.bytes().len() } else { 0 }
+    }
+
     fn about(&self) -> About {
         match *self {
             OriginEvent::EdgeJoined(edge) | OriginEvent::EdgeLeft(edge) | OriginEvent::Looks { edge, .. } => {
@@ -140,17 +148,19 @@ impl OriginEvent {
 #[derive(Clone, Debug)]
 pub struct OriginOptions {
     /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
-    /// reliable, ordered one that the game uses for nothing else.
+    /// reliable, ordered one that the game uses for nothing else. Its messages may have at least 129 KiB
+    /// ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)): what does not fit costs its player the connection.
     pub lane: u8,
-    /// The rate limit of one edge, in bytes per second.
+    /// The rate limit of one edge, in bytes per second. Its packets to the origin are bounded by the same: one for each 600 bytes, and
+    /// never fewer than any client's [`ServerOptions::client_packets_per_s`](throng::ServerOptions::client_packets_per_s).
     pub edge_bytes_per_s: u32,
     /// Players of one edge.
     pub players_max: usize,
     /// Events that wait to be polled. Inputs and messages beyond are dropped and counted.
     pub events_max: usize,
     /// A player whose edge dies, or who does not answer any more, is kept for so many ticks: whoever connects with its client id to
-    /// any edge until then goes on as this player. 0: it leaves at once. All servers of a world have the same: one that keeps nobody says
-    /// of nobody that it has the player.
+    /// any edge until then goes on as this player. 0: it leaves at once. All servers of a world have the same. A client id has one player in
+    /// any case: a client that connects with the id of a player who is here, through any edge, ends the former connection.
     pub keep_ticks: u32,
 }
 
@@ -231,6 +241,9 @@ const FORGETS_AT_MIN: usize = 256;
 /// The state of a player whose edge died on the way to another origin is kept for so many ticks at most.
 const LET_GO_TICKS: u32 = 300;
 
+/// A packet of an edge is half full at least, if it sends so much that the number of its packets is bounded.
+const PACKET_BYTES: u32 = 600;
+
 /// Bytes of messages that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
 
@@ -283,11 +296,15 @@ const CLOSED_BYTES_MAX: usize = 64 << 20;
 ///             // An error says that the player has just left.
 ///             let _ = origin.release(player, heroes[&player], &state);
 ///         }
-///         // At server 1. The state has come through an edge: check it like any input.
+///         // At server 1. The state has come through an edge: check it like any input. A player without an object has
+///         // to go: its edge waits for one.
 ///         OriginEvent::Arrived { player, state, .. } => {
-///             let Ok(numbers) = <[[u8; 4]; 3]>::try_from(state.as_chunks::<4>().0) else { return };
-///             let hero = Hero { position: numbers.map(f32::from_le_bytes) };
-///             let Ok(hero) = server.spawn(hero, Placement::Cell(0)) else { return };
+///             let numbers = <[[u8; 4]; 3]>::try_from(state.as_chunks::<4>().0);
+///             let hero = numbers.map(|numbers| Hero { position: numbers.map(f32::from_le_bytes) });
+///             let Some(hero) = hero.ok().and_then(|hero| server.spawn(hero, Placement::Cell(0)).ok()) else {
+///                 let _ = origin.disconnect(player, "this server cannot take you in");
+///                 return;
+///             };
 ///             let _ = origin.give(server, player, hero);
 ///             heroes.insert(player, hero);
 ///         }
@@ -310,7 +327,7 @@ pub struct Origin {
     options: OriginOptions,
     /// By index of the connection.
     edges: FxHashMap<u32, EdgeSeat>,
-    /// By client id: players who are here, and those who are away with the tick until which they are kept. Only if players are kept.
+    /// By client id: players who are here, and those who are away with the tick until which they are kept.
     clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
     /// Edges of other revisions that are sent away.
     strangers: FxHashSet<ConnectionId>,
@@ -362,6 +379,7 @@ impl Origin {
         match event {
             ServerEvent::Connected { connection, ref user_data, .. } if is_edge(user_data) => {
                 server.set_budget(connection, self.options.edge_bytes_per_s, now);
+                server.set_packets_per_s(connection, self.options.edge_bytes_per_s / PACKET_BYTES, now);
                 // So that the objects of its players come in every tick: a connection is sent to as often as its most frequent
                 // channel wants. Nothing lives in this one, and a limit that refuses it costs freshness alone.
                 let own = server.subscribe(connection, ChannelKey::Owner(connection), 1);
@@ -440,6 +458,7 @@ impl Origin {
                 edge_of(player.edge).is_some_and(|seat| seat.players.contains_key(&player.session))
             }
         });
+        self.waiting_bytes = self.events.iter().map(OriginEvent::message_bytes).sum();
     }
 
     /// To be called after all events were polled and their inputs applied, before the server's tick: the state of this tick
@@ -449,7 +468,7 @@ impl Origin {
             if let Some(batch) = seat.batch.take() {
                 server.acknowledge_input(seat.connection, batch);
             }
-            seat.flush(server, self.options.lane);
+            self.counters.unsendable += seat.flush(server, self.options.lane);
         }
         self.tick = server.current_tick();
         self.forget();
@@ -683,10 +702,16 @@ impl Origin {
 
     /// False if a message finds no room at a closed origin. Then it is counted.
     fn has_room_for(&mut self, bytes: usize) -> bool {
-        let waiting_bytes = if self.is_closed { self.waiting_bytes + bytes } else { 0 };
-        let has_room = waiting_bytes <= CLOSED_BYTES_MAX;
+        if !self.is_closed {
+            self.waiting_bytes = 0;
+            return true;
+        }
+        if self.waiting_bytes + bytes > CLOSED_BYTES_MAX && !self.gone_unseen.is_empty() {
+            self.forget_gone();
+        }
+        let has_room = self.waiting_bytes + bytes <= CLOSED_BYTES_MAX;
         if has_room {
-            self.waiting_bytes = waiting_bytes;
+            self.waiting_bytes += bytes;
         } else {
             self.counters.dropped += 1;
         }
@@ -749,18 +774,15 @@ impl Origin {
 
     /// A client is this player from now on. Returns the player that it was, if that is kept for it.
     fn note_client(&mut self, client_id: u64, player: PlayerId) -> Option<PlayerId> {
-        if self.options.keep_ticks == 0 {
-            return None;
-        }
         let (former, until) = self.clients.insert(client_id, (player, None))?;
         if until.is_some() {
             return Some(former);
         }
-        // Its edge may be dead, and nobody has noticed yet.
+        // Its edge may be dead, and nobody has noticed yet. One that lives ends the connection: the client has a newer one.
         let edge = self.seat(former.edge)?;
         let seat = edge.players.remove(&former.session)?;
-        edge.note_gone(former.session);
-        if self.is_closed || seat.stage == Stage::Released {
+        edge.end_session(former.session, "you have connected again, to another edge");
+        if self.is_closed || self.options.keep_ticks == 0 || seat.stage == Stage::Released {
             self.tell_gone(OriginEvent::Left(former));
             return None;
         }
@@ -775,7 +797,7 @@ impl Origin {
             true => self.let_go.lose_edge(seat.client_id, player, self.tick.after(keep_ticks.min(LET_GO_TICKS))),
             false => self.let_go.end(seat.client_id, player),
         }
-        let has_room = is_known && self.clients.len() <= KEPT_MAX;
+        let has_room = keep_ticks > 0 && is_known && self.clients.len() <= KEPT_MAX;
         if may_return && has_room && seat.stage != Stage::Released && !self.is_closed {
             let until = self.tick.after(keep_ticks);
             self.clients.insert(seat.client_id, (player, Some(until)));
@@ -835,12 +857,8 @@ impl Origin {
         if self.player(player).is_some() {
             return false;
         }
-        let Some(seat) = self.seat(player.edge) else { return true };
-        seat.note_gone(player.session);
-        if seat.waiting.len() < WAITING_MAX {
-            let body = b"the server of this part of the world is full".to_vec();
-            let (step, session) = (Down::End as u8, player.session);
-            seat.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
+        if let Some(seat) = self.seat(player.edge) {
+            seat.end_session(player.session, "the server of this part of the world is full");
         }
         true
     }
@@ -932,6 +950,7 @@ impl Origin {
             self.events.push_back(event);
         } else {
             self.counters.dropped += 1;
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.message_bytes());
         }
     }
 }

@@ -33,19 +33,30 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A file of this process. It stays this process's until this is dropped.
 #[derive(Debug)]
 pub struct WholeFile {
     path: PathBuf,
+    newest: Mutex<Newest>,
     /// `None` where the file system has no locks.
     _lock: Option<File>,
+}
+
+/// The newest draft.
+#[derive(Debug, Default)]
+struct Newest {
+    number: u64,
+    /// Somebody has it, and may write to its file.
+    is_open: bool,
 }
 
 /// The next version of a [`WholeFile`]. If it is dropped before it is complete, it is removed, and the file stays as it is.
 #[derive(Debug)]
 pub struct Draft<'a> {
     file: &'a WholeFile,
+    number: u64,
     /// `None` once it is complete.
     out: Option<BufWriter<File>>,
 }
@@ -68,7 +79,7 @@ impl WholeFile {
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => None,
             Err(TryLockError::Error(error)) => return Err(error),
         };
-        let file = WholeFile { path: path.to_owned(), _lock: lock };
+        let file = WholeFile { path: path.to_owned(), newest: Mutex::default(), _lock: lock };
         drop(file.begin()?);
         Ok(file)
     }
@@ -78,13 +89,29 @@ impl WholeFile {
         &self.path
     }
 
-    /// Begins the next version. One that was begun before and is not complete is void.
+    /// Begins the next version. One that was begun before and is not complete is void: what is still written to it goes nowhere.
     ///
     /// # Errors
     /// Nothing can be written beside the file.
     pub fn begin(&self) -> io::Result<Draft<'_>> {
+        let mut newest = self.newest();
+        if newest.is_open {
+            // A former draft is to keep out of the new one.
+            fs::remove_file(self.draft_path()).or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
+            newest.is_open = false;
+        }
         let out = private().write(true).create(true).truncate(true).open(self.draft_path())?;
-        Ok(Draft { file: self, out: Some(BufWriter::new(out)) })
+        *newest = Newest { number: newest.number + 1, is_open: true };
+        let number = newest.number;
+        Ok(Draft { file: self, number, out: Some(BufWriter::new(out)) })
+    }
+
+    /// One thread at a time holds it, and uses the draft's file meanwhile.
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn draft_path(&self) -> PathBuf {
@@ -96,15 +123,22 @@ impl Draft<'_> {
     /// Brings it to the disk, and puts it in the place of the file.
     ///
     /// # Errors
-    /// The file has the version of before, but for one case: the new one is in its place, and the disk did not take the folder.
+    /// The file has the version of before, but for one case: the new one is in its place, and the disk did not take the folder. A draft that
+    /// is void is an error, too.
     pub fn complete(mut self) -> io::Result<()> {
         let path = &self.file.path;
         let Some(out) = self.out.take() else { return Ok(()) };
-        let placed = bring_to_disk(out).and_then(|()| fs::rename(self.file.draft_path(), path));
-        if let Err(error) = placed {
+        let on_disk = bring_to_disk(out);
+        let mut newest = self.file.newest();
+        if newest.number != self.number {
+            return Err(io::Error::other("a newer version was begun before this one was complete"));
+        }
+        newest.is_open = false;
+        if let Err(error) = on_disk.and_then(|()| fs::rename(self.file.draft_path(), path)) {
             let _ = fs::remove_file(self.file.draft_path());
             return Err(error);
         }
+        drop(newest);
         // The new name of the file is on the disk with its folder. A system that does not open folders has its own ways.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).map_or(Ok(()), |folder| folder.sync_all())
@@ -123,7 +157,12 @@ impl Write for Draft<'_> {
 
 impl Drop for Draft<'_> {
     fn drop(&mut self) {
-        if self.out.take().is_some() {
+        if self.out.take().is_none() {
+            return;
+        }
+        let mut newest = self.file.newest();
+        if newest.number == self.number {
+            newest.is_open = false;
             // The room on the disk is of more use to the next one.
             let _ = fs::remove_file(self.file.draft_path());
         }
@@ -182,6 +221,25 @@ mod tests {
         draft.write_all(b"fourth").unwrap();
         draft.complete().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"fourth");
+    }
+
+    #[test]
+    fn a_draft_that_was_begun_before_another_is_void_and_leaves_that_one_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("world");
+        let file = WholeFile::claim(&path).unwrap();
+        let mut drafts: Vec<Draft<'_>> = (0..3).map(|_| file.begin().unwrap()).collect();
+        for (draft, bytes) in drafts.iter_mut().zip([&b"first, and a long one"[..], b"second", b"third"]) {
+            draft.write_all(bytes).unwrap();
+            draft.flush().unwrap();
+        }
+        drop(drafts.remove(0));
+        let error = drafts.remove(0).complete().unwrap_err().to_string();
+        assert!(error.contains("a newer version was begun"), "{error}");
+        assert_eq!(names(folder.path()), ["world.lock", "world.new"]);
+        drafts.remove(0).complete().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(names(folder.path()), ["world", "world.lock"]);
     }
 
     #[test]

@@ -597,12 +597,13 @@ impl<R: Replication> Host<R> {
                 OriginEvent::Stays(_) | OriginEvent::Away(_) => {}
                 OriginEvent::Returned { player, former } => self.give_back(player, former),
                 OriginEvent::Arrived { player, client_id, state, .. } => {
-                    let Some(character) = self.world.arrive(&state) else {
-                        self.bad_inputs += 1;
-                        continue;
-                    };
-                    if self.embody_at_edge(character, player, client_id as u32) {
+                    let character = self.world.arrive(&state);
+                    self.bad_inputs += u64::from(character.is_none());
+                    if character.is_some_and(|character| self.embody_at_edge(character, player, client_id as u32)) {
                         self.handovers.arrived += 1;
+                    } else if let Some(origin) = &mut self.origin {
+                        // Its edge waits for an object. One that has just left does not wait any more.
+                        let _ = origin.disconnect(player, "this server cannot take you in");
                     }
                 }
                 OriginEvent::Left(player) => {

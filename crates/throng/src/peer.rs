@@ -142,6 +142,11 @@ impl Peer {
         self.opener.open(now, datagram)
     }
 
+    /// Opens so many packets in a second from now on, and as many at once.
+    pub(crate) fn set_packets_per_s(&mut self, packets_per_s: u32, now: Time) {
+        self.opener.set_packets_per_s(packets_per_s, now);
+    }
+
     /// Handles an authentic packet, which came to this machine at `arrived`.
     pub(crate) fn settle(&mut self, now: Time, arrived: Time, opened: Opened<'_>) {
         match opened.kind {

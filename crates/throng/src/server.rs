@@ -449,6 +449,14 @@ impl<R: Replication> Server<R> {
         }
     }
 
+    /// Sets how many datagrams of one client are handled, per second and in a burst, in place of
+    /// [`ServerOptions::client_packets_per_s`], for one that speaks for many. Less than that changes nothing.
+    pub fn set_packets_per_s(&mut self, connection: ConnectionId, packets_per_s: u32, now: Time) {
+        if let Some(peer) = self.peers.get_mut(connection) {
+            peer.set_packets_per_s(packets_per_s.max(self.options.client_packets_per_s), now);
+        }
+    }
+
     /// Ends the tick: quantises the touched objects, encodes the due updates, and sends them.
     pub fn tick(&mut self, now: Time) {
         self.begin_metering();

@@ -13,6 +13,9 @@ use crate::talk::{
 const MESSAGES_MAX: usize = 256;
 /// A move that takes longer than this many ticks is the end of the client's connection: its origin has stopped half way.
 const MOVE_TICKS: u32 = 300;
+/// A client that has been at its new origin for so many ticks, and has got no object there, is not on its way any longer. At 30 ticks per
+/// second a silent origin counts as lost before, after the 10 s of a usual token, and one that has just started is closed for 10 s at most.
+const ARRIVE_TICKS: u32 = 390;
 /// A client joins the origin of its entry if the others have not said after so many ticks whether they have its player.
 const SEEK_TICKS: u32 = 30;
 /// Objects of which it is known that they go on, and as what, before they have come.
@@ -32,6 +35,8 @@ pub(super) enum Stage {
     Moving {
         /// The number of the former origin.
         from: usize,
+        /// When the new one was told.
+        since: Tick,
     },
 }
 
@@ -178,6 +183,7 @@ impl Edge {
         let Some((object, state)) = split_object(body).filter(|(_, state)| state.len() <= STATE_MAX) else {
             return false;
         };
+        let since = self.server.current_tick();
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
         let Stage::Held(held) = &mut player.stage else { return false };
         let held = std::mem::replace(held, Held::new(from, Tick(0)));
@@ -186,11 +192,11 @@ impl Edge {
         if to == from {
             self.counters.returned += 1;
         } else {
-            player.stage = Stage::Moving { from };
+            player.stage = Stage::Moving { from, since };
         }
         player.origin = to;
         player.own.clear();
-        player.waits_since = None;
+        player.waits_since = Some(since);
         let former = Former { origin: from as u16, object };
         let body = Arrival { user_data: &player.user_data, former, state }.bytes();
         let (session, number) = (player.session, player.client_id);
@@ -265,15 +271,25 @@ impl Edge {
         }
     }
 
-    /// The new origin has given an object to a client: the former one can forget it.
+    /// The new origin has given an object to a client: the former one can forget it. A client that gets none in time is sent away, or joins
+    /// another origin if the new one is gone (`leave_the_gone`).
     pub(super) fn end_moves(&mut self, now: Time) {
-        let (tick, mut late) = (self.server.current_tick(), Vec::new());
+        let tick = self.server.current_tick();
+        let (mut late, mut unmet) = (Vec::new(), Vec::new());
         for player in self.players.iter_mut().flatten() {
             match player.stage {
-                Stage::Moving { from } if !player.own.is_empty() => {
+                Stage::Moving { from, .. } if !player.own.is_empty() => {
                     player.stage = Stage::Home;
                     self.counters.moved += 1;
                     leave(&mut self.links[from], player, true);
+                }
+                Stage::Moving { from, since } if tick.since(since) > ARRIVE_TICKS => {
+                    if (self.options.is_gone)(player.origin) {
+                        player.stage = Stage::Home;
+                        leave(&mut self.links[from], player, true);
+                    } else {
+                        unmet.push(player.connection);
+                    }
                 }
                 Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
                 _ => {}
@@ -282,6 +298,9 @@ impl Edge {
         for connection in late {
             self.server.disconnect(connection, now, "the server did not hand you over in time");
         }
+        for connection in unmet {
+            self.server.disconnect(connection, now, "your next server gave you nothing in time");
+        }
     }
 
     /// An origin is gone: what was on the way from it and to it.
@@ -289,9 +308,9 @@ impl Edge {
         for player in self.players.iter_mut().flatten() {
             match std::mem::take(&mut player.stage) {
                 Stage::Held(held) if player.origin == gone => held.drop_all(&mut self.counters),
-                Stage::Moving { from } if player.origin == gone => leave(&mut self.links[from], player, true),
+                Stage::Moving { from, .. } if player.origin == gone => leave(&mut self.links[from], player, true),
                 // It has let go of the player, and has not heard that it has arrived.
-                Stage::Moving { from } if from == gone => {
+                Stage::Moving { from, .. } if from == gone => {
                     self.links[from].tell_elsewhere(player.client_id, LET_GO_ONLY)
                 }
                 stage => player.stage = stage,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
-use throng::{ChannelKey, ConnectionId, Replication, Server};
+use throng::{ChannelKey, ConnectionId, MessageError, Replication, SendError, Server};
 
 use super::Seat;
 use crate::talk::{Down, ToEdge, UNSEEN_MAX, push_look, refusals_bytes};
@@ -59,6 +59,15 @@ impl EdgeSeat {
         }
     }
 
+    /// Ends the client of a session that has no seat, if there is room to say it.
+    pub(super) fn end_session(&mut self, session: u32, reason: &str) {
+        self.note_gone(session);
+        if self.waiting.len() < WAITING_MAX {
+            let (step, body) = (Down::End as u8, reason.as_bytes().to_vec());
+            self.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
+        }
+    }
+
     /// The edge says by which borders it looks. It has heard of `refusals` messages with refused cells. True if the version counts: it
     /// knows of all cells that it cannot see. If not, a newer message with refused cells will follow.
     pub(super) fn accept_looks(&mut self, refusals: u32) -> bool {
@@ -79,13 +88,33 @@ impl EdgeSeat {
         }
     }
 
-    /// Sends what waits, as far as there is room.
-    pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) {
+    /// Sends what waits, as far as there is room. Returns how many messages the lane can never take.
+    pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) -> u64 {
         self.tell_unseen();
-        while let Some(talk) = self.waiting.front()
-            && server.send(self.connection, lane, talk).is_ok()
-        {
+        let mut unsendable = 0;
+        while let Some(talk) = self.waiting.front() {
+            match server.send(self.connection, lane, talk) {
+                Ok(()) => {}
+                Err(
+                    MessageError::UnknownConnection | MessageError::Session(SendError::QueueFull | SendError::Closed),
+                ) => break,
+                Err(_) => {
+                    unsendable += 1;
+                    self.give_up(talk.step, talk.session);
+                }
+            }
             self.waiting.pop_front();
+        }
+        unsendable
+    }
+
+    /// A message cannot be sent. The client that it was for is sent away: it would go on without it.
+    fn give_up(&mut self, step: u8, session: u32) {
+        let is_of_player = !matches!(Down::of(step), Some(Down::Continues | Down::Leaves | Down::Unseen | Down::End));
+        if is_of_player {
+            let (step, body) =
+                (Down::End as u8, b"a message for you is too long for the edges of this server".to_vec());
+            self.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
         }
     }
 }

@@ -56,6 +56,46 @@ fn messages_for_a_closed_origin_have_room_up_to_64_mib() {
     assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 1);
 }
 
+#[test]
+fn messages_of_those_who_leave_a_closed_origin_make_room_for_others() {
+    let network = throng::net::MemoryNetwork::new(throng::net::Condition::NONE, 1).unwrap();
+    let kinds = throng::Schema::builder().kind::<ToOrigin>().kind::<ToEdge>();
+    let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).unwrap());
+    let options = throng::ServerOptions::new(1, throng::random_key());
+    let mut server = Server::new(driver, std::sync::Arc::new(kinds.build().unwrap()), options).unwrap();
+    let most = CLOSED_BYTES_MAX / BODY_MAX;
+    let mut origin = Origin::new(OriginOptions { events_max: 2 * most, ..OriginOptions::default() });
+    origin.set_open(false);
+    let edge = ConnectionId { index: 0, generation: 1 };
+    connect(&mut origin, edge);
+    let mut say = |origin: &mut Origin, session, bytes| {
+        let talk = ToOrigin { step: Up::Say as u8, session, body: vec![0; bytes], ..ToOrigin::default() };
+        assert!(origin.hear(&mut server, edge, talk, Time(0)));
+    };
+    for session in 0..5 {
+        let talk = ToOrigin { number: session.into(), body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+        assert!(origin.join(PlayerId { edge, session }, &talk));
+        let last = if session == 4 { most - 4 * (most / 5) } else { most / 5 };
+        (0..last).for_each(|_| say(&mut origin, session, BODY_MAX));
+    }
+    say(&mut origin, 0, 1);
+    assert_eq!((origin.waiting_bytes, origin.counters.dropped), (CLOSED_BYTES_MAX, 1));
+    // Few have left, and their events are removed when their room is needed.
+    for session in 0..2 {
+        assert!(origin.leave(PlayerId { edge, session }, false));
+        (0..most / 5).for_each(|_| say(&mut origin, 2, BODY_MAX));
+    }
+    say(&mut origin, 2, 1);
+    assert_eq!((origin.waiting_bytes, origin.counters.dropped), (CLOSED_BYTES_MAX, 2));
+    // A message that finds no room among the events takes no bytes.
+    assert!(origin.leave(PlayerId { edge, session: 3 }, false));
+    origin.forget_gone();
+    let before = origin.waiting_bytes;
+    (0..2 * most).for_each(|_| say(&mut origin, 2, 1));
+    let told = origin.events.iter().filter(|event| event.message_bytes() == 1).count();
+    assert!(told < 2 * most && origin.waiting_bytes == before + told, "{told} of {}", 2 * most);
+}
+
 /// The edge sent it to another server, and back.
 #[test]
 fn a_player_who_comes_again_while_it_is_closed_is_told_once() {

@@ -1,8 +1,10 @@
 //! Inputs and messages go up, and answers come down.
 
+use throng::link::netcode::DropReason;
+use throng::{Client, Placement, ServerOptions};
 use throng_seeds::for_seeds;
 
-use crate::stage::{Hero, Stage, Word, World};
+use crate::stage::{Hero, Paper, Stage, Word, World, server_options};
 
 #[test]
 fn the_state_of_own_objects_is_that_after_exactly_the_acknowledged_inputs() {
@@ -46,6 +48,58 @@ fn the_state_of_own_objects_is_that_after_exactly_the_acknowledged_inputs() {
             false => Err(format!("{checked} states, {last:?}")),
         }
     });
+}
+
+/// An edge sends what all of its clients send, and more often than one of them may.
+#[test]
+fn an_edge_is_listened_to_more_than_one_client() {
+    let mut stage = Stage::new("none", 4);
+    stage.worlds.clear();
+    let options = server_options(&stage.key);
+    stage.revive_with(0, ServerOptions { client_packets_per_s: 12, ..options });
+    stage.add_edge();
+    stage.ticks(30);
+    stage.add_client(0);
+    stage.ticks(60);
+    for _ in 0..120 {
+        stage.clients[0].send_input(&[1]).unwrap();
+        stage.tick();
+    }
+    stage.ticks(20);
+    let counters = stage.worlds[0].server.door_counters();
+    assert_eq!(counters.dropped(DropReason::TooManyPackets), 0, "{counters:?}");
+    assert_eq!(stage.truth()[0].0.acts, 120);
+    stage.settle();
+    stage.check(0).unwrap();
+}
+
+/// The lane between edges and origins is for shorter messages than clients and games send.
+#[test]
+fn a_message_that_the_lane_can_never_take_costs_its_player_the_connection_and_holds_up_nobody() {
+    let mut stage = Stage::new("none", 4);
+    stage.lanes[0].message_bytes = 10_000;
+    stage.worlds.clear();
+    let options = server_options(&stage.key);
+    stage.revive_with(0, ServerOptions { lanes: stage.lanes.clone(), ..options });
+    stage.add_edge();
+    stage.ticks(30);
+    (0..3).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    stage.clients[0].send(0, &Paper { text: "y".repeat(19_000) }).unwrap();
+    stage.clients[1].send(0, &Word { text: "much".to_owned() }).unwrap();
+    stage.ticks(20);
+    let said = |number: &usize| stage.ends.get(number).map(ToString::to_string).unwrap_or_default();
+    assert!(said(&0).contains("of yours is too long"), "{}", said(&0));
+    assert!(said(&1).contains("for you is too long"), "{}", said(&1));
+    assert_eq!(stage.ends.len(), 2);
+    let counters = (stage.edges[0].counters().unsendable, stage.worlds[0].origin.counters().unsendable);
+    assert_eq!((counters, stage.worlds[0].left.len()), ((1, 1), 2));
+    stage.clients[2].send(0, &Word { text: "hello".to_owned() }).unwrap();
+    stage.clients[2].send_input(&[3]).unwrap();
+    stage.ticks(20);
+    assert_eq!((&stage.heard[..], stage.truth()[0].0.acts), (&[(2, "hello!".to_owned())][..], 3));
+    stage.settle();
+    stage.check(2).unwrap();
 }
 
 /// Without loss nothing is missing: the state is that after exactly the acknowledged inputs.
@@ -103,6 +157,30 @@ fn an_object_that_is_given_to_somebody_else_is_nobody_elses_any_more() {
     stage.worlds[0].server.set_owner(hero, None).unwrap();
     stage.ticks(60);
     assert_eq!(owners(&stage), [other, other, other]);
+}
+
+#[test]
+fn who_has_given_its_object_to_somebody_of_the_same_edge_looks_from_there_no_longer() {
+    let mut stage = Stage::new("none", 12);
+    stage.add_edge();
+    stage.ticks(20);
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.worlds[0].is_frozen = true;
+    stage.ticks(60);
+    let World { server, origin, heroes, .. } = &mut stage.worlds[0];
+    let of = |id: u64| heroes.iter().find(|(_, (_, known))| *known == id).map(|(player, (hero, _))| (*player, *hero));
+    let ((first, hero), (second, _)) = (of(0).unwrap(), of(1).unwrap());
+    let far = Hero { position: [60.0, 0.0, 1.0], name: 77, ..Hero::default() };
+    server.spawn(far, Placement::Cell(0)).unwrap();
+    origin.give(server, second, hero).unwrap();
+    origin.look(first, [60.0, 0.0, 1.0]).unwrap();
+    stage.ticks(60);
+    let sees = |client: &Client| client.objects::<Hero>().map(|(_, hero)| hero.name).collect::<Vec<_>>();
+    assert_eq!((sees(&stage.clients[0]), stage.clients[1].owned().count()), (vec![77], 2));
+    // Its own inputs are acknowledged without an object.
+    let number = stage.clients[0].send_input(&[1]).unwrap();
+    stage.ticks(20);
+    assert_eq!(stage.clients[0].input_acked(), Some(number));
 }
 
 #[test]

@@ -11,6 +11,10 @@ use crate::stage::{Hero, Stage, Word, World};
 
 /// Two worlds that share an area, with a border at x = 0.
 pub(crate) fn two_worlds(condition: &str, seed: u64) -> Stage {
+    two_worlds_with(condition, seed, EdgeOptions::default())
+}
+
+fn two_worlds_with(condition: &str, seed: u64, options: EdgeOptions) -> Stage {
     let options = EdgeOptions {
         // The cells on both sides of the border have objects of both.
         homes: Arc::new(|_, cell, homes| match cell[0] {
@@ -18,7 +22,7 @@ pub(crate) fn two_worlds(condition: &str, seed: u64) -> Stage {
             x => homes.push(usize::from(x > 0)),
         }),
         entry: Arc::new(|client_id, _| usize::from(client_id % 12 >= 6)),
-        ..EdgeOptions::default()
+        ..options
     };
     let mut stage = Stage::with_origins(condition, seed, 2, options);
     for world in &mut stage.worlds {
@@ -149,7 +153,11 @@ fn inputs_and_messages_arrive_once_and_in_order_while_their_client_moves() {
 
 /// A world in which client 5 stands 5 m before the border and the others do not come near it.
 fn near_the_border(condition: &str) -> Stage {
-    let mut stage = two_worlds(condition, 5);
+    near_the_border_with(condition, EdgeOptions::default())
+}
+
+fn near_the_border_with(condition: &str, options: EdgeOptions) -> Stage {
+    let mut stage = two_worlds_with(condition, 5, options);
     stage.add_edge();
     stage.ticks(20);
     (0..6).for_each(|_| stage.add_client(0));
@@ -249,6 +257,38 @@ fn a_game_that_never_releases_a_player_costs_that_player_its_connection_and_nobo
     assert_eq!(stage.ends.len(), 1);
     assert!(stage.ends[&5].to_string().contains("did not hand you over in time"), "{}", stage.ends[&5]);
     assert_eq!((stage.worlds[0].left.len(), stage.worlds[0].heroes.len()), (1, 5));
+}
+
+#[test]
+fn who_gets_nothing_from_its_next_server_is_sent_away_and_leaves_no_ghost() {
+    let mut stage = near_the_border("none");
+    stage.worlds[1].ignores_arrivals = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(360);
+    assert_eq!((stage.ends.len(), stage.worlds[0].ghosts.len(), stage.worlds[1].origin.players().count()), (0, 1, 1));
+    stage.ticks(80);
+    assert_eq!(stage.ends.keys().collect::<Vec<_>>(), [&5]);
+    assert!(stage.ends[&5].to_string().contains("gave you nothing in time"), "{}", stage.ends[&5]);
+    assert_eq!((stage.worlds[0].ghosts.len(), stage.worlds[0].left.len(), stage.worlds[1].left.len()), (0, 1, 1));
+    assert_eq!((stage.edges[0].counters().moved, stage.edges[0].counters().players), (0, 5));
+    stage.settle();
+    (0..5).for_each(|number| stage.check(number).unwrap());
+}
+
+/// A new process answers in the place of a server that the others have given up.
+#[test]
+fn who_gets_nothing_from_a_next_server_that_is_gone_joins_another_one_and_leaves_no_ghost() {
+    let options = EdgeOptions { is_gone: Arc::new(|origin| origin == 1), ..EdgeOptions::default() };
+    let mut stage = near_the_border_with("none", options);
+    stage.worlds[1].ignores_arrivals = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(360);
+    assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1));
+    stage.ticks(80);
+    assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len(), stage.worlds[1].left.len()), (1, 0, 1));
+    assert_eq!((stage.edges[0].counters().moved, stage.edges[0].counters().taken_over, stage.ends.len()), (0, 1, 0));
+    stage.settle();
+    (0..6).for_each(|number| stage.check(number).unwrap());
 }
 
 /// It is found somewhere else while the old connection still holds.

@@ -89,6 +89,73 @@ fn who_says_goodbye_or_is_sent_away_leaves_at_once_and_who_connects_twice_goes_o
     stage.check(2).unwrap();
 }
 
+/// Somebody else has a token for the same client, or the client has forgotten its former connection. Both edges live.
+#[test]
+fn a_client_that_is_at_two_edges_has_one_player_and_its_former_connection_ends() {
+    for keep_ticks in [0, KEEP_TICKS] {
+        let mut stage = Stage::new("none", 3);
+        stage.worlds[0].origin = Origin::new(OriginOptions { keep_ticks, ..OriginOptions::default() });
+        (0..2).for_each(|_| stage.add_edge());
+        stage.ticks(20);
+        (0..3).for_each(|_| stage.add_client(0));
+        stage.ticks(60);
+        stage.clients[2].send_input(&[5]).unwrap();
+        stage.ticks(20);
+        let mut former = stage.clients.pop().unwrap();
+        let again = stage.connection_to_edge(2, 1);
+        stage.clients.push(again);
+        let mut heroes_most = 0;
+        for _ in 0..40 {
+            stage.tick();
+            former.update(stage.now).unwrap();
+            heroes_most = stage.worlds[0].heroes.len().max(heroes_most);
+        }
+        let told = format!("{keep_ticks} ticks");
+        let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+        assert!(end.contains("connected again"), "{told}: {end}");
+        // Without time to come back in, it is a new player.
+        let (own, left) = if keep_ticks == 0 { (0, 1) } else { (5, 0) };
+        assert_eq!((acts(&stage).last(), heroes_most), (Some(&(2, own)), 3), "{told}");
+        let world = &stage.worlds[0];
+        assert_eq!((world.left.len(), world.away.len(), world.vain_inputs), (left, 0, 0), "{told}");
+        assert_eq!((world.origin.counters().refused, stage.edges[0].counters().refused), (0, 0), "{told}");
+        assert_eq!(stage.edges.iter().map(|edge| edge.counters().players).collect::<Vec<_>>(), [2, 1], "{told}");
+        stage.settle();
+        (0..3).for_each(|number| stage.check(number).unwrap());
+    }
+}
+
+/// As before, and the player is with another server than that of its entry.
+#[test]
+fn a_client_that_is_at_two_edges_of_two_servers_has_one_player_also_on_its_way() {
+    for keep_ticks in [0, 10_000] {
+        // Its new connection begins so many ticks after it was to be handed over.
+        for after in (-20..14).chain([40]) {
+            let mut stage = two_edges_and_worlds_that_keep("none", keep_ticks);
+            if after >= 0 {
+                hand_over(&mut stage, 0, 5);
+                stage.ticks(after as u32);
+            }
+            let mut former = stage.clients.pop().unwrap();
+            let again = stage.connection_to_edge(5, 1);
+            stage.clients.push(again);
+            for tick in 0..80 {
+                if after < 0 && tick == -after {
+                    hand_over(&mut stage, 0, 5);
+                }
+                stage.tick();
+                former.update(stage.now).unwrap();
+            }
+            let told = format!("{keep_ticks} ticks, {after} ticks after it was to be handed over");
+            assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1, "{told}");
+            let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+            assert!(end.contains("connected again"), "{told}: {end}");
+            stage.settle();
+            (0..6).for_each(|number| stage.check(number).unwrap_or_else(|error| panic!("{told}: {error}")));
+        }
+    }
+}
+
 /// A client that takes nothing is sent away before its connection times out.
 #[test]
 fn who_is_silent_while_it_is_sent_much_comes_back_as_the_same_player() {
@@ -112,9 +179,13 @@ fn who_is_silent_while_it_is_sent_much_comes_back_as_the_same_player() {
 
 /// Six clients at the first of two edges, and at the first of two servers, which keep players for long.
 fn two_edges_and_worlds(condition: &str) -> Stage {
+    two_edges_and_worlds_that_keep(condition, 10_000)
+}
+
+fn two_edges_and_worlds_that_keep(condition: &str, keep_ticks: u32) -> Stage {
     let mut stage = two_worlds(condition, 5);
     for world in &mut stage.worlds {
-        world.origin = Origin::new(OriginOptions { keep_ticks: 10_000, ..OriginOptions::default() });
+        world.origin = Origin::new(OriginOptions { keep_ticks, ..OriginOptions::default() });
         world.has_border = false;
     }
     (0..2).for_each(|_| stage.add_edge());

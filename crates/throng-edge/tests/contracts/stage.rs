@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use throng::net::{Condition, Driver, MemoryNetwork};
 use throng::prelude::*;
-use throng::{ConnectionId, Decode, EndReason};
+use throng::{ConnectionId, Decode, EndReason, LaneOptions};
 use throng_bus::{Limits, LocalBus, LocalHub, MemberId};
 use throng_edge::{
     Balance, BorderWatch, Edge, EdgeOptions, Origin, OriginEvent, OriginOptions, PlayerId, ToEdge, ToOrigin,
@@ -47,8 +47,15 @@ pub(crate) struct Word {
     pub(crate) text: String,
 }
 
+/// More than a word.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+pub(crate) struct Paper {
+    #[replicate(text(max_bytes = 20_000))]
+    pub(crate) text: String,
+}
+
 pub(crate) fn schema() -> Arc<Schema> {
-    let kinds = Schema::builder().kind::<Hero>().kind::<Word>().kind::<ToOrigin>().kind::<ToEdge>();
+    let kinds = Schema::builder().kind::<Hero>().kind::<Word>().kind::<Paper>().kind::<ToOrigin>().kind::<ToEdge>();
     Arc::new(kinds.build().unwrap())
 }
 
@@ -79,6 +86,8 @@ pub(crate) struct World {
     /// A player who is free to go is given one more object, until it has left.
     pub(crate) gives_late: bool,
     gifts: Vec<ObjectId>,
+    /// A player who comes from another world gets nothing here.
+    pub(crate) ignores_arrivals: bool,
     /// West of x = 0 is the first world's, east of it the second's.
     pub(crate) has_border: bool,
     /// Borders that follow the load, and the bus over which they are agreed on.
@@ -115,6 +124,7 @@ impl World {
             holds_back: false,
             gives_late: false,
             gifts: Vec::new(),
+            ignores_arrivals: false,
             has_border: false,
             balance: None,
             number: number.into(),
@@ -192,6 +202,9 @@ impl World {
             OriginEvent::Arrived { player, client_id, user_data, former, state } => {
                 assert_eq!(user_data[0], client_id as u8, "the client's own data come through");
                 assert!(former.is_none_or(|former| former.origin < 4));
+                if self.ignores_arrivals {
+                    return;
+                }
                 let hero = self.server.spawn(hero_of(&state), Placement::Cell(0)).unwrap();
                 // It may have left meanwhile.
                 match self.origin.give(&mut self.server, player, hero) {
@@ -217,10 +230,13 @@ impl World {
                 hero.secret = hero.acts * 7;
             }
             OriginEvent::Message { player, lane, message } => {
-                let word = message.get::<Word>().unwrap();
+                let Some(word) = message.get::<Word>() else { return };
                 self.words.push(word.text.clone());
                 match word.text.as_str() {
                     "bye" => self.origin.disconnect(player, "you said bye").unwrap(),
+                    "much" => {
+                        self.origin.send(&self.server, player, lane, &Paper { text: "x".repeat(19_000) }).unwrap()
+                    }
                     text => {
                         let answer = Word { text: format!("{text}!") };
                         self.origin.send(&self.server, player, lane, &answer).unwrap();
@@ -357,6 +373,8 @@ pub(crate) struct Stage {
     between: Option<Endpoints>,
     members: u64,
     addresses: u16,
+    /// Of the way between edges and origins.
+    pub(crate) lanes: Vec<LaneOptions>,
 }
 
 impl Stage {
@@ -387,6 +405,7 @@ impl Stage {
             hub: LocalHub::new(),
             members: 0,
             addresses: 0,
+            lanes: throng::default_lanes(),
         }
     }
 
@@ -438,7 +457,9 @@ impl Stage {
         let issuer = server_options(&self.key).token_issuer();
         let id = 1_000_000 + u64::from(self.addresses);
         let token = issuer.issue_with(id, &[origin], user_data).unwrap();
-        let options = ClientOptions { bytes_per_s: 1_000_000, decode: Decode::Objects, ..ClientOptions::default() };
+        let lanes = self.lanes.clone();
+        let options =
+            ClientOptions { bytes_per_s: 1_000_000, decode: Decode::Objects, lanes, ..ClientOptions::default() };
         Client::new(driver, token, schema(), options, self.now).unwrap()
     }
 
@@ -481,7 +502,8 @@ impl Stage {
         self.ends.remove(&number);
     }
 
-    fn connection_to_edge(&mut self, number: usize, edge: usize) -> Client {
+    /// A connection with the id of a client.
+    pub(crate) fn connection_to_edge(&mut self, number: usize, edge: usize) -> Client {
         let id = number as u64;
         let address = self.next_address();
         let driver = Box::new(self.network.endpoint(address).unwrap());

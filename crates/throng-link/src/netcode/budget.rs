@@ -62,8 +62,17 @@ pub struct RationedOpener {
 impl RationedOpener {
     /// Opens `packets_per_s` authentic packets in a second, and as many at once.
     pub fn new(opener: Opener, packets_per_s: u32, now: Time) -> RationedOpener {
+        RationedOpener { opener, budget: Self::budget(packets_per_s, now) }
+    }
+
+    /// Opens so many from now on. The budget is full again.
+    pub fn set_packets_per_s(&mut self, packets_per_s: u32, now: Time) {
+        self.budget = Self::budget(packets_per_s, now);
+    }
+
+    fn budget(packets_per_s: u32, now: Time) -> WorkBudget {
         let units_per_s = packets_per_s.saturating_mul(AUTHENTIC_UNITS);
-        RationedOpener { opener, budget: WorkBudget::new(units_per_s, units_per_s, now) }
+        WorkBudget::new(units_per_s, units_per_s, now)
     }
 
     /// As [`Opener::open`]. Packets above the bound are not looked at.

@@ -503,6 +503,28 @@ fn an_admitted_client_that_floods_is_not_listened_to_beyond_its_share() {
     assert!(rig.is_in(honest) && rig.is_in(flooder));
 }
 
+#[test]
+fn a_client_that_speaks_for_many_is_listened_to_more_than_the_others() {
+    for (packets_per_s, most) in [(1_000, 17_000), (1, 1_700)] {
+        let mut rig = Rig::new(|options| options.client_packets_per_s = 100);
+        let speaker = rig.come(1, away(1));
+        rig.time_until_in(speaker);
+        rig.steps(30);
+        let connection = rig.server.connections().next().expect("it is there");
+        let now = rig.now;
+        rig.server.set_packets_per_s(connection, packets_per_s, now);
+        for _ in 0..30 {
+            for _ in 0..2_000 {
+                rig.network.inject(rig.now, away(1), home(), &[0x25; 100]);
+            }
+            rig.step();
+        }
+        let looked_at = rig.server.door_counters().dropped(throng::link::netcode::DropReason::NotAuthentic);
+        assert!((most - most / 5..=most).contains(&looked_at), "{looked_at} of {packets_per_s} in a second");
+        assert!(rig.is_in(speaker));
+    }
+}
+
 /// A game that does not poll its events: waiting events are bounded, and no client can join without room for its event.
 #[test]
 fn a_game_that_does_not_poll_is_not_buried_in_comings_and_goings() {
