@@ -852,12 +852,10 @@ impl Link {
             while let Some(talk) = self.waiting.front() {
                 match self.client.send(lane, talk) {
                     Ok(()) => {}
-                    Err(
-                        MessageError::NotConnected | MessageError::Session(SendError::QueueFull | SendError::Closed),
-                    ) => {
-                        break;
+                    Err(MessageError::Session(SendError::TooLarge { .. })) => {
+                        unsendable.push((talk.step, talk.session));
                     }
-                    Err(_) => unsendable.push((talk.step, talk.session)),
+                    Err(_) => break,
                 }
                 self.waiting.pop_front();
             }

@@ -72,7 +72,7 @@ pub enum OriginEvent {
     Stays(PlayerId),
     /// A player has come from another origin, or comes back with the state that this origin has [released](Origin::release) before. Spawn
     /// its object and [`give`](Origin::give) it: for clients it goes on as the former one, if that is known. Or
-    /// [`disconnect`](Origin::disconnect) the player: a client without an object is shown the former one for 390 ticks, and then its
+    /// [`disconnect`](Origin::disconnect) the player: a client without an object is shown the former one for 30 s, and then its
     /// edge sends it away.
     Arrived {
         /// The player from now on.
@@ -430,6 +430,7 @@ impl Origin {
             self.forget_gone();
         }
         self.is_closed = is_closed;
+        self.count_waiting();
     }
 
     /// A player or an edge has gone. While the origin is closed, the game does not know that it had come.
@@ -458,6 +459,10 @@ impl Origin {
                 edge_of(player.edge).is_some_and(|seat| seat.players.contains_key(&player.session))
             }
         });
+        self.count_waiting();
+    }
+
+    fn count_waiting(&mut self) {
         self.waiting_bytes = self.events.iter().map(OriginEvent::message_bytes).sum();
     }
 
@@ -703,7 +708,6 @@ impl Origin {
     /// False if a message finds no room at a closed origin. Then it is counted.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         if !self.is_closed {
-            self.waiting_bytes = 0;
             return true;
         }
         if self.waiting_bytes + bytes > CLOSED_BYTES_MAX && !self.gone_unseen.is_empty() {
@@ -758,9 +762,16 @@ impl Origin {
 
     /// Answers an edge to which a client has just come. False if there is no room for the answer.
     fn tell_whether_it_is_here(&mut self, player: PlayerId, client_id: u64) -> bool {
-        let is_here = self.clients.get(&client_id).copied().is_some_and(|(known, until)| {
+        let known = self.clients.get(&client_id).copied().filter(|&(known, until)| {
             until.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
         });
+        let is_here = known.is_some() && self.options.keep_ticks > 0;
+        if let Some((former, _)) = known.filter(|_| !is_here) {
+            // A client of which nothing is kept begins anew where its entry says, and not here.
+            self.clients.remove(&client_id);
+            self.unseat(former);
+            self.tell_gone(OriginEvent::Left(former));
+        }
         let answer = match self.let_go.find(client_id) {
             _ if is_here => HasAnswer::Here,
             None => HasAnswer::Not,
@@ -778,15 +789,20 @@ impl Origin {
         if until.is_some() {
             return Some(former);
         }
-        // Its edge may be dead, and nobody has noticed yet. One that lives ends the connection: the client has a newer one.
-        let edge = self.seat(former.edge)?;
-        let seat = edge.players.remove(&former.session)?;
-        edge.end_session(former.session, "you have connected again, to another edge");
+        let seat = self.unseat(former)?;
         if self.is_closed || self.options.keep_ticks == 0 || seat.stage == Stage::Released {
             self.tell_gone(OriginEvent::Left(former));
             return None;
         }
         Some(former)
+    }
+
+    /// Its edge may be dead, and nobody has noticed yet. One that lives ends the connection: the client has a newer one.
+    fn unseat(&mut self, former: PlayerId) -> Option<Seat> {
+        let edge = self.seat(former.edge)?;
+        let seat = edge.players.remove(&former.session)?;
+        edge.end_session(former.session, "you have connected again, to another edge");
+        Some(seat)
     }
 
     /// A player has lost its seat. It is kept if it `may_return`.

@@ -95,6 +95,7 @@ impl WholeFile {
     /// Nothing can be written beside the file.
     pub fn begin(&self) -> io::Result<Draft<'_>> {
         let mut newest = self.newest();
+        newest.number += 1;
         if newest.is_open {
             // A former draft is to keep out of the new one.
             fs::remove_file(self.draft_path()).or_else(|error| match error.kind() {
@@ -104,9 +105,8 @@ impl WholeFile {
             newest.is_open = false;
         }
         let out = private().write(true).create(true).truncate(true).open(self.draft_path())?;
-        *newest = Newest { number: newest.number + 1, is_open: true };
-        let number = newest.number;
-        Ok(Draft { file: self, number, out: Some(BufWriter::new(out)) })
+        newest.is_open = true;
+        Ok(Draft { file: self, number: newest.number, out: Some(BufWriter::new(out)) })
     }
 
     /// One thread at a time holds it, and uses the draft's file meanwhile.

@@ -1,5 +1,7 @@
 //! Players who move from one origin to another, as the edge sees it. The steps are drawn in `talk.rs`.
 
+use std::time::Duration;
+
 use rustc_hash::FxHashMap;
 use throng::{ConnectionId, ObjectId, Tick, Time};
 
@@ -13,9 +15,9 @@ use crate::talk::{
 const MESSAGES_MAX: usize = 256;
 /// A move that takes longer than this many ticks is the end of the client's connection: its origin has stopped half way.
 const MOVE_TICKS: u32 = 300;
-/// A client that has been at its new origin for so many ticks, and has got no object there, is not on its way any longer. At 30 ticks per
-/// second a silent origin counts as lost before, after the 10 s of a usual token, and one that has just started is closed for 10 s at most.
-const ARRIVE_TICKS: u32 = 390;
+/// A client that has been at its new origin for so long, and has got no object there, is not on its way any longer. A silent origin
+/// counts as lost before, after the 10 s of a usual token. One that has just started is closed for 10 s from when it reaches the store.
+const ARRIVE_PATIENCE: Duration = Duration::from_secs(30);
 /// A client joins the origin of its entry if the others have not said after so many ticks whether they have its player.
 const SEEK_TICKS: u32 = 30;
 /// Objects of which it is known that they go on, and as what, before they have come.
@@ -35,8 +37,8 @@ pub(super) enum Stage {
     Moving {
         /// The number of the former origin.
         from: usize,
-        /// When the new one was told.
-        since: Tick,
+        /// When it was first seen to be on its way.
+        since: Option<Time>,
     },
 }
 
@@ -183,7 +185,7 @@ impl Edge {
         let Some((object, state)) = split_object(body).filter(|(_, state)| state.len() <= STATE_MAX) else {
             return false;
         };
-        let since = self.server.current_tick();
+        let tick = self.server.current_tick();
         let Some(player) = self.players[connection.index as usize].as_mut() else { return false };
         let Stage::Held(held) = &mut player.stage else { return false };
         let held = std::mem::replace(held, Held::new(from, Tick(0)));
@@ -192,11 +194,11 @@ impl Edge {
         if to == from {
             self.counters.returned += 1;
         } else {
-            player.stage = Stage::Moving { from, since };
+            player.stage = Stage::Moving { from, since: None };
         }
         player.origin = to;
         player.own.clear();
-        player.waits_since = Some(since);
+        player.waits_since = Some(tick);
         let former = Former { origin: from as u16, object };
         let body = Arrival { user_data: &player.user_data, former, state }.bytes();
         let (session, number) = (player.session, player.client_id);
@@ -272,26 +274,38 @@ impl Edge {
     }
 
     /// The new origin has given an object to a client: the former one can forget it. A client that gets none in time is sent away, or joins
-    /// another origin if the new one is gone (`leave_the_gone`).
+    /// another origin if the new one is gone (`leave_the_gone`). One that is sent away and comes again goes on with the state that the former
+    /// origin still has, if that keeps players.
     pub(super) fn end_moves(&mut self, now: Time) {
-        let tick = self.server.current_tick();
+        let Edge { server, links, players, options, counters, .. } = self;
+        let tick = server.current_tick();
         let (mut late, mut unmet) = (Vec::new(), Vec::new());
-        for player in self.players.iter_mut().flatten() {
-            match player.stage {
-                Stage::Moving { from, .. } if !player.own.is_empty() => {
+        for player in players.iter_mut().flatten() {
+            match &mut player.stage {
+                &mut Stage::Moving { from, .. } if !player.own.is_empty() => {
                     player.stage = Stage::Home;
-                    self.counters.moved += 1;
-                    leave(&mut self.links[from], player, true);
+                    counters.moved += 1;
+                    leave(&mut links[from], player, true);
                 }
-                Stage::Moving { from, since } if tick.since(since) > ARRIVE_TICKS => {
-                    if (self.options.is_gone)(player.origin) {
+                Stage::Moving { from, since } => {
+                    if now.since(*since.get_or_insert(now)) <= ARRIVE_PATIENCE {
+                        continue;
+                    }
+                    let from = *from;
+                    if !(options.is_gone)(player.origin) {
                         player.stage = Stage::Home;
-                        leave(&mut self.links[from], player, true);
-                    } else {
+                        leave(&mut links[from], player, false);
                         unmet.push(player.connection);
+                        continue;
+                    }
+                    // It keeps the former origin as long as there is no other one.
+                    let entry = (options.entry)(player.client_id, &player.user_data);
+                    if entry != player.origin && links.get(entry).is_some_and(|link| link.is_live) {
+                        player.stage = Stage::Home;
+                        leave(&mut links[from], player, true);
                     }
                 }
-                Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
+                &mut Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
                 _ => {}
             }
         }

@@ -95,13 +95,11 @@ impl EdgeSeat {
         while let Some(talk) = self.waiting.front() {
             match server.send(self.connection, lane, talk) {
                 Ok(()) => {}
-                Err(
-                    MessageError::UnknownConnection | MessageError::Session(SendError::QueueFull | SendError::Closed),
-                ) => break,
-                Err(_) => {
+                Err(MessageError::Session(SendError::TooLarge { .. })) => {
                     unsendable += 1;
                     self.give_up(talk.step, talk.session);
                 }
+                Err(_) => break,
             }
             self.waiting.pop_front();
         }

@@ -264,7 +264,7 @@ fn who_gets_nothing_from_its_next_server_is_sent_away_and_leaves_no_ghost() {
     let mut stage = near_the_border("none");
     stage.worlds[1].ignores_arrivals = true;
     hand_over(&mut stage, 0, 5);
-    stage.ticks(360);
+    stage.ticks(860);
     assert_eq!((stage.ends.len(), stage.worlds[0].ghosts.len(), stage.worlds[1].origin.players().count()), (0, 1, 1));
     stage.ticks(80);
     assert_eq!(stage.ends.keys().collect::<Vec<_>>(), [&5]);
@@ -282,7 +282,7 @@ fn who_gets_nothing_from_a_next_server_that_is_gone_joins_another_one_and_leaves
     let mut stage = near_the_border_with("none", options);
     stage.worlds[1].ignores_arrivals = true;
     hand_over(&mut stage, 0, 5);
-    stage.ticks(360);
+    stage.ticks(860);
     assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1));
     stage.ticks(80);
     assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len(), stage.worlds[1].left.len()), (1, 0, 1));

@@ -140,7 +140,9 @@ fn a_client_that_is_at_two_edges_of_two_servers_has_one_player_also_on_its_way()
             let again = stage.connection_to_edge(5, 1);
             stage.clients.push(again);
             for tick in 0..80 {
-                if after < 0 && tick == -after {
+                // With nothing kept, the former player has ended before the new one has come.
+                let is_there = keep_ticks > 0 || acts(&stage).iter().any(|(id, _)| *id == 5);
+                if after < 0 && tick == -after && is_there {
                     hand_over(&mut stage, 0, 5);
                 }
                 stage.tick();
@@ -150,10 +152,35 @@ fn a_client_that_is_at_two_edges_of_two_servers_has_one_player_also_on_its_way()
             assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1, "{told}");
             let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
             assert!(end.contains("connected again"), "{told}: {end}");
+            if (keep_ticks, after) == (0, 40) {
+                assert_eq!(
+                    stage.worlds[0].heroes.len(),
+                    6,
+                    "it begins anew where its entry says, and not where it was"
+                );
+            }
             stage.settle();
             (0..6).for_each(|number| stage.check(number).unwrap_or_else(|error| panic!("{told}: {error}")));
         }
     }
+}
+
+/// Its next server takes nobody in. The former one still has its state.
+#[test]
+fn who_gets_nothing_from_its_next_server_goes_on_when_it_comes_again() {
+    let mut stage = two_edges_and_worlds("none");
+    stage.clients[5].send_input(&[9]).unwrap();
+    stage.ticks(20);
+    stage.worlds[1].ignores_arrivals = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(940);
+    assert_eq!((stage.ends.keys().collect::<Vec<_>>(), acts(&stage).len()), (vec![&5], 5));
+    stage.worlds[1].ignores_arrivals = false;
+    stage.reconnect(5, 1);
+    stage.ticks(60);
+    assert_eq!(acts(&stage).last(), Some(&(5, 9)));
+    stage.settle();
+    (0..6).for_each(|number| stage.check(number).unwrap());
 }
 
 /// A client that takes nothing is sent away before its connection times out.
