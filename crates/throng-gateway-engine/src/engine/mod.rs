@@ -258,7 +258,6 @@ impl Engine {
         Ok(key)
     }
 
-    /// Connections that are reserved for servers: without servers there is no world.
     /// Whether another client could connect now.
     pub fn has_place_for_client(&self) -> bool {
         self.home.is_some() || self.lacks_place(Side::Client).is_none()
@@ -274,6 +273,7 @@ impl Engine {
         (taken >= self.settings.limits.max_connections as usize).then_some("connections")
     }
 
+    /// Connections that are reserved for servers: without servers there is no world.
     fn reserved_for_servers(&self) -> usize {
         let limits = &self.settings.limits;
         let servers = self.counters.of(Side::Server);

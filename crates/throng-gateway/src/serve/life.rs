@@ -106,13 +106,13 @@ impl Pass {
         }
     }
 
-    /// Waits for a part of its handshakes: no longer than all of them may take, and not while the gateway ends. An error is the
-    /// reason to refuse it, if it is at fault.
-    pub(crate) async fn shake<T>(&self, part: impl Future<Output = T>) -> Result<T, Option<Reason>> {
+    /// Waits for a part of its handshakes: no longer than all of them may take, and not while the gateway ends. `None` if the
+    /// connection is over. One that took too long was refused, as `late`.
+    pub(crate) async fn shake<T>(&self, part: impl Future<Output = T>, late: Reason) -> Option<T> {
         let (until, mut closing) = (self.began + self.door.limits().handshake, self.door.closing());
         tokio::select! {
-            done = timeout_at(until, part) => done.map_err(|_| Some(Reason::HandshakeLate)),
-            _ = closing.wait_for(|is_closing| *is_closing) => Err(None),
+            done = timeout_at(until, part) => done.inspect_err(|_| self.refuse(late)).ok(),
+            _ = closing.wait_for(|is_closing| *is_closing) => None,
         }
     }
 

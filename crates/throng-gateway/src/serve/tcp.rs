@@ -130,10 +130,10 @@ async fn serve(mut pass: Pass, mut stream: TcpStream, above: Arc<Above>) {
 
 /// Hears from a proxy for whom it speaks. False if the connection is over.
 async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
-    let said = match pass.shake(proxy::read(stream)).await {
-        Ok(Ok(Ok(said))) => said,
-        Err(None) => return false,
-        Ok(Ok(Err(_)) | Err(_)) | Err(Some(_)) => {
+    let Some(read) = pass.shake(proxy::read(stream), Reason::BadProxyHeader).await else { return false };
+    let said = match read {
+        Ok(Ok(said)) => said,
+        Ok(Err(_)) | Err(_) => {
             pass.refuse(Reason::BadProxyHeader);
             return false;
         }
@@ -152,16 +152,11 @@ async fn ask_for_whom(pass: &mut Pass, stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Waits for the first byte. A peer that leaves earlier, or is reset, did no harm: false.
-async fn has_begun(pass: &Pass, stream: &TcpStream) -> Result<bool, Option<Reason>> {
-    Ok(pass.shake(stream.peek(&mut [0])).await?.is_ok_and(|bytes| bytes > 0))
-}
-
 async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&WebSocketOptions>) {
-    match has_begun(&pass, &stream).await {
-        Ok(true) => {}
-        Ok(false) => return pass.refuse(Reason::Probe),
-        Err(reason) => return reason.into_iter().for_each(|reason| pass.refuse(reason)),
+    let Some(first) = pass.shake(stream.peek(&mut [0]), Reason::HandshakeLate).await else { return };
+    if !first.is_ok_and(|bytes| bytes > 0) {
+        // It left before its first byte, or was reset, and did no harm.
+        return pass.refuse(Reason::Probe);
     }
     let Some(pause) = pass.door.handshake_pause() else { return pass.refuse(Reason::Busy) };
     // The room for the handshake is not the task's: it is given back.
@@ -169,11 +164,11 @@ async fn serve_tls(pass: Pass, stream: TcpStream, tls: &Tls, websocket: Option<&
         sleep(pause).await;
         tls.accept(stream, pass.door.memory()).await
     });
-    let stream = match pass.shake(accepted).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),
-        Ok(Err(_)) => return pass.refuse(Reason::Handshake),
-        Err(reason) => return reason.into_iter().for_each(|reason| pass.refuse(reason)),
+    let Some(accepted) = pass.shake(accepted, Reason::HandshakeLate).await else { return };
+    let stream = match accepted {
+        Ok(stream) => stream,
+        Err(error) if tls::is_harmless(&error) => return pass.refuse(Reason::Probe),
+        Err(_) => return pass.refuse(Reason::Handshake),
     };
     match websocket {
         Some(options) => websocket::serve(pass, stream, options).await,

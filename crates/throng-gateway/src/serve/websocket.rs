@@ -94,11 +94,10 @@ where
     };
     // Its room is given back, too.
     let handshake = Box::pin(accept_hdr_async_with_config(stream, check, Some(config)));
-    match pass.shake(handshake).await {
-        Ok(Ok(websocket)) => return Some(websocket),
-        Ok(Err(error)) if is_harmless(&error) && reason == Reason::Handshake => pass.refuse(Reason::Probe),
-        Ok(Err(_)) => pass.refuse(reason),
-        Err(late) => late.into_iter().for_each(|reason| pass.refuse(reason)),
+    match pass.shake(handshake, Reason::HandshakeLate).await? {
+        Ok(websocket) => return Some(websocket),
+        Err(error) if is_harmless(&error) && reason == Reason::Handshake => pass.refuse(Reason::Probe),
+        Err(_) => pass.refuse(reason),
     }
     None
 }

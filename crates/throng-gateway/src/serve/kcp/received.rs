@@ -88,17 +88,14 @@ mod tests {
 
     use kcp::Kcp;
 
+    use super::super::segment::{PUSH, segment};
     use super::*;
 
     const DATA_BYTES: usize = 100;
 
     fn push(number: u32, fragment: u8) -> Vec<u8> {
-        let mut segment = vec![0; 24];
-        segment[0] = 7;
-        (segment[4], segment[5]) = (81, fragment);
-        segment[12..16].copy_from_slice(&number.to_le_bytes());
-        segment[20] = DATA_BYTES as u8;
-        segment.resize(24 + DATA_BYTES, 1);
+        let mut segment = segment(PUSH, 0, number, &[1; DATA_BYTES]);
+        segment[5] = fragment;
         segment
     }
 

@@ -15,7 +15,7 @@ pub(super) const WINDOW_IN: u16 = 256;
 /// Bytes before the data.
 pub(super) const HEADER_BYTES: usize = 24;
 
-const PUSH: u8 = 81;
+pub(super) const PUSH: u8 = 81;
 const ACK: u8 = 82;
 const WINDOW_TELL: u8 = 84;
 
@@ -196,6 +196,17 @@ pub(super) fn sound(datagram: &[u8], (conversation, sent): (u32, &Sent), now_ms:
     (!datagram.is_empty()).then_some(found)
 }
 
+/// A segment of conversation 7.
+#[cfg(test)]
+pub(super) fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![7, 0, 0, 0, command, 0, 32, 0];
+    for word in [time_ms, number, 0, data.len() as u32] {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+    bytes.extend_from_slice(data);
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -215,15 +226,6 @@ mod tests {
         let mut sent = Sent::default();
         sent.note(&segment(PUSH, 90, 3, b"three"));
         sent
-    }
-
-    fn segment(command: u8, time_ms: u32, number: u32, data: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![7, 0, 0, 0, command, 0, 32, 0];
-        for word in [time_ms, number, 0, data.len() as u32] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        bytes.extend_from_slice(data);
-        bytes
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
 use kcp::Kcp;
+use throng_gateway_engine::port::Side;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::door::Door;
@@ -18,7 +19,6 @@ use super::super::wake::WakeList;
 use super::DATAGRAM_BYTES;
 use super::received::Received;
 use super::segment::{self, Sent, WINDOW_IN};
-use throng_gateway_engine::port::Side;
 
 /// Segments that may be on their way to the peer, or wait for that. Beyond, the writer waits: what is in here counts as
 /// written, and cannot be merged with anything newer. 88 KB, 880 KB/s over a round trip of 100 ms.
@@ -395,13 +395,7 @@ mod tests {
     }
 
     fn push(number: u32, data: &[u8]) -> Vec<u8> {
-        let mut segment = vec![0; segment::HEADER_BYTES];
-        segment[..4].copy_from_slice(&7u32.to_le_bytes());
-        (segment[4], segment[6]) = (81, 128);
-        segment[12..16].copy_from_slice(&number.to_le_bytes());
-        segment[20..24].copy_from_slice(&(data.len() as u32).to_le_bytes());
-        segment.extend_from_slice(data);
-        segment
+        segment::segment(segment::PUSH, 0, number, data)
     }
 
     #[tokio::test]
