@@ -16,7 +16,7 @@ use throng_range::{
     replay_file, site,
 };
 use throng_report::{Kind, Profile, RunHead};
-use throng_tactical::ROUNDS_TO_WIN_MAX;
+use throng_tactical::{PHASE_S, ROUNDS_TO_WIN_MAX, TICK_HZ};
 
 use crate::agones::Agones;
 use crate::exit::{Failure, Outcome};
@@ -109,19 +109,19 @@ pub(crate) struct MatchWorkload {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>(..))]
     seed: u64,
     /// Ticks per second
-    #[arg(long, value_name = "HZ", default_value_t = 128, value_parser = number(10u32..=1_000))]
+    #[arg(long, value_name = "HZ", default_value_t = 128, value_parser = number(TICK_HZ))]
     hz: u32,
     /// Rounds that a team has to win [default: 1; with a load profile 100, the most that are possible]
     #[arg(long, value_name = "N", value_parser = number(1u8..=ROUNDS_TO_WIN_MAX))]
     rounds: Option<u8>,
     /// Length of the buy phase of a round
-    #[arg(long, value_name = "S", default_value_t = 8.0, value_parser = number(0.1f32..=3_600.0))]
+    #[arg(long, value_name = "S", default_value_t = 8.0, value_parser = number(PHASE_S))]
     buy_seconds: f32,
     /// Length of the live phase of a round, until the bomb is planted
-    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = number(0.1f32..=3_600.0))]
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = number(PHASE_S))]
     live_seconds: f32,
     /// Time from the planting of the bomb to its explosion
-    #[arg(long, value_name = "S", default_value_t = 25.0, value_parser = number(0.1f32..=3_600.0))]
+    #[arg(long, value_name = "S", default_value_t = 25.0, value_parser = number(PHASE_S))]
     fuse_seconds: f32,
     /// Players of each match that the server plays itself, as agents; bots over UDP are the others
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u16>(..))]

@@ -173,6 +173,22 @@ fn bring_to_disk(out: BufWriter<File>) -> io::Result<()> {
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
+/// Writes a file that is whole at every moment, and that nobody has to claim: a full disk or a killed process leaves the one of before,
+/// or none. Two processes that write it at once leave that of one of them. Its folder is not brought to the disk.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let part = beside(path, &format!(".{}.part", std::process::id()));
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(bytes.as_ref())?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
 /// Only the user of this process may read what is created.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();

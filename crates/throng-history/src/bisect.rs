@@ -245,7 +245,7 @@ impl<'a> Tree<'a> {
         let path = folder.path().join("tree");
         let path = path.to_str().context("the temporary folder's name is no text")?;
         let (repository, registered) = (options.repository.clone(), path.to_owned());
-        let act = last_act(move || drop(git(&repository, &["worktree", "remove", "--force", &registered])));
+        let act = last_act(move || remove(&repository, &registered));
         git(&options.repository, &["worktree", "add", "--detach", "--quiet", path, revision])?;
         Ok(Tree { options, folder, _act: act })
     }
@@ -294,7 +294,12 @@ impl<'a> Tree<'a> {
 impl Drop for Tree<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.path().to_str() {
-            let _ = git(&self.options.repository, &["worktree", "remove", "--force", path]);
+            remove(&self.options.repository, path);
         }
     }
+}
+
+/// Removes a work tree. Nobody waits for the answer.
+fn remove(repository: &Path, tree: &str) {
+    let _ = git(repository, &["worktree", "remove", "--force", tree]);
 }

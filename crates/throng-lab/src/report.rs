@@ -17,7 +17,8 @@ mod sides;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use throng_report::{Kind, LIMITS_FILE, Page, RunFile, RunFileError, Verdicts, write_whole};
+use throng_file::write_whole;
+use throng_report::{Kind, LIMITS_FILE, Page, RunFile, RunFileError, Verdicts};
 
 use throng_summary::RunSummary;
 

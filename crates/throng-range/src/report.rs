@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<String, RangeError> {
 }
 
 fn put(path: &Path, text: &str) -> Result<(), RangeError> {
-    throng_report::write_whole(path, text).map_err(|error| file_error(path, error))
+    throng_file::write_whole(path, text).map_err(|error| file_error(path, error))
 }
 
 /// The longest frame of each time span, by subsystem.

@@ -15,7 +15,7 @@ use throng_match::{
     Host, HostOptions, Match, MatchEnd, MatchId, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
 use throng_tactical::brain::{self, Squad, SquadOptions};
-use throng_tactical::{Rules, Tactical, kinds};
+use throng_tactical::{PHASE_S, Rules, Tactical, kinds};
 use throng_telemetry::{
     Collecting, Distributions, FlightOptions, FrameBudgets, Percentiles, Snapshot, Subsystem, SubsystemFigures,
     Subsystems, Telemetry, TelemetryOptions,
@@ -599,7 +599,7 @@ fn fog_live_ns(snapshot: &Snapshot) -> f64 {
 fn rules_of(rules: Rules, number: u32) -> Rules {
     let part = (f64::from(number) * 0.618_033_988_749).fract() as f32;
     // A short one stays possible.
-    Rules { buy_s: (rules.buy_s * (1.0 - 0.875 * part)).max(0.1), ..rules }
+    Rules { buy_s: (rules.buy_s * (1.0 - 0.875 * part)).max(*PHASE_S.start()), ..rules }
 }
 
 fn subsystem(of: &SubsystemFigures, values: Vec<(u64, u64)>) -> SubsystemTimes {

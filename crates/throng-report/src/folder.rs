@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use std::time::SystemTime;
@@ -75,24 +75,6 @@ pub fn new_folder(runs: &Path, now: SystemTime, name: &str) -> Result<PathBuf, F
         }
     }
     Err(error(&dir, io::ErrorKind::AlreadyExists.into()))
-}
-
-/// Writes a file that is whole at every moment: a full disk or a killed process leaves the one of before, or none. Two processes that
-/// write it at once leave that of one of them.
-///
-/// # Errors
-/// It cannot be written.
-pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let part = PathBuf::from(part);
-    let write = || {
-        let mut file = fs::File::create(&part)?;
-        file.write_all(bytes.as_ref())?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&part)))
 }
 
 /// Folders of runs.

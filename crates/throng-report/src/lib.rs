@@ -43,7 +43,7 @@ mod text;
 mod words;
 
 pub use figures::Figures;
-pub use folder::{ArgumentError, FolderError, RUNS_MAX, RunFolders, check_runs, new_folder, run_folders, write_whole};
+pub use folder::{ArgumentError, FolderError, RUNS_MAX, RunFolders, check_runs, new_folder, run_folders};
 pub use json::to_json;
 pub use junit::{Case, Outcome};
 pub use limits::{JudgedLimit, LIMITS_FILE, LIMITS_MAX, LimitError, MetricLimit, Verdicts, check_limits};

@@ -23,9 +23,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
+use throng_file::write_whole;
 
 use crate::Figures;
-use crate::folder::write_whole;
 use crate::junit::{Case, Outcome, Suite};
 use crate::metric::{Kind, Metric, find, of_kind};
 use crate::page::{Limit, Page, Verdict};

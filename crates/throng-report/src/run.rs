@@ -19,9 +19,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
+use throng_file::write_whole;
 use throng_machine::{Moment, Throttled, UNKNOWN};
 
-use crate::folder::write_whole;
 use crate::json::to_json;
 use crate::metric::Kind;
 use crate::page::{Cell, Page, Table, Validity};

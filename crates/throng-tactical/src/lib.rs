@@ -71,7 +71,7 @@ pub use inbox::Refusals;
 pub use pose::{Motion, pose};
 pub use publish::PublishCounters;
 pub use round::{BUY, END, LIVE, OVER};
-pub use rules::{MONEY_MAX, ROUNDS_TO_WIN_MAX, Rules, RulesError, SEATS_MAX, TEAM_SIZE_MAX};
+pub use rules::{MONEY_MAX, PHASE_S, ROUNDS_TO_WIN_MAX, Rules, RulesError, SEATS_MAX, TEAM_SIZE_MAX, TICK_HZ};
 pub use sense::SenseRoom;
 pub use skeleton::{BONES, Zone};
 pub use solid::{CROUCHED_M, RADIUS_M, STANDING_M, STEP_M};

@@ -1,7 +1,15 @@
 //! The rules of a match, as numbers.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+/// Ticks per second that a match may have.
+pub const TICK_HZ: RangeInclusive<u32> = 10..=1_000;
+
+/// Seconds that a phase, and what is done in it, may take.
+pub const PHASE_S: RangeInclusive<f32> = 0.1..=3_600.0;
 
 /// Most players of a team.
 pub const TEAM_SIZE_MAX: u16 = 8;
@@ -12,13 +20,13 @@ pub const SEATS_MAX: usize = 2 * TEAM_SIZE_MAX as usize;
 /// The choices for a match.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Ticks per second, 10 to 1,000.
+    /// Ticks per second, in [`TICK_HZ`].
     pub tick_hz: u32,
     /// Players of a team, 1 to [`TEAM_SIZE_MAX`].
     pub team_size: u16,
     /// A team that has won so many rounds has won the match; 1 to [`ROUNDS_TO_WIN_MAX`].
     pub rounds_to_win: u8,
-    /// Length of the buy phase in seconds; at least a tenth.
+    /// Length of the buy phase in seconds, in [`PHASE_S`] like all times.
     pub buy_s: f32,
     /// Length of the live phase in seconds, if the bomb is not planted.
     pub live_s: f32,
@@ -81,10 +89,10 @@ impl Rules {
     /// # Errors
     /// The first one that is not.
     pub fn check(&self) -> Result<(), RulesError> {
-        let is_time = |seconds: f32| (0.1..=3_600.0).contains(&seconds);
+        let is_time = |seconds: f32| PHASE_S.contains(&seconds);
         let time = "from 0.1 to 3600 s";
         let fields = [
-            ("tick_hz", (10..=1_000).contains(&self.tick_hz), "from 10 to 1000"),
+            ("tick_hz", TICK_HZ.contains(&self.tick_hz), "from 10 to 1000"),
             ("team_size", (1..=TEAM_SIZE_MAX).contains(&self.team_size), "from 1 to 8"),
             ("rounds_to_win", (1..=ROUNDS_TO_WIN_MAX).contains(&self.rounds_to_win), "from 1 to 100"),
             ("buy_s", is_time(self.buy_s), time),
@@ -168,6 +176,10 @@ mod tests {
         assert!(words(Rules { team_size: 0, ..Rules::default() }).ends_with(&format!("from 1 to {TEAM_SIZE_MAX}")));
         let rounds = Rules { rounds_to_win: 101, ..Rules::default() };
         assert!(words(rounds).ends_with(&format!("from 1 to {ROUNDS_TO_WIN_MAX}")));
+        let hz = format!("from {} to {}", TICK_HZ.start(), TICK_HZ.end());
+        assert!(words(Rules { tick_hz: 9, ..Rules::default() }).ends_with(&hz));
+        let seconds = format!("from {} to {} s", PHASE_S.start(), PHASE_S.end());
+        assert!(words(Rules { buy_s: 0.0, ..Rules::default() }).ends_with(&seconds));
         assert!(words(Rules { money: 9_001, ..Rules::default() }).ends_with(&format!("at most {MONEY_MAX}")));
     }
 

@@ -376,8 +376,7 @@ impl<D: Decoder> Fleet<D> {
 
     /// Compares with the server's final state, if there is one, and returns all counts.
     pub(crate) fn gather(&mut self, compare: bool) -> Gathered {
-        let disconnects = self.bots.iter().filter(|bot| bot.has_ended()).count() as u32
-            + self.measured.ends.iter().map(|(_, count)| count).sum::<u32>();
+        let ends = self.ends();
         self.note_connected();
         if compare {
             self.witness.compare_final(eyes(&self.bots, &self.decoders), FINAL_PATIENCE);
@@ -387,10 +386,10 @@ impl<D: Decoder> Fleet<D> {
         let (bits, decoded_s) = measured.rates.bits(&self.schema);
         Gathered {
             connected: self.most_connected,
-            disconnects,
+            disconnects: ends.iter().map(|(_, count)| count).sum(),
             reconnected: self.reconnected,
             faults: self.outages.figures(),
-            ends: self.ends(),
+            ends,
             decoded: self.decoders.len() as u32,
             state_mismatches: self.witness.at_rest().mismatches,
             objects_compared: self.witness.at_rest().objects,
