@@ -20,6 +20,23 @@ fn limited(change: impl FnOnce(&mut DoorLimits)) -> crate::serving::Serving {
 }
 
 #[test]
+fn an_address_has_its_limits_once_and_not_at_each_door() {
+    let serving = serve(Transport::Tcp, |options| {
+        let limits = &mut options.doors[1].limits;
+        (limits.connections_per_address, limits.counts_loopback) = (1, true);
+        let beside = options.doors[1].clone();
+        options.doors.push(beside);
+    });
+    let mut first = serving.join(ClientOptions::default());
+    let beside = serving.gateway.addresses()[2];
+    let mut second = Client::connect(beside, ClientOptions::default()).expect("the kernel takes it");
+    wait_for_end(&mut second);
+    serving.counts(Reason::TooManyFromAddress, 1);
+    echo(&mut first, b"still here");
+    serving.end();
+}
+
+#[test]
 fn w1_a_client_that_stops_reading_stalls_nobody_and_is_disconnected() {
     let serving = limited(|limits| limits.queued_bytes = 1 << 20);
     let mut slow = serving.join(ClientOptions::default());

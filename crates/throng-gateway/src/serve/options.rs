@@ -122,7 +122,7 @@ impl DoorOptions {
 /// The limits of a door's peers. Going beyond is counted under a reason each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorLimits {
-    /// Open connections of this door.
+    /// Open connections of this door and those beside it, of the same side, together. So are the limits by address.
     pub connections: usize,
     /// Open connections from one address, 0: any number; IPv6 addresses count by their first 64 bits.
     pub connections_per_address: usize,
