@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use throng_gateway::auth::AcceptAll;
 use throng_gateway::serve::{Transport, WebSocketOptions};
@@ -40,4 +42,18 @@ fn a_server_that_closes_its_websocket_in_an_orderly_way_leaves_nothing_awaited()
         assert_eq!(occupancy().awaited, usize::from(!says_good_bye));
         gateway.shut_down();
     }
+}
+
+#[test]
+fn a_peer_in_the_middle_of_its_handshake_does_not_hold_up_the_end() {
+    let websocket = Transport::WebSocket(WebSocketOptions::default());
+    let gateway = bare(websocket, &[], Arc::new(AcceptAll), |options| {
+        options.drain = Duration::from_secs(20);
+        options.doors[1].limits.handshake = Duration::from_secs(60);
+    });
+    let _silent = TcpStream::connect(gateway.addresses()[1]).expect("the door is open");
+    eventually("it is let in", || gateway.counters().of(Side::Client).accepted.load(Ordering::Relaxed) == 1);
+    let began = Instant::now();
+    assert!(gateway.shut_down(), "it is cut off");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
