@@ -33,7 +33,8 @@ fn hold(bytes: i64) {
 fn note(bytes: usize) {
     // While the thread ends its cells are gone, and nothing is to be counted.
     let _ = SO_FAR.try_with(|count| count.set(count.get() + 1));
-    if IS_COUNTING.try_with(Cell::get).unwrap_or(false) {
+    // A panic writes its own backtrace meanwhile, and a second one would wait for the first without end.
+    if IS_COUNTING.try_with(Cell::get).unwrap_or(false) && !std::thread::panicking() {
         IS_COUNTING.set(false);
         COUNT.set(COUNT.get() + 1);
         LARGEST_BYTES.set(LARGEST_BYTES.get().max(bytes));
