@@ -209,6 +209,32 @@ impl Kind {
         (vec![0; self.words], vec![Vec::new(); self.blobs])
     }
 
+    /// Lends [`empty_values`](Self::empty_values) for one use. A kind without texts and with few fields has them on the stack.
+    ///
+    /// ```
+    /// use throng_schema::{Replicate, Schema};
+    ///
+    /// #[derive(Default, Replicate)]
+    /// struct Fire {
+    ///     #[replicate(angle(bits = 9))]
+    ///     direction: f32,
+    /// }
+    ///
+    /// let schema = Schema::builder().kind::<Fire>().build()?;
+    /// let kind = schema.kind(schema.kind_id::<Fire>().ok_or("the schema has it")?);
+    /// assert_eq!(kind.with_empty_values(|values| values.words.to_vec()), [0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_empty_values<A>(&self, fill: impl FnOnce(ValuesMut<'_>) -> A) -> A {
+        const WORDS_ON_STACK: usize = 64;
+        let mut blobs = vec![Vec::new(); self.blobs];
+        if self.words <= WORDS_ON_STACK {
+            let mut words = [0; WORDS_ON_STACK];
+            return fill(ValuesMut { words: &mut words[..self.words], blobs: &mut blobs });
+        }
+        fill(ValuesMut { words: &mut vec![0; self.words], blobs: &mut blobs })
+    }
+
     /// The fields that differ between two values of this kind.
     ///
     /// # Panics

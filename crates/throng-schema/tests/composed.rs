@@ -190,6 +190,20 @@ fn lists_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn lent_values_have_the_shape_of_the_kind_however_many_words_it_has() {
+    for words in 1..=127 {
+        let list = Field::new("numbers", Quantiser::Bool).list(words - 1);
+        let text = Field::new("name", Quantiser::Text { max_bytes: 4 });
+        let flag = Field::new("flag", Quantiser::Bool);
+        let kind =
+            Kind::new("Kind", if words == 1 { vec![flag, text] } else { vec![list, text] }).expect("a good kind");
+        let lent = kind.with_empty_values(|values| (values.words.to_vec(), values.blobs.to_vec()));
+        assert_eq!(lent, kind.empty_values());
+        assert_eq!(lent.1.len(), 1);
+    }
+}
+
+#[test]
 fn a_list_longer_than_its_maximum_is_the_writers_fault() {
     #[derive(Default, Replicate)]
     struct Purse {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use throng_schema::{Kind, Replicate, Schema, Space, Values, ValuesMut};
+use throng_schema::{Kind, Replicate, Schema, Space, Values};
 use throng_wire::{BitReader, BitWriter, KindId};
 
 /// A received message.
@@ -86,13 +86,13 @@ pub(crate) fn kind(schema: &Schema, bytes: &[u8]) -> Option<&'static str> {
 pub(crate) fn encode<T: Replicate>(schema: &Schema, value: &T, out: &mut Vec<u8>) -> Option<()> {
     let id = schema.kind_id::<T>()?;
     let kind = schema.kind(id);
-    let (mut words, mut blobs) = kind.empty_values();
-    let mut values = ValuesMut { words: &mut words, blobs: &mut blobs };
-    value.quantise(values.reborrow());
-    let mut w = BitWriter::new(out);
-    w.write_varint(u64::from(id.0));
-    kind.encode(kind.all_mask(), values.as_values(), &Space::WORLD, &mut w);
-    w.finish();
+    kind.with_empty_values(|mut values| {
+        value.quantise(values.reborrow());
+        let mut w = BitWriter::new(out);
+        w.write_varint(u64::from(id.0));
+        kind.encode(kind.all_mask(), values.as_values(), &Space::WORLD, &mut w);
+        w.finish();
+    });
     Some(())
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn read<T: Replicate>(kind: &Kind, r: &mut BitReader<'_>) -> Option<T
 
 /// Reads all fields of a kind, and hands them on as they are quantised.
 pub(crate) fn read_values<A>(kind: &Kind, r: &mut BitReader<'_>, take: impl FnOnce(Values<'_>) -> A) -> Option<A> {
-    let (mut words, mut blobs) = kind.empty_values();
-    let mut values = ValuesMut { words: &mut words, blobs: &mut blobs };
-    kind.decode(kind.all_mask(), values.reborrow(), &Space::WORLD, r).ok()?;
-    Some(take(values.as_values()))
+    kind.with_empty_values(|mut values| {
+        kind.decode(kind.all_mask(), values.reborrow(), &Space::WORLD, r).ok()?;
+        Some(take(values.as_values()))
+    })
 }
