@@ -88,8 +88,10 @@ pub struct Connection {
     pub(crate) ticks: SendTicks,
     /// The tick that was planned is one of its ticks.
     is_its_tick: bool,
-    /// It has been regular for so long that it has given back what it needed for something else.
+    /// It has been regular for so long that it has nothing more to tidy up.
     rests: bool,
+    /// When it rests, it gives back the memory of its lists.
+    saves_memory: bool,
     /// The last plan that looked at it.
     looked_at: Tick,
     /// Indexed by subscription number; number 0 is never used.
@@ -199,8 +201,9 @@ const PIECE_HEAD_BYTES: usize = 2;
 /// This many ends of subscriptions go before everything else in a packet; more of them, behind everything else.
 const CLOSES_FIRST: usize = 16;
 
-/// A member of a shared view that has wanted nothing else for so many ticks rests: it gives back the memory of long lists, which
-/// are for a join, a step into the next cell, or a loss. A runner needs them again before.
+/// A member of a shared view that has wanted nothing else for so many ticks rests: it ends standings that its view has passed.
+/// If memory is short, it gives back that of long lists, which are for a join, a step into the next cell, or a loss. A runner needs
+/// them again before.
 const RESTS_AFTER_TICKS: u32 = 12;
 
 /// Subscriptions are fetched from memory together when there are so many.
@@ -238,11 +241,12 @@ struct Resend {
 }
 
 impl Reader for Connection {
-    fn with_limit(limit: usize) -> Connection {
+    fn new(limit: usize, saves_memory: bool) -> Connection {
         Connection {
             ticks: SendTicks::default(),
             is_its_tick: false,
             rests: false,
+            saves_memory,
             looked_at: Tick(0),
             subscriptions: vec![Subscription::default()],
             standings: Standings::default(),
@@ -437,15 +441,22 @@ impl Connection {
             + self.own.memory_bytes()
     }
 
-    /// Gives back the memory that a member of a view does not need while its view serves it.
+    /// Ends what a member of a view does not need while its view serves it.
     fn rest(&mut self, now: Tick) {
         self.rests = true;
+        self.standings.end_passed(&mut self.subscriptions, now, self.ticks);
+        if self.saves_memory {
+            self.give_back();
+        }
+    }
+
+    fn give_back(&mut self) {
         give_back(&mut self.due);
         give_back(&mut self.sending);
         give_back(&mut self.resends);
-        self.records.rest();
-        self.standings.rest(&mut self.subscriptions, now, self.ticks);
-        self.sharing.rest();
+        self.records.give_back();
+        self.standings.give_back(&mut self.subscriptions);
+        self.sharing.give_back();
     }
 
     /// Changes how often a subscription is served, from its next turn on. Its weight stays what it is.

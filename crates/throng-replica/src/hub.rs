@@ -138,6 +138,16 @@ pub(crate) struct Channel<S> {
     sleepers: Vec<Sleeper>,
 }
 
+impl<S> Channel<S> {
+    /// Nobody sleeps here any more.
+    fn forget_sleepers(&mut self, saves_memory: bool) {
+        match saves_memory {
+            true => self.sleepers = Vec::new(),
+            false => self.sleepers.clear(),
+        }
+    }
+}
+
 /// A subscription that had everything at its last turn and is not looked at again before the channel changes. It may
 /// have ended meanwhile: ask [`Connection::is_asleep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,8 +159,8 @@ struct Sleeper {
 /// Bytes of a tick that a member of a view needs beside the view's.
 pub(crate) const BESIDE_BYTES: usize = 64;
 
-/// A channel without sleepers keeps the memory of so many: the cells beyond a crowd's edge are empty and have a thousand, until
-/// somebody comes.
+/// If memory is saved, a channel without sleepers keeps that of so many: the cells beyond a crowd's edge are empty and have a
+/// thousand, until somebody comes.
 const SLEEPERS_KEPT: usize = 256;
 
 /// Sleepers that have ended are cleared away when there are more than twice as many as subscribers, and at least this
@@ -186,6 +196,8 @@ pub struct Hub<S, C = Connection> {
     disturbed: Vec<u32>,
     pool: FramePool,
     limits: HubLimits,
+    /// See [`ReplicatorOptions::saves_memory`](crate::ReplicatorOptions::saves_memory).
+    pub(crate) saves_memory: bool,
     now: Tick,
     counters: HubCounters,
     /// The channel that the sweep looked at last.
@@ -285,6 +297,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             disturbed: Vec::new(),
             pool: FramePool::default(),
             limits,
+            saves_memory: false,
             now,
             counters: HubCounters::default(),
             swept: 0,
@@ -341,7 +354,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         };
         let index = match self.free.pop() {
             Some(index) => {
-                self.channels[index as usize] = channel();
+                let slot = &mut self.channels[index as usize];
+                let sleepers = std::mem::take(&mut slot.sleepers);
+                *slot = Channel { sleepers, ..channel() };
                 index
             }
             None if self.channels.len() < self.limits.channels => {
@@ -463,7 +478,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             let channel = &mut self.channels[self.swept];
             if channel.in_use && channel.subscribers == 0 && removable(&channel.state) {
                 channel.in_use = false;
-                channel.sleepers = Vec::new();
+                channel.forget_sleepers(self.saves_memory);
                 self.by_key.remove(&channel.key);
                 self.free.push(self.swept as u32);
             }
@@ -478,7 +493,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let slot = &mut self.channels[channel.0 as usize];
         assert_eq!(slot.subscribers, 0, "a channel with subscribers is not removed");
         if std::mem::replace(&mut slot.in_use, false) {
-            slot.sleepers = Vec::new();
+            slot.forget_sleepers(self.saves_memory);
             self.by_key.remove(&slot.key);
             self.free.push(channel.0);
         }
@@ -515,7 +530,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         let slot = &mut self.connections[index];
         assert!(slot.connection.is_none(), "connection slot {index} is taken");
         slot.generation = slot.generation.wrapping_add(1);
-        slot.connection = Some(Box::new(C::with_limit(self.limits.subscriptions_per_connection)));
+        slot.connection = Some(Box::new(C::new(self.limits.subscriptions_per_connection, self.saves_memory)));
         slot.regular = Regular::default();
         if C::SAYS_WHEN {
             self.agenda.touch(index as u32);
@@ -608,7 +623,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
                 stays
             });
             if channel.sleepers.capacity() > SLEEPERS_KEPT && channel.sleepers.is_empty() {
-                channel.sleepers = Vec::new();
+                channel.forget_sleepers(self.saves_memory);
             }
         }
     }

@@ -225,7 +225,7 @@ impl PacketRecords {
     }
 
     /// Gives memory back if no pieces are under way that were written for this connection alone.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         give_back(&mut self.pieces);
     }
 

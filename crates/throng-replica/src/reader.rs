@@ -11,8 +11,9 @@ use crate::shared_view::SharedViews;
 
 /// The subscriptions of one connection, as the hub sees them: whatever the way is on which frames travel.
 pub trait Reader: Send {
-    /// A connection without subscriptions that may have `limit` of them.
-    fn with_limit(limit: usize) -> Self;
+    /// A connection without subscriptions that may have `limit` of them. If it `saves_memory`, it gives back what it does not
+    /// need for a while.
+    fn new(limit: usize, saves_memory: bool) -> Self;
 
     /// Whether [`next_plan`](Self::next_plan) says when a reader has to be planned. Then plans visit no others; readers
     /// that do not say so are visited by each plan.

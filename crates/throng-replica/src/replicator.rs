@@ -41,6 +41,7 @@ pub const RETENTION_TICKS_MAX: u32 = 65_536;
 /// assert_eq!(defaults.retention_ticks, 256);
 /// assert_eq!(defaults.first_tick, Tick(0));
 /// assert_eq!(defaults.tick_interval_us, 33_333);
+/// assert!(!defaults.saves_memory);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicatorOptions {
@@ -57,6 +58,9 @@ pub struct ReplicatorOptions {
     /// Microseconds from one tick to the next: positions with `predict` are reckoned by it, at clients too, so these must
     /// have the same. A `throng` server sets it from its own interval.
     pub tick_interval_us: u32,
+    /// Lists that a connection or a channel needs only now and then are given back in between: for a join, a step into the next cell,
+    /// a loss. So each step allocates again. A `throng` server sets it if it has more than 2,048 seats.
+    pub saves_memory: bool,
 }
 
 /// The interval of ticks where nothing else is said: 30 ticks per second.
@@ -70,6 +74,7 @@ impl Default for ReplicatorOptions {
             retention_ticks: 256,
             first_tick: Tick(0),
             tick_interval_us: TICK_INTERVAL_US,
+            saves_memory: false,
         }
     }
 }
@@ -203,10 +208,12 @@ pub(crate) fn owner_of(store: &ObjectStore, ownership: &[Ownership], id: ObjectI
 impl Replicator {
     /// A replicator without objects.
     pub fn new(schema: Arc<Schema>, options: ReplicatorOptions) -> Replicator {
+        let mut hub = Hub::new(options.limits, options.first_tick);
+        hub.saves_memory = options.saves_memory;
         Replicator {
             too_long: schema.kinds().iter().map(|kind| EntryTooLong::check(kind).err()).collect(),
             store: ObjectStore::new(schema, options.objects.min(1 << 24), options.tick_interval_us),
-            hub: Hub::new(options.limits, options.first_tick),
+            hub,
             ownership: Vec::new(),
             placed: Vec::new(),
             misplaced: Vec::new(),

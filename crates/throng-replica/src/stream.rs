@@ -143,7 +143,7 @@ impl Reader for Stream {
         self.due = 0..0;
     }
 
-    fn with_limit(limit: usize) -> Stream {
+    fn new(limit: usize, _saves_memory: bool) -> Stream {
         Stream {
             entries: vec![FREE],
             due_at: vec![Tick(0)],
@@ -767,7 +767,7 @@ mod tests {
 
     #[test]
     fn a_stream_has_as_many_subscriptions_as_there_are_numbers() {
-        let mut stream = Stream::with_limit(usize::MAX);
+        let mut stream = Stream::new(usize::MAX, false);
         let wanted = StreamSubscription {
             interval_ticks: 10,
             anchor: Tick(0),

@@ -22,6 +22,10 @@ const SUBSCRIPTIONS_MAX: usize = 16_383;
 /// Channels that are checked for removal in each tick.
 const SWEEP_CHANNELS: usize = 256;
 
+/// Servers with so many seats keep the memory of their connections' lists, so that a tick allocates nothing: 20 MB at most. With
+/// more seats memory is shorter than time.
+const KEEPING_SEATS: u32 = 2_048;
+
 /// A client that looks from its cell stays there until it is outside by this part of the cell's side.
 const STAY_PARTS: f64 = 16.0;
 
@@ -47,8 +51,11 @@ pub struct Channels {
 impl Channels {
     /// Channels without objects.
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions) -> Result<Channels, StartError> {
-        let replicator_options =
-            ReplicatorOptions { tick_interval_us: options.tick_interval_us(), ..options.replicator };
+        let replicator_options = ReplicatorOptions {
+            tick_interval_us: options.tick_interval_us(),
+            saves_memory: options.max_clients > KEEPING_SEATS,
+            ..options.replicator
+        };
         let mut replicator = Replicator::new(Arc::clone(schema), replicator_options);
         let mut grids = Vec::new();
         for grid in &options.grids {

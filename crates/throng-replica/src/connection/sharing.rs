@@ -123,7 +123,7 @@ impl Sharing {
     }
 
     /// Gives back the memory of exceptions that there were at once when the client joined.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn give_back(&mut self) {
         if self.exceptions.capacity() > CHANGED_AT_ONCE && self.exceptions.len() < CHANGED_AT_ONCE {
             self.exceptions.shrink_to(CHANGED_AT_ONCE / 2);
         }

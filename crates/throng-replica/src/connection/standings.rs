@@ -203,11 +203,9 @@ impl Standings {
         self.standings.len() - self.free.len()
     }
 
-    /// Gives back the memory of a table that is nearly empty. A step into the next cell needs some places for a second or two:
-    /// ten thousand connections that all kept them would have a hundred times what is in use.
-    ///
-    /// The views with these ticks have had all their turns until now.
-    pub(super) fn rest(&mut self, subscriptions: &mut [Subscription], now: Tick, ticks: SendTicks) {
+    /// Ends the standings of subscriptions that their view has passed: the views with these ticks have had all their turns until
+    /// now.
+    pub(super) fn end_passed(&mut self, subscriptions: &mut [Subscription], now: Tick, ticks: SendTicks) {
         for place in 1..self.standings.len() {
             let standing = self.standings[place];
             let owner = subscriptions.get_mut(usize::from(standing.subscription));
@@ -218,6 +216,11 @@ impl Standings {
                 self.end(owner);
             }
         }
+    }
+
+    /// Gives back the memory of a table that is nearly empty. A step into the next cell needs some places for a second or two:
+    /// ten thousand connections that all kept them would have a hundred times what is in use.
+    pub(super) fn give_back(&mut self, subscriptions: &mut [Subscription]) {
         let room = RESTING_PLACES.max(2 * self.used());
         if self.standings.capacity() < room + MORE_PLACES {
             return;
@@ -283,7 +286,8 @@ mod tests {
                     standings.set_pace(subscription);
                 }
                 if random.u8(..8) == 0 {
-                    standings.rest(&mut subscriptions, Tick(step), SendTicks::default());
+                    standings.end_passed(&mut subscriptions, Tick(step), SendTicks::default());
+                    standings.give_back(&mut subscriptions);
                 }
                 for (subscription, expected) in subscriptions.iter().zip(&expected) {
                     let expected = expected.map_or((0, NEVER), |step: u64| (step, Tick(step % 50)));
@@ -320,10 +324,10 @@ mod tests {
         };
         begin(&mut standings, &mut subscriptions, 200);
         let crowded = standings.memory_bytes();
-        standings.rest(&mut subscriptions, Tick(0), SendTicks::default());
+        standings.give_back(&mut subscriptions);
         assert_eq!(standings.memory_bytes(), crowded, "all of it is in use");
         subscriptions.iter_mut().skip(2).for_each(|subscription| standings.end(subscription));
-        standings.rest(&mut subscriptions, Tick(0), SendTicks::default());
+        standings.give_back(&mut subscriptions);
         let resting = standings.memory_bytes();
         assert!(resting <= RESTING_PLACES * PLACE_BYTES, "{resting} bytes");
         begin(&mut standings, &mut subscriptions, 20);
