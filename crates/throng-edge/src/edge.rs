@@ -473,6 +473,7 @@ impl Edge {
                 Err(_) => false,
             },
             Some(Down::End) => {
+                self.end_refused_move(number, connection);
                 let reason = String::from_utf8_lossy(&talk.body[..talk.body.len().min(REASON_BYTES)]).into_owned();
                 self.server.disconnect(connection, now, &reason);
                 true

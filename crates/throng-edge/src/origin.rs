@@ -121,9 +121,13 @@ enum About {
 }
 
 impl OriginEvent {
-    /// The length of a player's message.
-    fn message_bytes(&self) -> usize {
-        if let OriginEvent::Message { message, .. } = self { message.bytes().len() } else { 0 }
+    /// The length of a player's message or state.
+    fn payload_bytes(&self) -> usize {
+        match self {
+            OriginEvent::Message { message, .. } => message.bytes().len(),
+            OriginEvent::Arrived { state, .. } => state.len(),
+            _ => 0,
+        }
     }
 
     fn about(&self) -> About {
@@ -244,7 +248,7 @@ const LET_GO_TICKS: u32 = 300;
 /// A packet of an edge is half full at least, if it sends so much that the number of its packets is bounded.
 const PACKET_BYTES: u32 = 600;
 
-/// Bytes of messages that wait while an origin is closed.
+/// Bytes of messages, and of the states of players who arrive, that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
 
 /// The players of edges, beside the game's server.
@@ -342,7 +346,7 @@ pub struct Origin {
     forgets_at: usize,
     /// The players of those events.
     gone_unseen: FxHashSet<PlayerId>,
-    /// Bytes of the messages that wait while it is closed.
+    /// Bytes of the messages and states that wait while it is closed.
     waiting_bytes: usize,
     /// It has told an event.
     has_told: bool,
@@ -463,7 +467,7 @@ impl Origin {
     }
 
     fn count_waiting(&mut self) {
-        self.waiting_bytes = self.events.iter().map(OriginEvent::message_bytes).sum();
+        self.waiting_bytes = self.events.iter().map(OriginEvent::payload_bytes).sum();
     }
 
     /// To be called after all events were polled and their inputs applied, before the server's tick: the state of this tick
@@ -667,6 +671,8 @@ impl Origin {
                 if self.has_room_for(talk.body.len()) {
                     let (lane, message) = (talk.lane, server.received(talk.body));
                     self.push(OriginEvent::Message { player, lane, message });
+                } else {
+                    self.counters.dropped += 1;
                 }
                 true
             }
@@ -705,7 +711,7 @@ impl Origin {
         }
     }
 
-    /// False if a message finds no room at a closed origin. Then it is counted.
+    /// False if a message or state finds no room at a closed origin.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         if !self.is_closed {
             return true;
@@ -716,8 +722,6 @@ impl Origin {
         let has_room = self.waiting_bytes + bytes <= CLOSED_BYTES_MAX;
         if has_room {
             self.waiting_bytes += bytes;
-        } else {
-            self.counters.dropped += 1;
         }
         has_room
     }
@@ -897,6 +901,11 @@ impl Origin {
         if !self.seat_player(player, Seat { client_id: talk.number, former: Some(former), ..Seat::default() }) {
             return self.turn_away(player);
         }
+        if !self.has_room_for(state.len()) {
+            self.counters.arrivals_refused += 1;
+            self.leave(player, false);
+            return self.turn_away(player);
+        }
         if let Some(former) = self.note_client(talk.number, player) {
             // The one that arrives is newer than the one that was kept.
             self.events.push_back(OriginEvent::Left(former));
@@ -966,7 +975,7 @@ impl Origin {
             self.events.push_back(event);
         } else {
             self.counters.dropped += 1;
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.message_bytes());
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(event.payload_bytes());
         }
     }
 }

@@ -317,6 +317,21 @@ impl Edge {
         }
     }
 
+    /// The next origin of a client ends it before it has given it anything: the former one may keep its state.
+    pub(super) fn end_refused_move(&mut self, origin: usize, connection: ConnectionId) {
+        let Edge { links, players, .. } = self;
+        let Some(player) = players[connection.index as usize].as_mut().filter(|player| player.origin == origin) else {
+            return;
+        };
+        let is_given = links[origin].awaited.iter().any(|(_, session)| *session == player.session);
+        if let Stage::Moving { from, .. } = player.stage
+            && !is_given
+        {
+            player.stage = Stage::Home;
+            leave(&mut links[from], player, false);
+        }
+    }
+
     /// An origin is gone: what was on the way from it and to it.
     pub(super) fn lose_moves(&mut self, gone: usize) {
         for player in self.players.iter_mut().flatten() {

@@ -7,6 +7,8 @@ pub struct OriginCounters {
     pub refused: u64,
     /// Players beyond [`OriginOptions::players_max`](super::OriginOptions::players_max).
     pub players_refused: u64,
+    /// Players from other origins whose states found no room while this one was closed.
+    pub arrivals_refused: u64,
     /// Cells to which an edge could not be subscribed.
     pub looks_refused: u64,
     /// Inputs and messages that found no room among the events, and inputs for an origin that was closed.
@@ -20,11 +22,20 @@ pub struct OriginCounters {
 
 impl OriginCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
-        let OriginCounters { refused, players_refused, looks_refused, dropped, unsendable, let_go_refused } = *self;
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        let OriginCounters {
+            refused,
+            players_refused,
+            arrivals_refused,
+            looks_refused,
+            dropped,
+            unsendable,
+            let_go_refused,
+        } = *self;
         [
             ("refused", refused),
             ("players_refused", players_refused),
+            ("arrivals_refused", arrivals_refused),
             ("looks_refused", looks_refused),
             ("dropped", dropped),
             ("unsendable", unsendable),

@@ -51,9 +51,38 @@ fn messages_for_a_closed_origin_have_room_up_to_64_mib() {
     let most = CLOSED_BYTES_MAX / BODY_MAX;
     assert!((0..most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 0);
     assert!(!origin.has_room_for(BODY_MAX) && origin.has_room_for(CLOSED_BYTES_MAX % BODY_MAX));
-    assert_eq!(origin.counters.dropped, 1);
     origin.set_open(true);
-    assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)) && origin.counters.dropped == 1);
+    assert!((0..2 * most).all(|_| origin.has_room_for(BODY_MAX)));
+}
+
+#[test]
+fn states_of_those_who_arrive_at_a_closed_origin_have_room_up_to_64_mib_and_the_others_are_turned_away() {
+    let mut origin = Origin::new(OriginOptions::default());
+    origin.set_open(false);
+    let edge = ConnectionId { index: 0, generation: 1 };
+    connect(&mut origin, edge);
+    let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
+    let arrive = |origin: &mut Origin, session, state: &[u8]| {
+        let body = Arrival { user_data: &[0; USER_DATA_LEN], former, state }.bytes();
+        let talk = ToOrigin { number: session, body, ..ToOrigin::default() };
+        assert!(origin.arrive(PlayerId { edge, session: session as u32 }, &talk));
+    };
+    let state = vec![7; STATE_MAX];
+    let most = (CLOSED_BYTES_MAX / STATE_MAX) as u64;
+    (0..most).for_each(|session| arrive(&mut origin, session, &state));
+    assert_eq!((origin.counters.arrivals_refused, origin.players().count() as u64), (0, most));
+    arrive(&mut origin, most, &state);
+    assert_eq!((origin.counters.arrivals_refused, origin.players().count() as u64), (1, most));
+    let told = origin.edges[&0].waiting.back().expect("the edge is told");
+    assert_eq!((Down::of(told.step), u64::from(told.session)), (Some(Down::End), most));
+    // One that leaves makes room.
+    assert!(origin.leave(PlayerId { edge, session: 3 }, false));
+    arrive(&mut origin, most + 1, &state);
+    origin.set_open(true);
+    let arrived = std::iter::from_fn(|| origin.poll_event()).filter(|it| matches!(it, OriginEvent::Arrived { .. }));
+    assert_eq!(arrived.count() as u64, most);
+    (0..2 * most).for_each(|session| arrive(&mut origin, most + 2 + session, &state));
+    assert_eq!(origin.counters.arrivals_refused, 1, "it is open");
 }
 
 #[test]
@@ -92,7 +121,7 @@ fn messages_of_those_who_leave_a_closed_origin_make_room_for_others() {
     origin.forget_gone();
     let before = origin.waiting_bytes;
     (0..2 * most).for_each(|_| say(&mut origin, 2, 1));
-    let told = origin.events.iter().filter(|event| event.message_bytes() == 1).count();
+    let told = origin.events.iter().filter(|event| event.payload_bytes() == 1).count();
     assert!(told < 2 * most && origin.waiting_bytes == before + told, "{told} of {}", 2 * most);
 }
 

@@ -168,19 +168,21 @@ fn a_client_that_is_at_two_edges_of_two_servers_has_one_player_also_on_its_way()
 /// Its next server takes nobody in. The former one still has its state.
 #[test]
 fn who_gets_nothing_from_its_next_server_goes_on_when_it_comes_again() {
-    let mut stage = two_edges_and_worlds("none");
-    stage.clients[5].send_input(&[9]).unwrap();
-    stage.ticks(20);
-    stage.worlds[1].ignores_arrivals = true;
-    hand_over(&mut stage, 0, 5);
-    stage.ticks(940);
-    assert_eq!((stage.ends.keys().collect::<Vec<_>>(), acts(&stage).len()), (vec![&5], 5));
-    stage.worlds[1].ignores_arrivals = false;
-    stage.reconnect(5, 1);
-    stage.ticks(60);
-    assert_eq!(acts(&stage).last(), Some(&(5, 9)));
-    stage.settle();
-    (0..6).for_each(|number| stage.check(number).unwrap());
+    for is_told in [false, true] {
+        let mut stage = two_edges_and_worlds("none");
+        stage.clients[5].send_input(&[9]).unwrap();
+        stage.ticks(20);
+        (stage.worlds[1].ignores_arrivals, stage.worlds[1].refuses_arrivals) = (!is_told, is_told);
+        hand_over(&mut stage, 0, 5);
+        stage.ticks(if is_told { 40 } else { 940 });
+        assert_eq!((stage.ends.keys().collect::<Vec<_>>(), acts(&stage).len()), (vec![&5], 5));
+        (stage.worlds[1].ignores_arrivals, stage.worlds[1].refuses_arrivals) = (false, false);
+        stage.reconnect(5, 1);
+        stage.ticks(60);
+        assert_eq!(acts(&stage).last(), Some(&(5, 9)), "told: {is_told}");
+        stage.settle();
+        (0..6).for_each(|number| stage.check(number).unwrap());
+    }
 }
 
 /// A client that takes nothing is sent away before its connection times out.

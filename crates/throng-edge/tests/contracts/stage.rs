@@ -88,6 +88,8 @@ pub(crate) struct World {
     gifts: Vec<ObjectId>,
     /// A player who comes from another world gets nothing here.
     pub(crate) ignores_arrivals: bool,
+    /// A player who comes from another world is sent away here.
+    pub(crate) refuses_arrivals: bool,
     /// West of x = 0 is the first world's, east of it the second's.
     pub(crate) has_border: bool,
     /// Borders that follow the load, and the bus over which they are agreed on.
@@ -125,6 +127,7 @@ impl World {
             gives_late: false,
             gifts: Vec::new(),
             ignores_arrivals: false,
+            refuses_arrivals: false,
             has_border: false,
             balance: None,
             number: number.into(),
@@ -204,6 +207,9 @@ impl World {
                 assert!(former.is_none_or(|former| former.origin < 4));
                 if self.ignores_arrivals {
                     return;
+                }
+                if self.refuses_arrivals {
+                    return self.origin.disconnect(player, "there is no room for you").unwrap();
                 }
                 let hero = self.server.spawn(hero_of(&state), Placement::Cell(0)).unwrap();
                 // It may have left meanwhile.
