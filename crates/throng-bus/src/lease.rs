@@ -208,6 +208,11 @@ impl Lease {
         self.lose();
     }
 
+    /// Whether it was given up.
+    pub fn is_released(&self) -> bool {
+        self.is_released
+    }
+
     /// Takes an event of the bus. Events of others are ignored.
     pub fn handle_event(&mut self, now: Time, event: &Event) {
         match event {

@@ -347,7 +347,8 @@ impl Balance {
     }
 
     /// Gives up its leases, for good: an orderly end. The others take over its strip after [`BalanceOptions::gone_after`], unless another
-    /// process takes the number.
+    /// process takes the number, and one of them decides at once. The commands for that come with the next
+    /// [`settle`](Balance::settle) or [`poll_command`](Balance::poll_command): end the bus after it.
     pub fn resign(&mut self) {
         self.seat.release();
         self.decider.release();
@@ -589,7 +590,7 @@ impl Balance {
     /// The next command for the bus. If the bus refuses it, call [`handle_refusal`](Balance::handle_refusal), and poll no more in this tick:
     /// the same command may come next.
     pub fn poll_command(&mut self, now: Time) -> Option<Command> {
-        let may_decide = self.fence(now).is_some() && self.roster.is_current();
+        let may_decide = self.fence(now).is_some() && self.roster.is_current() || self.decider.is_released();
         self.roster
             .poll_command()
             // Before its lease is known, and others answer.

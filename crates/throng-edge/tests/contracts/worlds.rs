@@ -460,6 +460,21 @@ pub(crate) fn calm() -> Weather {
 }
 
 #[test]
+fn who_resigns_leaves_both_leases_free_at_once() {
+    let mut stage = Stage::new(1, calm());
+    stage.pass_for(Duration::from_secs(3), |_| Ok(())).unwrap();
+    let number = stage.decider().unwrap();
+    stage.balance_mut(number).resign();
+    // To and fro twice: the entries are removed, and another server takes the one of the decider.
+    stage.pass_for(Duration::from_millis(200), |_| Ok(())).unwrap();
+    assert!(stage.decider().is_some_and(|other| other != number), "{:?}", stage.decider());
+    let is_removed = |key| stage.net.writes().iter().rfind(|write| write.key == key).unwrap().value.is_none();
+    assert!(is_removed(world().server_key(number)));
+    stage.pass_for(Duration::from_secs(2), |_| Ok(())).unwrap();
+    assert!(stage.servers.iter().flatten().all(|it| it.balance.borders().strip(number).is_empty()));
+}
+
+#[test]
 fn one_decides_each_version_is_agreed_and_nobody_with_a_lease_is_gone_in_any_storm() {
     let (mut plans, mut seeds) = (0, 0);
     for_seeds(300, |seed| {
