@@ -4,7 +4,7 @@
 //! of their commands.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy, push};
@@ -28,6 +28,8 @@ const OPERATION: &str = "KV-Operation";
 const MARK_LIFE: Duration = Duration::from_secs(60);
 /// The time between two attempts to list a watch.
 const LIST_EVERY: Duration = Duration::from_millis(200);
+/// A watch that cannot be listed for so long, although there is a connection, has failed.
+const LIST_PATIENCE: Duration = Duration::from_secs(5);
 /// Most names of other clusters in an error.
 const KNOWN_MAX: usize = 20;
 /// The beginning of the names of all clusters' streams.
@@ -109,12 +111,21 @@ impl Store {
         }
     }
 
-    /// Lists a watch, and tells its changes until the task is aborted.
+    /// Lists a watch, and tells its changes until the task is aborted. A watch that cannot be listed is ended: its owner would take old
+    /// entries for the newest ones.
     pub(crate) async fn watch(self, shared: Arc<Shared>, watch: WatchId, pattern: Pattern, first: u32) {
-        let mut listing = first;
+        let (mut listing, mut tried_since) = (first, Instant::now());
         loop {
+            let mut is_listed = false;
             // It ends with an error of the server or of the client only.
-            drop(self.list(&shared, watch, &pattern, listing).await);
+            drop(self.list(&shared, (watch, listing), &pattern, &mut is_listed).await);
+            let is_connected = shared.lock().endpoint.is_connected();
+            if is_listed || !is_connected {
+                tried_since = Instant::now();
+            }
+            if tried_since.elapsed() >= LIST_PATIENCE {
+                return shared.tell(|state| state.endpoint.handle_refused_watch(watch, listing));
+            }
             tokio::time::sleep(LIST_EVERY).await;
             let next = shared.lock().endpoint.relist(watch, listing);
             let Some(next) = next else { return };
@@ -125,9 +136,9 @@ impl Store {
     async fn list(
         &self,
         shared: &Shared,
-        watch: WatchId,
+        (watch, listing): (WatchId, u32),
         pattern: &Pattern,
-        listing: u32,
+        is_listed: &mut bool,
     ) -> Result<(), async_nats::Error> {
         let config = push::OrderedConfig {
             deliver_subject: self.client.new_inbox(),
@@ -137,8 +148,8 @@ impl Store {
             ..push::OrderedConfig::default()
         };
         let consumer = self.stream.create_consumer(config).await?;
-        let mut is_listed = consumer.cached_info().num_pending == 0;
-        if is_listed {
+        *is_listed = consumer.cached_info().num_pending == 0;
+        if *is_listed {
             shared.tell(|state| state.endpoint.handle_listed(watch, listing));
         }
         let mut messages = consumer.messages().await?;
@@ -148,8 +159,8 @@ impl Store {
             let key = message.subject.as_str().strip_prefix(&self.prefix).unwrap_or_default();
             let is_mark = message.headers.as_ref().is_some_and(is_mark);
             let value = (!is_mark).then(|| message.payload.clone());
-            let is_last = info.pending == 0 && !is_listed;
-            is_listed |= is_last;
+            let is_last = info.pending == 0 && !*is_listed;
+            *is_listed |= is_last;
             shared.tell(|state| {
                 state.endpoint.handle_entry(watch, listing, key, Revision(info.stream_sequence), value);
                 if is_last {

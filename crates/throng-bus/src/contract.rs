@@ -218,7 +218,8 @@ pub enum Event {
         /// The watch.
         watch: WatchId,
     },
-    /// A watch has more keys than [`Limits::watched_keys`], or more than twice as many changes of it wait. It was ended.
+    /// A watch has more keys than [`Limits::watched_keys`], or more than twice as many changes of it wait, or the store does not list it for
+    /// some seconds. It was ended: what is known of its keys may be old. Watch again if they are still of use.
     WatchFailed {
         /// The watch.
         watch: WatchId,
@@ -462,7 +463,7 @@ pub struct Counters {
     pub disconnects: u64,
     /// Subjects whose newest number was forgotten.
     pub forgotten_subjects: u64,
-    /// Watches that were ended because of their keys.
+    /// Watches that were ended because of their keys, or because the store did not list them.
     pub failed_watches: u64,
 }
 

@@ -290,7 +290,7 @@ impl Endpoint {
         }
     }
 
-    /// The network refuses a watch: it has too many keys. It is ended.
+    /// The network refuses a watch: it has too many keys, or cannot be listed. It is ended.
     pub fn handle_refused_watch(&mut self, watch: WatchId, listing: u32) {
         if self.watches.get(&watch).is_some_and(|view| view.is_current(listing)) {
             self.fail_watch(watch);

@@ -485,7 +485,7 @@ impl Roster {
                 // A member that was cut off from the bus, or has just come, waits before it takes anybody for gone.
                 self.seats.iter_mut().for_each(|seat| seat.empty_since = now);
             }
-            // Somebody fills the store with keys of this world.
+            // Somebody fills the store with keys of this world, or the store does not list them.
             Event::WatchFailed { watch } if *watch == self.watch => {
                 self.is_current = false;
                 self.unnamed = self.known_keys();

@@ -142,3 +142,34 @@ fn with_permissions_nobody_speaks_in_the_name_of_another_member_or_hears_what_is
         assert_eq!(entry.unwrap().value, "here");
     }
 }
+
+/// The permission is taken away while the server is down, and given again.
+#[test]
+fn a_watch_that_the_store_does_not_list_any_more_fails_and_is_listed_when_it_is_watched_again() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let without = settings().replace("\"$JS.API.CONSUMER.CREATE.KV_throng-test\", ", "");
+    assert_ne!(without, settings());
+    fs::write(file.path(), settings()).unwrap();
+    let Some(mut server) = NatsServer::start(&["-c", file.path().to_str().unwrap()]) else { return };
+    let clock = Clock::start();
+    let _admin = join_as(&server, 9, 0);
+    let mut bus = join_as(&server, 1, 1);
+    let watch = Command::Watch { watch: WatchId(1), pattern: pattern("k.*") };
+    bus.handle_command(clock.now(), watch.clone()).unwrap();
+    until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
+    let mut restart_with = |settings: &str| {
+        server.kill();
+        fs::write(file.path(), settings).unwrap();
+        server.run();
+    };
+    restart_with(&without);
+    until(&clock, &mut bus, |event| match event {
+        Event::Listed { .. } => panic!("it must not be listed"),
+        event => (event == Event::WatchFailed { watch: WatchId(1) }).then_some(()),
+    });
+    assert_eq!(bus.counters().failed_watches, 1);
+    bus.handle_command(clock.now(), watch).unwrap();
+    restart_with(&settings());
+    until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
+    assert_eq!(bus.counters().failed_watches, 1, "who is not connected is not told that a watch has failed");
+}
