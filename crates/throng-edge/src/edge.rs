@@ -4,12 +4,13 @@ mod moves;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
-    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, MessageError, ObjectId,
-    ReceiveError, Replicate, Schema, SendError, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
+    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, GridShape, MessageError,
+    ObjectId, ReceiveError, Replicate, Schema, SendError, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
 };
 
 use crate::mirror::{Mirror, position_m};
@@ -71,7 +72,7 @@ impl Default for EdgeOptions {
     }
 }
 
-/// Why an edge cannot begin.
+/// Why an edge cannot begin, or cannot take part in the world of an origin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EdgeError {
@@ -86,6 +87,17 @@ pub enum EdgeError {
     /// The schema lacks the messages of edges.
     #[error("the schema has no {0}: add .kind::<ToOrigin>().kind::<ToEdge>()")]
     Schema(&'static str),
+    /// The edge has another tick interval than an origin.
+    #[error("the edge ticks every {edge:?}, and this server every {origin:?}: give both the same tick interval")]
+    TickInterval {
+        /// The interval of the edge's server.
+        edge: Duration,
+        /// The interval of the origin.
+        origin: Duration,
+    },
+    /// The edge has other grids than an origin.
+    #[error("the grids of the edge differ from those of this server from grid {0} on: give both the same")]
+    Grids(usize),
 }
 
 impl EdgeError {
@@ -94,6 +106,8 @@ impl EdgeError {
         match self {
             EdgeError::Kind { .. } => "kind",
             EdgeError::Schema(_) => "schema",
+            EdgeError::TickInterval { .. } => "tick_interval",
+            EdgeError::Grids(_) => "grids",
         }
     }
 }
@@ -120,6 +134,8 @@ pub struct EdgeCounters {
     pub unsendable: u64,
     /// How often the ticks of an origin were counted anew.
     pub recounts: u64,
+    /// Connections to origins that the edge has ended because their tick interval or grids are others. [`Edge::origin_end`] says which.
+    pub origins_unfit: u64,
     /// Connections to origins that have ended.
     pub origins_lost: u64,
     /// Clients that were handed over from one origin to another.
@@ -212,7 +228,8 @@ pub struct Edge {
 
 impl Edge {
     /// An edge with a server for its clients, and a client for each origin, which may still be connecting. Both have the game's
-    /// schema with [`ToOrigin`] and [`ToEdge`], and the same grids and tick interval as the origins.
+    /// schema with [`ToOrigin`] and [`ToEdge`], and the same grids and tick interval as the origins: the connection to another one ends, see
+    /// [`origin_end`](Edge::origin_end).
     ///
     /// # Errors
     /// The schema lacks the messages, or has kinds that an edge cannot pass on.
@@ -378,7 +395,13 @@ impl Edge {
         let received = self.links[number].client.update(now);
         while let Some(event) = self.links[number].client.poll_event() {
             match event {
-                ClientEvent::Connected { .. } => self.begin(number),
+                ClientEvent::Connected { tick_interval, .. } => match self.compare(number, tick_interval) {
+                    Ok(()) => self.begin(number),
+                    Err(error) => {
+                        self.counters.origins_unfit += 1;
+                        self.links[number].client.close(now, &error.to_string());
+                    }
+                },
                 ClientEvent::Despawned { id, .. } => self.links[number].mirror.remove(id, &mut self.server),
                 ClientEvent::Message { message, lane } if lane == self.options.lane => {
                     let is_known = message.get::<ToEdge>().is_some_and(|talk| self.hear(number, &talk, now));
@@ -391,6 +414,19 @@ impl Edge {
             }
         }
         received
+    }
+
+    /// Whether an origin has the settings of this edge.
+    fn compare(&self, number: usize, tick_interval: Duration) -> Result<(), EdgeError> {
+        let own = self.server.tick_interval();
+        if tick_interval != own {
+            return Err(EdgeError::TickInterval { edge: own, origin: tick_interval });
+        }
+        let own: Vec<GridShape> = self.server.grids().collect();
+        let of_origin = self.links[number].client.replica().into_iter().flat_map(|replica| replica.grids());
+        let of_origin: Vec<GridShape> = of_origin.collect();
+        let same = own.iter().zip(&of_origin).take_while(|(own, other)| own == other).count();
+        if same == own.len().max(of_origin.len()) { Ok(()) } else { Err(EdgeError::Grids(same)) }
     }
 
     /// The origin is there: all clients join.

@@ -291,6 +291,11 @@ impl ReplicaClient {
         })
     }
 
+    /// The grids of the server, by number.
+    pub fn grids(&self) -> impl ExactSizeIterator<Item = GridShape> + '_ {
+        self.grids.iter().map(CellGrid::shape)
+    }
+
     /// Applies the replication part of a packet that the server wrote at `tick`.
     pub fn apply(&mut self, tick: Tick, bytes: &[u8]) -> Result<(), ApplyError> {
         self.slots_visited = 0;

@@ -22,8 +22,8 @@ use throng_link::session::{
 use throng_meter::{Subsystem, TickMeter, TickRecord};
 use throng_net::{BindError, Driver, DriverCounters, ReceiveError, SocketBuffers, UdpDriver, UdpOptions};
 use throng_replica::{
-    ConnectionCounters, EntryTooLong, Executor, GridError, Inline, LimitReached, Placement, RETENTION_TICKS_MAX,
-    Replicator,
+    ConnectionCounters, EntryTooLong, Executor, GridError, GridShape, Inline, LimitReached, Placement,
+    RETENTION_TICKS_MAX, Replicator,
 };
 use throng_schema::{Replicate, Schema};
 use throng_wire::{ConnectionId, ObjectId, Tick, Time};
@@ -248,6 +248,16 @@ impl<R: Replication> Server<R> {
     /// The tick that changes made now will belong to.
     pub fn current_tick(&self) -> Tick {
         self.replication.now()
+    }
+
+    /// The time between ticks, as clients are told it: in whole microseconds.
+    pub fn tick_interval(&self) -> Duration {
+        Duration::from_micros(self.options.tick_interval_us().into())
+    }
+
+    /// The grids, by number.
+    pub fn grids(&self) -> impl ExactSizeIterator<Item = GridShape> + '_ {
+        self.options.grids.iter().map(|grid| grid.shape)
     }
 
     /// The schema of all objects, messages and inputs.

@@ -1,6 +1,7 @@
 //! Messages that make no sense, from either side.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use throng::prelude::*;
 use throng_edge::{Edge, EdgeError, EdgeOptions, Origin, OriginOptions, ToEdge, ToOrigin, edge_user_data};
@@ -39,6 +40,33 @@ fn an_edge_of_another_revision_is_sent_away_and_told_why() {
     assert!(end.contains("revision 2") && end.contains("revision 3"), "{end}");
     let world = &stage.worlds[0];
     assert_eq!((world.heroes.len(), world.edges.len(), world.origin.counters().refused), (0, 0, 1));
+}
+
+#[test]
+fn an_edge_leaves_an_origin_with_another_tick_interval_or_other_grids_and_says_why() {
+    let other_ticks = |options: &mut ServerOptions| options.tick_interval = Duration::from_millis(50);
+    let other_cells = |options: &mut ServerOptions| options.grids[0].shape.cell_m[0] = 20.0;
+    let one_more = |options: &mut ServerOptions| options.grids.push(options.grids[0].clone());
+    type Change<'a> = &'a dyn Fn(&mut ServerOptions);
+    let cases: [(Change<'_>, &str); 3] = [
+        (&other_ticks, "the edge ticks every 33ms, and this server every 50ms"),
+        (&other_cells, "from grid 0 on"),
+        (&one_more, "from grid 1 on"),
+    ];
+    for (change, words) in cases {
+        let mut stage = Stage::new("none", 1);
+        stage.worlds.clear();
+        let mut options = server_options(&stage.key);
+        change(&mut options);
+        stage.revive_with(0, options);
+        stage.add_edge();
+        stage.add_client(0);
+        stage.ticks(60);
+        let end = stage.edges[0].origin_end(0).map(ToString::to_string).unwrap_or_default();
+        assert!(end.contains(words), "{end}");
+        let counters = stage.edges[0].counters();
+        assert_eq!((counters.origins_unfit, counters.origins_lost, stage.worlds[0].heroes.len()), (1, 1, 0));
+    }
 }
 
 #[test]
