@@ -25,6 +25,9 @@ use crate::{
     Subject, SubscriptionId, Ticket, WatchId,
 };
 
+/// The numbers of questions of one member are below two to this power.
+const TICKET_BITS: u32 = 40;
+
 /// The middle of a bus in one process. Clones are the same bus.
 #[derive(Clone, Debug, Default)]
 pub struct LocalHub(Arc<Hub>);
@@ -38,6 +41,8 @@ struct Hub {
 
 #[derive(Debug, Default)]
 struct Shared {
+    /// How often a member has joined.
+    joins: u64,
     members: BTreeMap<MemberId, Arc<Mailbox>>,
     exact: FxHashMap<Subject, Vec<Target>>,
     wide: Vec<(Pattern, Target)>,
@@ -55,6 +60,8 @@ struct Target {
 struct Mailbox {
     limits: Limits,
     has_any: AtomicBool,
+    /// Its member has gone, or another one has its number.
+    is_closed: AtomicBool,
     waiting: Mutex<Waiting>,
 }
 
@@ -89,13 +96,27 @@ impl LocalHub {
         LocalHub::default()
     }
 
-    /// A new member. A number that is in use already is taken over from the member that has it.
+    /// A new member. A number that is in use already is taken over: the member that has it gets [`Event::Disconnected`], and hears and says
+    /// nothing more.
     pub fn join(&self, member: MemberId, limits: Limits) -> LocalBus {
         let mut waiting = Waiting::default();
         waiting.push_control(Event::Connected);
-        let mailbox =
-            Arc::new(Mailbox { limits: limits.clone(), has_any: AtomicBool::new(true), waiting: Mutex::new(waiting) });
-        lock(&self.0.shared).members.insert(member, mailbox.clone());
+        let mailbox = Arc::new(Mailbox {
+            limits: limits.clone(),
+            has_any: AtomicBool::new(true),
+            is_closed: AtomicBool::new(false),
+            waiting: Mutex::new(waiting),
+        });
+        let mut shared = lock(&self.0.shared);
+        shared.joins += 1;
+        // So an answer to a former member of this number names no question of this one.
+        let open = OpenTickets::after(shared.joins << TICKET_BITS);
+        if let Some(former) = shared.members.insert(member, mailbox.clone()) {
+            shared.forget(&former);
+            former.close(Some(Event::Disconnected));
+            self.0.version.fetch_add(1, Ordering::AcqRel);
+        }
+        drop(shared);
         LocalBus {
             hub: self.0.clone(),
             member,
@@ -106,7 +127,7 @@ impl LocalHub {
             sequence: Sequence(0),
             subscriptions: FxHashMap::default(),
             watches: FxHashMap::default(),
-            open: OpenTickets::default(),
+            open,
             counters: Counters::default(),
         }
     }
@@ -115,6 +136,7 @@ impl LocalHub {
 impl Bus for LocalBus {
     fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         let result = match command {
+            _ if self.mailbox.is_closed.load(Ordering::Relaxed) => Err(CommandError::Disconnected),
             Command::Publish { subject, payload } => self.send(&subject, payload),
             other => self.limits.check(&other).and_then(|()| self.handle_rare(now, other)),
         };
@@ -150,6 +172,10 @@ impl Bus for LocalBus {
             match &event {
                 Event::Message(_) => self.counters.delivered += 1,
                 Event::Gap(_) => self.counters.gaps += 1,
+                Event::Disconnected => {
+                    self.counters.disconnects += 1;
+                    self.open.lose().into_iter().for_each(|lost| self.taken.push_control(lost));
+                }
                 Event::WatchFailed { watch } => {
                     self.counters.failed_watches += 1;
                     self.watches.remove(watch);
@@ -173,9 +199,10 @@ impl Bus for LocalBus {
 }
 
 impl LocalBus {
-    /// An answer as it is handed out: with the caller's ticket. One that says that none came in time has it already.
+    /// An answer as it is handed out: with the caller's ticket. One that says that none came has it already.
     fn answer(&mut self, event: Event) -> Option<Event> {
-        let is_late = matches!(event, Event::Answer { result: Err(RequestError::TimedOut), .. });
+        let is_late =
+            matches!(event, Event::Answer { result: Err(RequestError::TimedOut | RequestError::ConnectionLost), .. });
         let mut event = if is_late { event } else { self.open.answer(event)? };
         self.open.close(&mut event);
         Some(event)
@@ -370,21 +397,28 @@ impl LocalBus {
 impl Drop for LocalBus {
     fn drop(&mut self) {
         let mut shared = lock(&self.hub.shared);
-        let is_ours = |mailbox: &Arc<Mailbox>| Arc::ptr_eq(mailbox, &self.mailbox);
-        if shared.members.get(&self.member).is_some_and(is_ours) {
+        if shared.members.get(&self.member).is_some_and(|mailbox| Arc::ptr_eq(mailbox, &self.mailbox)) {
             shared.members.remove(&self.member);
         }
-        shared.watches.retain(|(_, _, mailbox)| !is_ours(mailbox));
-        shared.wide.retain(|(_, target)| !is_ours(&target.mailbox));
-        shared.exact.retain(|_, targets| {
-            targets.retain(|target| !is_ours(&target.mailbox));
-            !targets.is_empty()
-        });
+        shared.forget(&self.mailbox);
+        // Ways that others have looked up still lead there.
+        self.mailbox.close(None);
         self.hub.version.fetch_add(1, Ordering::AcqRel);
     }
 }
 
 impl Shared {
+    /// Nothing is for this mailbox any more.
+    fn forget(&mut self, mailbox: &Arc<Mailbox>) {
+        let is_it = |other: &Arc<Mailbox>| Arc::ptr_eq(other, mailbox);
+        self.watches.retain(|(_, _, mailbox)| !is_it(mailbox));
+        self.wide.retain(|(_, target)| !is_it(&target.mailbox));
+        self.exact.retain(|_, targets| {
+            targets.retain(|target| !is_it(&target.mailbox));
+            !targets.is_empty()
+        });
+    }
+
     fn targets(&self, subject: &Subject) -> Vec<Target> {
         let wide = self.wide.iter().filter(|(pattern, _)| pattern.matches(subject)).map(|(_, target)| target);
         self.exact.get(subject).into_iter().flatten().chain(wide).cloned().collect()
@@ -412,7 +446,21 @@ impl Shared {
 impl Mailbox {
     #[inline]
     fn push(&self, push: impl FnOnce(&mut Waiting, &Limits)) {
-        push(&mut lock(&self.waiting), &self.limits);
+        let mut waiting = lock(&self.waiting);
+        if !self.is_closed.load(Ordering::Relaxed) {
+            push(&mut waiting, &self.limits);
+            drop(waiting);
+            self.has_any.store(true, Ordering::Release);
+        }
+    }
+
+    /// Forgets what waits. It takes this last event, and nothing more.
+    fn close(&self, last: Option<Event>) {
+        let mut waiting = lock(&self.waiting);
+        self.is_closed.store(true, Ordering::Relaxed);
+        *waiting = Waiting::default();
+        last.into_iter().for_each(|last| waiting.push_control(last));
+        drop(waiting);
         self.has_any.store(true, Ordering::Release);
     }
 }

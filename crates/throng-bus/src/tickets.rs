@@ -62,6 +62,11 @@ struct Open {
 }
 
 impl OpenTickets {
+    /// Nothing is open, and the bus's numbers begin after this one.
+    pub(crate) fn after(newest: u64) -> OpenTickets {
+        OpenTickets { newest, ..OpenTickets::default() }
+    }
+
     /// Notes a question, and returns the number that its answer has to name.
     pub(crate) fn open(&mut self, ticket: Ticket, waits: Waits, most: usize) -> Result<Ticket, CommandError> {
         if self.open.len() >= most {

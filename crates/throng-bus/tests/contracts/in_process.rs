@@ -1,6 +1,12 @@
 //! The bus in one process: patterns, members that come and go, and slow readers.
 
-use throng_bus::{Bus, Command, Event, Gap, Limits, LocalHub, MemberId, Missing, Sequence, SubscriptionId};
+use std::time::Duration;
+
+use bytes::Bytes;
+use throng_bus::{
+    Bus, Command, CommandError, Event, Gap, Limits, LocalHub, MemberId, Missing, RequestError, Sequence,
+    SubscriptionId, Ticket,
+};
 use throng_wire::Time;
 
 use crate::{events, pattern, subject};
@@ -51,6 +57,74 @@ fn subscriptions_that_come_and_go_change_the_way_of_the_next_message() {
     b.subscribe(NOW, SubscriptionId(1), &pattern("news.*")).unwrap();
     drop(b);
     publish("to nobody");
+}
+
+#[test]
+fn nothing_is_kept_for_a_member_that_has_gone() {
+    let hub = LocalHub::new();
+    let [mut a, mut b] = [1, 2].map(|id| hub.join(MemberId(id), Limits::default()));
+    b.subscribe(NOW, SubscriptionId(1), &pattern("news")).unwrap();
+    let payload = Bytes::from(vec![7; 100]);
+    a.publish(NOW, &subject("news"), payload.clone()).unwrap();
+    assert!(!payload.is_unique());
+    drop(b);
+    assert!(payload.is_unique());
+    a.publish(NOW, &subject("news"), payload.clone()).unwrap();
+    assert!(payload.is_unique());
+}
+
+/// A request under way, which nobody has answered yet.
+fn ask(bus: &mut impl Bus, ticket: u64) {
+    let (ticket, patience) = (Ticket(ticket), Duration::from_secs(1));
+    let ask = Command::Request { ticket, subject: subject("ask"), payload: "?".into(), patience };
+    bus.handle_command(NOW, ask).unwrap();
+}
+
+#[test]
+fn the_next_member_of_a_number_gets_no_answers_to_questions_of_the_former_one() {
+    let hub = LocalHub::new();
+    let mut b = hub.join(MemberId(2), Limits::default());
+    b.subscribe(NOW, SubscriptionId(1), &pattern("ask")).unwrap();
+    let mut former = hub.join(MemberId(1), Limits::default());
+    ask(&mut former, 9);
+    drop(former);
+    let mut next = hub.join(MemberId(1), Limits::default());
+    ask(&mut next, 9);
+    let asked = events(&mut b, NOW).into_iter().filter_map(|event| match event {
+        Event::Message(message) => message.reply_to,
+        _ => None,
+    });
+    for (to, answer) in asked.zip(["to the former", "to the next"]) {
+        b.handle_command(NOW, Command::Reply { to, payload: answer.into() }).unwrap();
+    }
+    let answer = Event::Answer { ticket: Ticket(9), result: Ok("to the next".into()) };
+    assert_eq!(events(&mut next, NOW), [Event::Connected, answer]);
+}
+
+#[test]
+fn a_member_whose_number_is_taken_over_is_told_so_and_hears_and_says_nothing_more() {
+    let hub = LocalHub::new();
+    let [mut a, mut former] = [1, 2].map(|id| hub.join(MemberId(id), Limits::default()));
+    for bus in [&mut a, &mut former] {
+        bus.subscribe(NOW, SubscriptionId(1), &pattern("*")).unwrap();
+    }
+    ask(&mut former, 9);
+    let mut next = hub.join(MemberId(2), Limits::default());
+    next.subscribe(NOW, SubscriptionId(1), &pattern("news")).unwrap();
+    let payload = Bytes::from(vec![7; 100]);
+    events(&mut a, NOW);
+    a.publish(NOW, &subject("news"), payload.clone()).unwrap();
+    let lost = Event::Answer { ticket: Ticket(9), result: Err(RequestError::ConnectionLost) };
+    assert_eq!(events(&mut former, NOW), [Event::Disconnected, lost]);
+    let said = former.publish(NOW, &subject("news"), "x".into());
+    let subscribed = former.subscribe(NOW, SubscriptionId(2), &pattern("more"));
+    assert_eq!((said, subscribed), (Err(CommandError::Disconnected), Err(CommandError::Disconnected)));
+    assert_eq!((former.counters().disconnects, former.counters().refused), (1, 2));
+    drop(former);
+    assert_eq!(
+        (payloads(&events(&mut next, NOW)), payloads(&events(&mut a, NOW))),
+        (vec![&payload[..]], vec![&payload[..]])
+    );
 }
 
 #[test]
