@@ -186,7 +186,7 @@ struct Ours {
 #[derive(Debug)]
 enum Stage {
     Claiming(Claim),
-    /// The entry is ours; the number is being put on the checkpoint.
+    /// The entry is ours; the number is being put on the checkpoint, or waits for room among the writes.
     Fencing,
     Serving,
     Leaving(Departure),
@@ -386,7 +386,19 @@ impl Directory {
             let last = self.polled.map_or(Unbounded, Excluded);
             let key = *self.busy.range((last, Unbounded)).next().or_else(|| self.busy.first())?;
             self.polled = Some(key);
-            let command = match self.ours.get_mut(&key).map(|ours| &mut ours.stage) {
+            let ours = self.ours.get_mut(&key);
+            if let Some(Ours { stage: Stage::Fencing, checkpoint: checkpoint @ None, fence, .. }) = ours {
+                // Others have all the room: it is tried again in the next pass.
+                let Some(id) = self.checkpoints.fence(key.state_subject(), *fence) else { continue };
+                *checkpoint = Some(id);
+                self.writes.insert(id, key);
+                self.busy.remove(&key);
+                match self.checkpoints.poll_command() {
+                    None => continue,
+                    command => return command,
+                }
+            }
+            let command = match ours.map(|ours| &mut ours.stage) {
                 Some(Stage::Claiming(claim)) => claim.poll_command(now, &mut self.tickets),
                 Some(Stage::Leaving(departure)) => {
                     departure.poll_command(now, &mut self.tickets).or_else(|| departure.poll_hold(now))
@@ -520,10 +532,8 @@ impl Directory {
             },
             Claimed::Ours(fence) => {
                 let Some(ours) = self.ours.get_mut(&key) else { return };
-                ours.fence = fence;
-                let Some(id) = self.checkpoints.fence(key.state_subject(), fence) else { return self.give_up(key) };
-                self.writes.insert(id, key);
-                (ours.stage, ours.checkpoint) = (Stage::Fencing, Some(id));
+                (ours.stage, ours.fence) = (Stage::Fencing, fence);
+                self.busy.insert(key);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use throng_bus::sim::{SimNet, Weather};
-use throng_bus::{Bus, Command, Event, Expect, Limits, MemberId, Pattern, Subject, Ticket, WatchId};
+use throng_bus::{Bus, Command, Event, Expect, FENCED_WRITES_MAX, Limits, MemberId, Pattern, Subject, Ticket, WatchId};
 use throng_directory::{DirectoryError, HomeKey, PART_BYTES_MAX, PARTS_MAX};
 
 use crate::node::{Node, encode};
@@ -191,6 +191,21 @@ fn a_claim_waits_for_a_bus_that_has_no_room() {
         pass(&net, &mut nodes, 1_000);
         assert_eq!((keys(&nodes[0]), nodes[0].lost), (vec![], 1 + u64::from(entry.starts_with("state"))));
     }
+}
+
+/// The numbers of as many homes as that are put on their checkpoints at a time.
+#[test]
+fn more_claims_in_a_burst_than_writes_can_be_under_way_all_end_with_a_home() {
+    let net = SimNet::new(1, Weather::default());
+    let mut nodes = vec![Node::new(&net, 1, true)];
+    pass(&net, &mut nodes, 500);
+    let all = 0..2 * FENCED_WRITES_MAX as u64 + 100;
+    for number in all.clone() {
+        nodes[0].claim(HomeKey::Channel(number));
+    }
+    pass(&net, &mut nodes, 4_000);
+    let served = all.clone().filter(|number| nodes[0].serves(HomeKey::Channel(*number)).is_some()).count();
+    assert_eq!((served, nodes[0].lost), (all.count(), 0));
 }
 
 /// Somebody has written a checkpoint that has no number.
