@@ -335,6 +335,8 @@ pub struct Origin {
     clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
     /// Edges of other revisions that are sent away.
     strangers: FxHashSet<ConnectionId>,
+    /// Edges for which too many ends of clients wait. They are to be sent away.
+    deaf: Vec<ConnectionId>,
     /// Players whom it has let go. Only if players are kept.
     let_go: LetGo,
     /// The tick of the newest [`before_tick`](Origin::before_tick).
@@ -361,6 +363,7 @@ impl Origin {
             edges: FxHashMap::default(),
             clients: FxHashMap::default(),
             strangers: FxHashSet::default(),
+            deaf: Vec::new(),
             let_go: LetGo::default(),
             tick: Tick(0),
             events: VecDeque::new(),
@@ -404,6 +407,9 @@ impl Origin {
                 let talk = message.get::<ToOrigin>().filter(|_| lane == self.options.lane);
                 let is_known = talk.is_some_and(|talk| self.hear(server, connection, talk, now));
                 self.counters.refused += u64::from(!is_known);
+                for edge in self.deaf.drain(..) {
+                    server.disconnect(edge, now, "you read nothing, and too many of your clients have to end");
+                }
             }
             // A client that is no edge, and speaks as one.
             ServerEvent::Message { ref message, .. } if message.kind() == Some(ToOrigin::KIND) => {
@@ -803,10 +809,16 @@ impl Origin {
 
     /// Its edge may be dead, and nobody has noticed yet. One that lives ends the connection: the client has a newer one.
     fn unseat(&mut self, former: PlayerId) -> Option<Seat> {
-        let edge = self.seat(former.edge)?;
-        let seat = edge.players.remove(&former.session)?;
-        edge.end_session(former.session, "you have connected again, to another edge");
+        let seat = self.seat(former.edge)?.players.remove(&former.session)?;
+        self.end_session(former, "you have connected again, to another edge");
         Some(seat)
+    }
+
+    /// Ends the client of a player who has no seat.
+    fn end_session(&mut self, player: PlayerId, reason: &'static str) {
+        if self.seat(player.edge).is_some_and(|seat| !seat.end_session(player.session, reason)) {
+            self.deaf.push(player.edge);
+        }
     }
 
     /// A player has lost its seat. It is kept if it `may_return`.
@@ -877,9 +889,7 @@ impl Origin {
         if self.player(player).is_some() {
             return false;
         }
-        if let Some(seat) = self.seat(player.edge) {
-            seat.end_session(player.session, "the server of this part of the world is full");
-        }
+        self.end_session(player, "the server of this part of the world is full");
         true
     }
 

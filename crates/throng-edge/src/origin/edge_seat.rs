@@ -14,6 +14,9 @@ pub(super) const WAITING_MAX: usize = 65_536;
 /// Refused cells that wait for room in a message. An edge with more is sent away.
 pub(super) const UNSEEN_WAITING_MAX: usize = 65_536;
 
+/// Ends of clients that wait for room among the messages. An edge with more is sent away.
+pub(super) const ENDS_WAITING_MAX: usize = 65_536;
+
 /// Sessions of one edge that have no seat and are remembered; the oldest beyond are forgotten.
 pub(super) const GONE_MAX: usize = 16_384;
 
@@ -35,6 +38,8 @@ pub(super) struct EdgeSeat {
     pub(super) owes_unseen: bool,
     /// Messages that its lane had no room for.
     pub(super) waiting: VecDeque<ToEdge>,
+    /// Ends of clients for which there was no room among them: sessions and reasons. A client that is not told would wait for ever.
+    pub(super) ends: BTreeMap<u32, &'static str>,
 }
 
 impl EdgeSeat {
@@ -48,6 +53,7 @@ impl EdgeSeat {
             unseen: BTreeMap::new(),
             owes_unseen: false,
             waiting: VecDeque::new(),
+            ends: BTreeMap::new(),
         }
     }
 
@@ -59,10 +65,20 @@ impl EdgeSeat {
         }
     }
 
-    /// Ends the client of a session that has no seat, if there is room to say it.
-    pub(super) fn end_session(&mut self, session: u32, reason: &str) {
+    /// Ends the client of a session that has no seat, as soon as there is room to say it. False if too many ends wait.
+    #[must_use]
+    pub(super) fn end_session(&mut self, session: u32, reason: &'static str) -> bool {
         self.note_gone(session);
-        if self.waiting.len() < WAITING_MAX {
+        self.ends.insert(session, reason);
+        self.tell_ends();
+        self.ends.len() <= ENDS_WAITING_MAX
+    }
+
+    /// Queues ends, as far as there is room.
+    pub(super) fn tell_ends(&mut self) {
+        while self.waiting.len() < WAITING_MAX
+            && let Some((session, reason)) = self.ends.pop_first()
+        {
             let (step, body) = (Down::End as u8, reason.as_bytes().to_vec());
             self.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
         }
@@ -90,6 +106,7 @@ impl EdgeSeat {
 
     /// Sends what waits, as far as there is room. Returns how many messages the lane can never take.
     pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) -> u64 {
+        self.tell_ends();
         self.tell_unseen();
         let mut unsendable = 0;
         while let Some(talk) = self.waiting.front() {

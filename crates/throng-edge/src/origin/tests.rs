@@ -1,10 +1,17 @@
-use super::edge_seat::GONE_MAX;
+use super::edge_seat::{ENDS_WAITING_MAX, GONE_MAX};
 use super::*;
 use crate::talk::UNSEEN_MAX;
 
 /// An edge connects. It has no players.
 fn connect(origin: &mut Origin, connection: ConnectionId) {
     origin.edges.insert(connection.index, EdgeSeat::new(connection));
+}
+
+fn server(network: &throng::net::MemoryNetwork, key: throng::Key) -> Server {
+    let kinds = throng::Schema::builder().kind::<ToOrigin>().kind::<ToEdge>();
+    let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).unwrap());
+    let options = throng::ServerOptions::new(1, key);
+    Server::new(driver, std::sync::Arc::new(kinds.build().unwrap()), options).unwrap()
 }
 
 #[test]
@@ -87,11 +94,8 @@ fn states_of_those_who_arrive_at_a_closed_origin_have_room_up_to_64_mib_and_the_
 
 #[test]
 fn messages_of_those_who_leave_a_closed_origin_make_room_for_others() {
-    let network = throng::net::MemoryNetwork::new(throng::net::Condition::NONE, 1).unwrap();
-    let kinds = throng::Schema::builder().kind::<ToOrigin>().kind::<ToEdge>();
-    let driver = Box::new(network.endpoint(([10, 0, 0, 1], 40_000).into()).unwrap());
-    let options = throng::ServerOptions::new(1, throng::random_key());
-    let mut server = Server::new(driver, std::sync::Arc::new(kinds.build().unwrap()), options).unwrap();
+    let mut server =
+        server(&throng::net::MemoryNetwork::new(throng::net::Condition::NONE, 1).unwrap(), throng::random_key());
     let most = CLOSED_BYTES_MAX / BODY_MAX;
     let mut origin = Origin::new(OriginOptions { events_max: 2 * most, ..OriginOptions::default() });
     origin.set_open(false);
@@ -254,6 +258,62 @@ fn cells_that_are_refused_while_there_is_no_room_are_named_later() {
         named += read_looks(looks).unwrap().count();
     }
     assert_eq!((seat.waiting.len(), named), (2, UNSEEN_MAX + 1));
+}
+
+/// A client that has connected again, to another edge, while nothing fits into the queue of its former edge.
+#[test]
+fn an_end_that_finds_no_room_is_told_later_and_an_edge_with_too_many_is_sent_away() {
+    let network = throng::net::MemoryNetwork::new(throng::net::Condition::NONE, 1).unwrap();
+    let key = throng::random_key();
+    let mut server = server(&network, key.clone());
+    let token = throng::ServerOptions::new(1, key)
+        .token_issuer()
+        .issue_with(1, &[server.local_address()], &[0; USER_DATA_LEN])
+        .unwrap();
+    let driver = Box::new(network.endpoint(([10, 0, 0, 2], 40_000).into()).unwrap());
+    let schema = server.schema().clone();
+    let mut client = throng::Client::new(driver, token, schema, throng::ClientOptions::default(), Time(0)).unwrap();
+    let at = |tick: u64| Time(0).after(std::time::Duration::from_millis(33 * tick));
+    let mut pass = |server: &mut Server, now: Time| {
+        server.receive(now).unwrap();
+        server.tick(now);
+        client.update(now).unwrap();
+        std::iter::from_fn(|| server.poll_event()).find_map(|event| match event {
+            ServerEvent::Connected { connection, .. } => Some(connection),
+            _ => None,
+        })
+    };
+    let edge = (0..30).find_map(|tick| pass(&mut server, at(tick))).expect("it connects");
+    let other = ConnectionId { index: 99, generation: 1 };
+    let mut origin = Origin::new(OriginOptions::default());
+    connect(&mut origin, edge);
+    connect(&mut origin, other);
+    let join = |session| ToOrigin { session, number: 5, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+    assert!(origin.join(PlayerId { edge, session: 7 }, &join(7)));
+    let fill = |origin: &mut Origin| {
+        origin.seat(edge).unwrap().waiting.extend((0..WAITING_MAX).map(|_| ToEdge::default()));
+    };
+    fill(&mut origin);
+    assert!(origin.join(PlayerId { edge: other, session: 1 }, &join(1)));
+    let seat = origin.seat(edge).unwrap();
+    assert_eq!((seat.waiting.len(), seat.ends.len(), seat.players.len()), (WAITING_MAX, 1, 0));
+    seat.waiting.clear();
+    seat.tell_ends();
+    let told: Vec<_> = seat.waiting.iter().map(|talk| (Down::of(talk.step), talk.session)).collect();
+    assert_eq!((told, seat.ends.len()), (vec![(Some(Down::End), 7)], 0));
+    assert!(origin.join(PlayerId { edge, session: 8 }, &join(8)));
+    fill(&mut origin);
+    for (ends, tick, is_sent_away) in [(ENDS_WAITING_MAX - 1, 40, false), (ENDS_WAITING_MAX, 60, true)] {
+        let seat = origin.seat(edge).unwrap();
+        seat.ends = (0..ends as u32).map(|session| (session + 100, "")).collect();
+        seat.players.insert(8, Seat { client_id: 5, ..Seat::default() });
+        origin.clients.insert(5, (PlayerId { edge, session: 8 }, None));
+        let message = server.received(server.encoded(&join(if is_sent_away { 3 } else { 2 })).unwrap());
+        let event = ServerEvent::Message { connection: other, message, lane: 0 };
+        assert!(origin.take(&mut server, event, at(tick)).is_none());
+        (tick + 1..tick + 20).for_each(|tick| assert_eq!(pass(&mut server, at(tick)), None));
+        assert_eq!(server.connections().any(|connection| connection == edge), !is_sent_away, "{ends} wait");
+    }
 }
 
 #[test]
