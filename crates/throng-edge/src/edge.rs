@@ -9,14 +9,15 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 use throng::{
-    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, GridShape, MessageError,
-    ObjectId, ReceiveError, Replicate, Schema, SendError, Server, ServerEvent, Tick, Time, USER_DATA_LEN,
+    ChannelKey, Client, ClientEvent, CloseCause, CloseCode, ConnectionId, EndReason, Facet, GridShape, LaneKind,
+    LaneOptions, MessageError, ObjectId, ReceiveError, Replicate, Schema, SendError, Server, ServerEvent, Tick, Time,
+    USER_DATA_LEN,
 };
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look, read_looks,
-    read_object, refusals_bytes, split_refusals,
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look,
+    read_looks, read_object, refusals_bytes, split_refusals,
 };
 use moves::{Continuing, Leaving, Stage, leave};
 
@@ -95,6 +96,9 @@ pub enum EdgeError {
         /// The interval of the origin.
         origin: Duration,
     },
+    /// The lane to an origin cannot take all messages between edges and origins.
+    #[error("lane {0} must be reliable and ordered, with message_bytes of at least {LANE_BYTES_MIN}")]
+    Lane(u8),
     /// The edge has other grids than an origin.
     #[error("the grids of the edge differ from those of this server from grid {0} on: give both the same")]
     Grids(usize),
@@ -107,6 +111,7 @@ impl EdgeError {
             EdgeError::Kind { .. } => "kind",
             EdgeError::Schema(_) => "schema",
             EdgeError::TickInterval { .. } => "tick_interval",
+            EdgeError::Lane(_) => "lane",
             EdgeError::Grids(_) => "grids",
         }
     }
@@ -129,9 +134,6 @@ pub struct EdgeCounters {
     pub inputs_dropped: u64,
     /// Messages of clients that were too long, or came while their origin was not there or did not keep up.
     pub messages_dropped: u64,
-    /// Messages to origins that the lane can never take ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)). A client whom
-    /// such a message was about is sent away.
-    pub unsendable: u64,
     /// How often the ticks of an origin were counted anew.
     pub recounts: u64,
     /// Connections to origins that the edge has ended because their tick interval or grids are others. [`Edge::origin_end`] says which.
@@ -232,9 +234,10 @@ impl Edge {
     /// [`origin_end`](Edge::origin_end).
     ///
     /// # Errors
-    /// The schema lacks the messages, or has kinds that an edge cannot pass on.
+    /// The schema lacks the messages, or has kinds that an edge cannot pass on. The lane to an origin is too small, or of another kind.
     pub fn new(server: Server, origins: Vec<Client>, options: EdgeOptions) -> Result<Edge, EdgeError> {
         check(server.schema())?;
+        origins.iter().try_for_each(|client| check_lane(client, options.lane))?;
         let links = origins.into_iter().map(Link::new).collect();
         Ok(Edge {
             server,
@@ -378,16 +381,7 @@ impl Edge {
             self.look();
         }
         self.server.tick(now);
-        let mut unsendable = Vec::new();
-        self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now, &mut unsendable));
-        for (step, session) in unsendable {
-            self.counters.unsendable += 1;
-            let is_of_player = !matches!(Up::of(step), Some(Up::Inputs | Up::Look | Up::Looks | Up::Elsewhere));
-            if let Some(&connection) = self.by_session.get(&session).filter(|_| is_of_player) {
-                // It would go on without the message.
-                self.server.disconnect(connection, now, "a message of yours is too long for its server");
-            }
-        }
+        self.links.iter_mut().for_each(|link| link.flush(self.options.lane, now));
     }
 
     /// Takes what an origin says.
@@ -418,6 +412,7 @@ impl Edge {
 
     /// Whether an origin has the settings of this edge.
     fn compare(&self, number: usize, tick_interval: Duration) -> Result<(), EdgeError> {
+        check_lane(&self.links[number].client, self.options.lane)?;
         let own = self.server.tick_interval();
         if tick_interval != own {
             return Err(EdgeError::TickInterval { edge: own, origin: tick_interval });
@@ -880,19 +875,15 @@ impl Link {
         }
     }
 
-    /// Sends everything that waits, as far as there is room. Adds the steps and sessions of messages that the lane can never take.
-    fn flush(&mut self, lane: u8, now: Time, unsendable: &mut Vec<(u8, u32)>) {
+    /// Sends everything that waits, as far as there is room.
+    fn flush(&mut self, lane: u8, now: Time) {
         if self.is_live {
             if !self.inputs.is_empty() || std::mem::take(&mut self.owes_batch) {
                 self.end_batch();
             }
             while let Some(talk) = self.waiting.front() {
-                match self.client.send(lane, talk) {
-                    Ok(()) => {}
-                    Err(MessageError::Session(SendError::TooLarge { .. })) => {
-                        unsendable.push((talk.step, talk.session));
-                    }
-                    Err(_) => break,
+                if self.client.send(lane, talk).is_err() {
+                    break;
                 }
                 self.waiting.pop_front();
             }
@@ -910,6 +901,12 @@ fn position_of(body: &[u8]) -> Option<[f64; 3]> {
     let (numbers, rest) = body.as_chunks::<8>();
     let numbers: [f64; 3] = <[[u8; 8]; 3]>::try_from(numbers).ok()?.map(f64::from_le_bytes);
     (rest.is_empty() && numbers.iter().all(|number| number.is_finite())).then_some(numbers)
+}
+
+/// Whether all messages of edges fit into a lane. The origin has the same lanes, or it refuses the connection.
+fn check_lane(client: &Client, lane: u8) -> Result<(), EdgeError> {
+    let fits = |lane: &LaneOptions| lane.kind == LaneKind::ReliableOrdered && lane.message_bytes >= LANE_BYTES_MIN;
+    if client.lanes().get(usize::from(lane)).is_some_and(fits) { Ok(()) } else { Err(EdgeError::Lane(lane)) }
 }
 
 /// Whether an edge can pass on all kinds.

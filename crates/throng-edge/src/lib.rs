@@ -59,5 +59,5 @@ pub use mirror::{COAST_TICKS, DRIFT_TICKS};
 pub use network::{BusDriver, BusNetwork, BusNetworkCounters, TooManyEndpoints, address_on_bus};
 pub use origin::{Origin, OriginCounters, OriginError, OriginEvent, OriginOptions, PlayerId};
 pub use roster::{WorldCounters, WorldName, WorldProblem};
-pub use talk::{BODY_MAX, EDGE_MARK, Former, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
+pub use talk::{BODY_MAX, EDGE_MARK, Former, LANE_BYTES_MIN, STATE_MAX, ToEdge, ToOrigin, edge_user_data, is_edge};
 pub use watch::BorderWatch;

@@ -152,8 +152,8 @@ impl OriginEvent {
 #[derive(Clone, Debug)]
 pub struct OriginOptions {
     /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
-    /// reliable, ordered one that the game uses for nothing else. Its messages may have at least 129 KiB
-    /// ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)): what does not fit costs its player the connection.
+    /// reliable, ordered one that the game uses for nothing else. Its messages may have at least [`LANE_BYTES_MIN`](crate::LANE_BYTES_MIN)
+    /// bytes ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)): an edge refuses another one at its start.
     pub lane: u8,
     /// The rate limit of one edge, in bytes per second. Its packets to the origin are bounded by the same: one for each 600 bytes, and
     /// never fewer than any client's [`ServerOptions::client_packets_per_s`](throng::ServerOptions::client_packets_per_s).
@@ -483,7 +483,7 @@ impl Origin {
             if let Some(batch) = seat.batch.take() {
                 server.acknowledge_input(seat.connection, batch);
             }
-            self.counters.unsendable += seat.flush(server, self.options.lane);
+            seat.flush(server, self.options.lane);
         }
         self.tick = server.current_tick();
         self.forget();

@@ -45,6 +45,9 @@ use throng::{ChannelKey, MAX_INPUT_BYTES, ObjectId, Replicate, USER_DATA_LEN};
 /// The longest body of a message.
 pub const BODY_MAX: usize = 128 << 10;
 
+/// The lane between edges and origins takes messages of so many bytes at least: a body, and what stands around it.
+pub const LANE_BYTES_MIN: usize = BODY_MAX + (1 << 10);
+
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
 /// The last byte is the revision of these messages: an origin sends away an edge of another one.
 pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x03";

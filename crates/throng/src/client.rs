@@ -387,6 +387,11 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
+    /// The message lanes. A server with other ones refuses this client.
+    pub fn lanes(&self) -> &[LaneOptions] {
+        &self.options.lanes
+    }
+
     /// The schema of all objects, messages and inputs.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema

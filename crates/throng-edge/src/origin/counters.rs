@@ -13,32 +13,21 @@ pub struct OriginCounters {
     pub looks_refused: u64,
     /// Inputs and messages that found no room among the events, and inputs for an origin that was closed.
     pub dropped: u64,
-    /// Messages to edges that their lane can never take ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)). A player
-    /// whom such a message was for is sent away.
-    pub unsendable: u64,
     /// States of players on their way to other origins that found no room here: such a player is lost with its edge.
     pub let_go_refused: u64,
 }
 
 impl OriginCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 7] {
-        let OriginCounters {
-            refused,
-            players_refused,
-            arrivals_refused,
-            looks_refused,
-            dropped,
-            unsendable,
-            let_go_refused,
-        } = *self;
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        let OriginCounters { refused, players_refused, arrivals_refused, looks_refused, dropped, let_go_refused } =
+            *self;
         [
             ("refused", refused),
             ("players_refused", players_refused),
             ("arrivals_refused", arrivals_refused),
             ("looks_refused", looks_refused),
             ("dropped", dropped),
-            ("unsendable", unsendable),
             ("let_go_refused", let_go_refused),
         ]
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
-use throng::{ChannelKey, ConnectionId, MessageError, Replication, SendError, Server};
+use throng::{ChannelKey, ConnectionId, Replication, Server};
 
 use super::Seat;
 use crate::talk::{Down, ToEdge, UNSEEN_MAX, push_look, refusals_bytes};
@@ -104,32 +104,14 @@ impl EdgeSeat {
         }
     }
 
-    /// Sends what waits, as far as there is room. Returns how many messages the lane can never take.
-    pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) -> u64 {
+    /// Sends what waits, as far as there is room.
+    pub(super) fn flush<R: Replication>(&mut self, server: &mut Server<R>, lane: u8) {
         self.tell_ends();
         self.tell_unseen();
-        let mut unsendable = 0;
-        while let Some(talk) = self.waiting.front() {
-            match server.send(self.connection, lane, talk) {
-                Ok(()) => {}
-                Err(MessageError::Session(SendError::TooLarge { .. })) => {
-                    unsendable += 1;
-                    self.give_up(talk.step, talk.session);
-                }
-                Err(_) => break,
-            }
+        while let Some(talk) = self.waiting.front()
+            && server.send(self.connection, lane, talk).is_ok()
+        {
             self.waiting.pop_front();
-        }
-        unsendable
-    }
-
-    /// A message cannot be sent. The client that it was for is sent away: it would go on without it.
-    fn give_up(&mut self, step: u8, session: u32) {
-        let is_of_player = !matches!(Down::of(step), Some(Down::Continues | Down::Leaves | Down::Unseen | Down::End));
-        if is_of_player {
-            let (step, body) =
-                (Down::End as u8, b"a message for you is too long for the edges of this server".to_vec());
-            self.waiting.push_back(ToEdge { step, session, body, ..ToEdge::default() });
         }
     }
 }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use throng::prelude::*;
-use throng_edge::{Edge, EdgeError, EdgeOptions, Origin, OriginOptions, ToEdge, ToOrigin, edge_user_data};
+use throng::{LaneKind, LaneOptions};
+use throng_edge::{
+    Edge, EdgeError, EdgeOptions, LANE_BYTES_MIN, Origin, OriginOptions, ToEdge, ToOrigin, edge_user_data,
+};
 use throng_seeds::for_seeds;
 
-use crate::stage::{PROTOCOL, Stage, schema, server_options};
+use crate::stage::{PROTOCOL, Stage, edge_address, schema, server_options};
 
 #[test]
 fn a_client_that_is_no_edge_cannot_speak_as_one() {
@@ -40,6 +43,48 @@ fn an_edge_of_another_revision_is_sent_away_and_told_why() {
     assert!(end.contains("revision 2") && end.contains("revision 3"), "{end}");
     let world = &stage.worlds[0];
     assert_eq!((world.heroes.len(), world.edges.len(), world.origin.counters().refused), (0, 0, 1));
+}
+
+/// Cells, inputs and messages of the greatest length would be missing without a word.
+#[test]
+fn an_edge_whose_lane_is_too_small_or_not_ordered_is_refused_at_the_start() {
+    let edge_over = |lanes: Vec<LaneOptions>, lane: u8| {
+        let mut stage = Stage::new("none", 1);
+        stage.lanes = lanes;
+        let origin = stage.connection_to_origin(0, &edge_user_data());
+        let driver = Box::new(stage.network.endpoint(edge_address(0)).unwrap());
+        let server = Server::new(driver, schema(), server_options(&stage.key)).unwrap();
+        Edge::new(server, vec![origin], EdgeOptions { lane, ..EdgeOptions::default() }).err()
+    };
+    let of = |kind, message_bytes| vec![LaneOptions { message_bytes, ..LaneOptions::new(kind) }];
+    assert_eq!(edge_over(of(LaneKind::ReliableOrdered, LANE_BYTES_MIN), 0), None);
+    for (lanes, lane) in [
+        (of(LaneKind::ReliableOrdered, LANE_BYTES_MIN - 1), 0),
+        (of(LaneKind::ReliableUnordered, LANE_BYTES_MIN), 0),
+        (of(LaneKind::ReliableOrdered, LANE_BYTES_MIN), 1),
+    ] {
+        let error = edge_over(lanes, lane).expect("it does not begin");
+        assert_eq!((error.clone(), error.tag()), (EdgeError::Lane(lane), "lane"));
+        assert!(error.to_string().contains("132096"), "{error}");
+    }
+}
+
+/// The next connection to an origin is another one.
+#[test]
+fn an_edge_leaves_an_origin_that_it_reaches_by_a_lane_that_is_too_small() {
+    let mut stage = Stage::new("none", 1);
+    stage.add_edge();
+    stage.ticks(20);
+    stage.lanes[0].message_bytes = LANE_BYTES_MIN - 1;
+    stage.worlds.clear();
+    let options = ServerOptions { lanes: stage.lanes.clone(), ..server_options(&stage.key) };
+    stage.revive_with(0, options);
+    let client = stage.connection_to_origin(0, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(0, client));
+    stage.ticks(40);
+    let end = stage.edges[0].origin_end(0).map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("lane 0 must be reliable"), "{end}");
+    assert_eq!(stage.edges[0].counters().origins_unfit, 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use throng::link::netcode::DropReason;
 use throng::{Client, Placement, ServerOptions};
 use throng_seeds::for_seeds;
 
-use crate::stage::{Hero, Paper, Stage, Word, World, server_options};
+use crate::stage::{Hero, Stage, Word, World, server_options};
 
 #[test]
 fn the_state_of_own_objects_is_that_after_exactly_the_acknowledged_inputs() {
@@ -71,35 +71,6 @@ fn an_edge_is_listened_to_more_than_one_client() {
     assert_eq!(stage.truth()[0].0.acts, 120);
     stage.settle();
     stage.check(0).unwrap();
-}
-
-/// The lane between edges and origins is for shorter messages than clients and games send.
-#[test]
-fn a_message_that_the_lane_can_never_take_costs_its_player_the_connection_and_holds_up_nobody() {
-    let mut stage = Stage::new("none", 4);
-    stage.lanes[0].message_bytes = 10_000;
-    stage.worlds.clear();
-    let options = server_options(&stage.key);
-    stage.revive_with(0, ServerOptions { lanes: stage.lanes.clone(), ..options });
-    stage.add_edge();
-    stage.ticks(30);
-    (0..3).for_each(|_| stage.add_client(0));
-    stage.ticks(60);
-    stage.clients[0].send(0, &Paper { text: "y".repeat(19_000) }).unwrap();
-    stage.clients[1].send(0, &Word { text: "much".to_owned() }).unwrap();
-    stage.ticks(20);
-    let said = |number: &usize| stage.ends.get(number).map(ToString::to_string).unwrap_or_default();
-    assert!(said(&0).contains("of yours is too long"), "{}", said(&0));
-    assert!(said(&1).contains("for you is too long"), "{}", said(&1));
-    assert_eq!(stage.ends.len(), 2);
-    let counters = (stage.edges[0].counters().unsendable, stage.worlds[0].origin.counters().unsendable);
-    assert_eq!((counters, stage.worlds[0].left.len()), ((1, 1), 2));
-    stage.clients[2].send(0, &Word { text: "hello".to_owned() }).unwrap();
-    stage.clients[2].send_input(&[3]).unwrap();
-    stage.ticks(20);
-    assert_eq!((&stage.heard[..], stage.truth()[0].0.acts), (&[(2, "hello!".to_owned())][..], 3));
-    stage.settle();
-    stage.check(2).unwrap();
 }
 
 /// Without loss nothing is missing: the state is that after exactly the acknowledged inputs.

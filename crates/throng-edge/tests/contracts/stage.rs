@@ -47,15 +47,8 @@ pub(crate) struct Word {
     pub(crate) text: String,
 }
 
-/// More than a word.
-#[derive(Clone, Debug, Default, PartialEq, Replicate)]
-pub(crate) struct Paper {
-    #[replicate(text(max_bytes = 20_000))]
-    pub(crate) text: String,
-}
-
 pub(crate) fn schema() -> Arc<Schema> {
-    let kinds = Schema::builder().kind::<Hero>().kind::<Word>().kind::<Paper>().kind::<ToOrigin>().kind::<ToEdge>();
+    let kinds = Schema::builder().kind::<Hero>().kind::<Word>().kind::<ToOrigin>().kind::<ToEdge>();
     Arc::new(kinds.build().unwrap())
 }
 
@@ -240,9 +233,6 @@ impl World {
                 self.words.push(word.text.clone());
                 match word.text.as_str() {
                     "bye" => self.origin.disconnect(player, "you said bye").unwrap(),
-                    "much" => {
-                        self.origin.send(&self.server, player, lane, &Paper { text: "x".repeat(19_000) }).unwrap()
-                    }
                     text => {
                         let answer = Word { text: format!("{text}!") };
                         self.origin.send(&self.server, player, lane, &answer).unwrap();
