@@ -19,7 +19,7 @@ use crate::talk::{
     BODY_MAX, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look,
     read_looks, read_object, refusals_bytes, split_refusals,
 };
-use moves::{Continuing, Leaving, Stage, leave};
+use moves::{Continuing, Leaving, Stage, leave, leave_former};
 
 /// Ticks between two looks at what is read here.
 const LOOK_TICKS: u64 = 2;
@@ -474,7 +474,7 @@ impl Edge {
             return self.hear_has(number, connection, &talk.body);
         }
         // The client of a player who is on its way from there may have connected again, to another edge.
-        let may_end = |player: &Player| matches!(player.stage, Stage::Moving { from, .. } if from == number);
+        let may_end = |player: &Player| matches!(player.stage, Stage::Moving { from, .. } if from == Some(number));
         let is_its = |player: &Player| player.origin == number || step == Some(Down::End) && may_end(player);
         if !self.player(connection).is_some_and(is_its) {
             return false;
@@ -622,7 +622,7 @@ impl Edge {
         }
         leave(&mut self.links[player.origin], &player, is_over && !player.is_too_slow);
         if let Stage::Moving { from, .. } = player.stage {
-            leave(&mut self.links[from], &player, true);
+            leave_former(&mut self.links, &player, from, true);
         }
     }
 

@@ -35,8 +35,8 @@ pub(super) enum Stage {
     Held(Held),
     /// Its new origin was told of it; the objects of the former one are shown until the new one has some.
     Moving {
-        /// The number of the former origin.
-        from: usize,
+        /// The number of the former origin; `None` if that is gone.
+        from: Option<usize>,
         /// When it was first seen to be on its way.
         since: Option<Time>,
     },
@@ -194,7 +194,7 @@ impl Edge {
         if to == from {
             self.counters.returned += 1;
         } else {
-            player.stage = Stage::Moving { from, since: None };
+            player.stage = Stage::Moving { from: Some(from), since: None };
         }
         player.origin = to;
         player.own.clear();
@@ -285,7 +285,7 @@ impl Edge {
                 &mut Stage::Moving { from, .. } if !player.own.is_empty() => {
                     player.stage = Stage::Home;
                     counters.moved += 1;
-                    leave(&mut links[from], player, true);
+                    leave_former(links, player, from, true);
                 }
                 Stage::Moving { from, since } => {
                     if now.since(*since.get_or_insert(now)) <= ARRIVE_PATIENCE {
@@ -294,7 +294,7 @@ impl Edge {
                     let from = *from;
                     if !(options.is_gone)(player.origin) {
                         player.stage = Stage::Home;
-                        leave(&mut links[from], player, false);
+                        leave_former(links, player, from, false);
                         unmet.push(player.connection);
                         continue;
                     }
@@ -302,7 +302,7 @@ impl Edge {
                     let entry = (options.entry)(player.client_id, &player.user_data);
                     if entry != player.origin && links.get(entry).is_some_and(|link| link.is_live) {
                         player.stage = Stage::Home;
-                        leave(&mut links[from], player, true);
+                        leave_former(links, player, from, true);
                     }
                 }
                 &mut Stage::Held(Held { since, .. }) if tick.since(since) > MOVE_TICKS => late.push(player.connection),
@@ -328,7 +328,7 @@ impl Edge {
             && !is_given
         {
             player.stage = Stage::Home;
-            leave(&mut links[from], player, false);
+            leave_former(links, player, from, false);
         }
     }
 
@@ -337,10 +337,13 @@ impl Edge {
         for player in self.players.iter_mut().flatten() {
             match std::mem::take(&mut player.stage) {
                 Stage::Held(held) if player.origin == gone => held.drop_all(&mut self.counters),
-                Stage::Moving { from, .. } if player.origin == gone => leave(&mut self.links[from], player, true),
+                Stage::Moving { from, .. } if player.origin == gone => {
+                    leave_former(&mut self.links, player, from, true)
+                }
                 // It has let go of the player, and has not heard that it has arrived.
-                Stage::Moving { from, .. } if from == gone => {
-                    self.links[from].tell_elsewhere(player.client_id, LET_GO_ONLY)
+                Stage::Moving { from: Some(from), since } if from == gone => {
+                    self.links[from].tell_elsewhere(player.client_id, LET_GO_ONLY);
+                    player.stage = Stage::Moving { from: None, since };
                 }
                 stage => player.stage = stage,
             }
@@ -401,6 +404,13 @@ pub(super) fn leave(link: &mut Link, player: &Player, is_over: bool) {
     if link.is_live {
         let (session, number) = (player.session, is_over.into());
         link.say(ToOrigin { step: Up::Leave as u8, session, number, ..ToOrigin::default() });
+    }
+}
+
+/// The same for the former origin of a client on its way, if that is not gone.
+pub(super) fn leave_former(links: &mut [Link], player: &Player, from: Option<usize>, is_over: bool) {
+    if let Some(from) = from {
+        leave(&mut links[from], player, is_over);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use throng::ObjectId;
+use throng::{ObjectId, Placement};
 use throng_edge::{EdgeOptions, Origin, OriginError, OriginOptions, ToEdge, edge_user_data};
 use throng_seeds::for_seeds;
 
@@ -273,6 +273,35 @@ fn who_gets_nothing_from_its_next_server_is_sent_away_and_leaves_no_ghost() {
     assert_eq!((stage.edges[0].counters().moved, stage.edges[0].counters().players), (0, 5));
     stage.settle();
     (0..5).for_each(|number| stage.check(number).unwrap());
+}
+
+/// The former server dies while the next one gives nothing.
+#[test]
+fn who_gets_nothing_from_its_next_server_is_sent_away_also_if_the_former_one_is_gone() {
+    let mut stage = near_the_border("none");
+    stage.worlds[1].ignores_arrivals = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(20);
+    drop(stage.worlds.remove(0));
+    stage.ticks_until(400, |stage| stage.edges[0].origin_end(0).is_some());
+    assert_eq!(stage.ends.len(), 0);
+    stage.ticks_until(940, |stage| !stage.ends.is_empty());
+    assert_eq!(stage.ends.keys().collect::<Vec<_>>(), [&5]);
+    assert!(stage.ends[&5].to_string().contains("gave you nothing in time"), "{}", stage.ends[&5]);
+    // One that does get its object has arrived.
+    let mut stage = near_the_border("none");
+    stage.worlds[1].ignores_arrivals = true;
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(20);
+    drop(stage.worlds.remove(0));
+    stage.ticks_until(400, |stage| stage.edges[0].origin_end(0).is_some());
+    let World { server, origin, heroes, .. } = &mut stage.worlds[0];
+    let player = origin.players().next().unwrap();
+    let hero = server.spawn(Hero { name: 5, ..Hero::default() }, Placement::Cell(0)).unwrap();
+    origin.give(server, player, hero).unwrap();
+    heroes.insert(player, (hero, 5));
+    stage.ticks(1_000);
+    assert_eq!((stage.ends.len(), stage.edges[0].counters().moved, homes(&stage, 5)), (0, 1, 1));
 }
 
 /// A new process answers in the place of a server that the others have given up.
