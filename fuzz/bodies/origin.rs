@@ -123,8 +123,8 @@ impl Game {
         let Some(connection) = self.edges[edge] else { return };
         let (step, session, lane) = (choices.below(14) as u8, choices.below(5) as u32, choices.byte());
         let number = choices.below(4) as u64;
-        // A join has 256 bytes, an arrival 266 and more.
-        let length = [0, 9, 15, 256, 266, 280][choices.below(6)];
+        // A join has 264 bytes, an arrival 274 and more.
+        let length = [0, 9, 15, 264, 274, 288][choices.below(6)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
         let talk = ToOrigin { step, session, number, lane, body };

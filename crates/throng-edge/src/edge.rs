@@ -16,8 +16,8 @@ use throng::{
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, push_input, push_look,
-    read_looks, read_object, refusals_bytes, split_refusals,
+    BODY_MAX, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, join_bytes, push_input,
+    push_look, read_looks, read_object, refusals_bytes, split_refusals,
 };
 use moves::{Continuing, Leaving, Stage, leave, leave_former};
 
@@ -167,6 +167,7 @@ struct Player {
     session: u32,
     client_id: u64,
     user_data: Box<[u8; USER_DATA_LEN]>,
+    token_ends_s: u64,
     origin: usize,
     /// Objects that belong to it, by the origin's id: the client looks from the first.
     own: Vec<ObjectId>,
@@ -570,8 +571,20 @@ impl Edge {
         let stage = self.seek(session, client_id, origin);
         let (own, sent) = (Vec::new(), VecDeque::new());
         let (waits_since, is_too_slow) = (None, false);
-        let mut player =
-            Player { connection, session, client_id, user_data, origin, own, sent, stage, waits_since, is_too_slow };
+        let token_ends_s = self.server.token_expires_unix_s(connection).unwrap_or_default();
+        let mut player = Player {
+            connection,
+            session,
+            client_id,
+            user_data,
+            token_ends_s,
+            origin,
+            own,
+            sent,
+            stage,
+            waits_since,
+            is_too_slow,
+        };
         let now = self.server.current_tick();
         let link = &mut self.links[origin];
         if link.is_live && !player.is_sought() {
@@ -786,7 +799,7 @@ impl Player {
 
     fn join(&mut self, now: Tick) -> ToOrigin {
         self.waits_since = Some(now);
-        let body = self.user_data.to_vec();
+        let body = join_bytes(&self.user_data, self.token_ends_s);
         ToOrigin { step: Up::Join as u8, session: self.session, number: self.client_id, body, ..ToOrigin::default() }
     }
 }

@@ -3,6 +3,7 @@
 mod counters;
 mod edge_seat;
 mod let_go;
+mod options;
 
 use std::collections::VecDeque;
 
@@ -15,11 +16,12 @@ use throng::{
 
 use crate::talk::{
     Arrival, BODY_MAX, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes,
-    is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_refusals,
+    is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_join, split_refusals,
 };
 pub use counters::OriginCounters;
 use edge_seat::{EdgeSeat, UNSEEN_WAITING_MAX, WAITING_MAX};
 use let_go::LetGo;
+pub use options::OriginOptions;
 
 /// A player at an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -148,33 +150,6 @@ impl OriginEvent {
     }
 }
 
-/// Options of an origin.
-#[derive(Clone, Debug)]
-pub struct OriginOptions {
-    /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
-    /// reliable, ordered one that the game uses for nothing else. Its messages may have at least [`LANE_BYTES_MIN`](crate::LANE_BYTES_MIN)
-    /// bytes ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)): an edge refuses another one at its start.
-    pub lane: u8,
-    /// The rate limit of one edge, in bytes per second. Its packets to the origin are bounded by the same: one for each 600 bytes, and
-    /// never fewer than any client's [`ServerOptions::client_packets_per_s`](throng::ServerOptions::client_packets_per_s).
-    pub edge_bytes_per_s: u32,
-    /// Players of one edge.
-    pub players_max: usize,
-    /// Events that wait to be polled. Inputs and messages beyond are dropped and counted.
-    pub events_max: usize,
-    /// A player whose edge dies, or who does not answer any more, is kept for so many ticks: whoever connects with its client id to
-    /// any edge until then goes on as this player. 0: it leaves at once. All servers of a world have the same. A client id has one player in
-    /// any case: a client that connects with the id of a player who is here, through any edge, ends the former connection.
-    pub keep_ticks: u32,
-}
-
-impl Default for OriginOptions {
-    /// Lane 0, 100 Mbit/s, 16,384 players of each edge, a million events, nobody kept.
-    fn default() -> OriginOptions {
-        OriginOptions { lane: 0, edge_bytes_per_s: 12_500_000, players_max: 16_384, events_max: 1 << 20, keep_ticks: 0 }
-    }
-}
-
 /// Why something could not be done for a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -217,6 +192,8 @@ impl OriginError {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seat {
     client_id: u64,
+    /// When the token of its connection ends: tells which of two connections is newer.
+    token_ends_s: u64,
     stage: Stage,
     /// Its object elsewhere, as long as it has none here.
     former: Option<Former>,
@@ -247,6 +224,12 @@ const LET_GO_TICKS: u32 = 300;
 
 /// A packet of an edge is half full at least, if it sends so much that the number of its packets is bounded.
 const PACKET_BYTES: u32 = 600;
+
+/// Why a connection ends for which there is no room.
+const FULL: &str = "the server of this part of the world is full";
+
+/// Why a connection ends whose client has a newer one.
+const CONNECTED_AGAIN: &str = "you have connected again, to another edge";
 
 /// Bytes of messages, and of the states of players who arrive, that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
@@ -733,9 +716,9 @@ impl Origin {
     }
 
     fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
-        let Ok(user_data) = <[u8; USER_DATA_LEN]>::try_from(&talk.body[..]) else { return false };
+        let Some((&user_data, token_ends_s, [])) = split_join(&talk.body) else { return false };
         let client_id = talk.number;
-        if !self.seat_player(player, Seat { client_id, ..Seat::default() }) {
+        if !self.seat_player(player, Seat { client_id, token_ends_s, ..Seat::default() }) {
             return self.turn_away(player);
         }
         let arrived = self.take_arrived(client_id);
@@ -779,7 +762,7 @@ impl Origin {
         if let Some((former, _)) = known.filter(|_| !is_here) {
             // A client of which nothing is kept begins anew where its entry says, and not here.
             self.clients.remove(&client_id);
-            self.unseat(former);
+            self.unseat(former, CONNECTED_AGAIN);
             self.tell_gone(OriginEvent::Left(former));
         }
         let answer = match self.let_go.find(client_id) {
@@ -793,13 +776,21 @@ impl Origin {
         true
     }
 
+    /// Whether a client is here by a newer connection than one whose token ends then. It has joined while its player was on the way. Of two
+    /// tokens of the same second, the one of the player who arrives has been in use for longer.
+    fn has_newer(&mut self, client_id: u64, token_ends_s: u64) -> bool {
+        let known = self.clients.get(&client_id).filter(|(_, until)| until.is_none()).map(|&(known, _)| known);
+        let seat = known.and_then(|known| self.player(known));
+        seat.is_some_and(|seat| seat.stage != Stage::Released && seat.token_ends_s >= token_ends_s)
+    }
+
     /// A client is this player from now on. Returns the player that it was, if that is kept for it.
     fn note_client(&mut self, client_id: u64, player: PlayerId) -> Option<PlayerId> {
         let (former, until) = self.clients.insert(client_id, (player, None))?;
         if until.is_some() {
             return Some(former);
         }
-        let seat = self.unseat(former)?;
+        let seat = self.unseat(former, CONNECTED_AGAIN)?;
         if self.is_closed || self.options.keep_ticks == 0 || seat.stage == Stage::Released {
             self.tell_gone(OriginEvent::Left(former));
             return None;
@@ -807,10 +798,10 @@ impl Origin {
         Some(former)
     }
 
-    /// Its edge may be dead, and nobody has noticed yet. One that lives ends the connection: the client has a newer one.
-    fn unseat(&mut self, former: PlayerId) -> Option<Seat> {
+    /// Its edge may be dead, and nobody has noticed yet. One that lives ends the connection.
+    fn unseat(&mut self, former: PlayerId, reason: &'static str) -> Option<Seat> {
         let seat = self.seat(former.edge)?.players.remove(&former.session)?;
-        self.end_session(former, "you have connected again, to another edge");
+        self.end_session(former, reason);
         Some(seat)
     }
 
@@ -889,7 +880,7 @@ impl Origin {
         if self.player(player).is_some() {
             return false;
         }
-        self.end_session(player, "the server of this part of the world is full");
+        self.end_session(player, FULL);
         true
     }
 
@@ -902,19 +893,24 @@ impl Origin {
 
     /// A player comes from another origin, or back from the way to one that is gone.
     fn arrive(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
-        let Some(Arrival { user_data, former, state }) = Arrival::read(&talk.body) else { return false };
+        let Some(Arrival { user_data, token_ends_s, former, state }) = Arrival::read(&talk.body) else { return false };
         // A state that this origin has let go of before is older.
         self.let_go.forget(talk.number);
         if self.at_stage(player, |stage| stage == Stage::Released).is_ok() {
             self.leave(player, false);
         }
-        if !self.seat_player(player, Seat { client_id: talk.number, former: Some(former), ..Seat::default() }) {
+        let seat = Seat { client_id: talk.number, token_ends_s, former: Some(former), ..Seat::default() };
+        if !self.seat_player(player, seat) {
             return self.turn_away(player);
+        }
+        if self.has_newer(talk.number, token_ends_s) {
+            self.unseat(player, CONNECTED_AGAIN);
+            return true;
         }
         if !self.has_room_for(state.len()) {
             self.counters.arrivals_refused += 1;
-            self.leave(player, false);
-            return self.turn_away(player);
+            self.unseat(player, FULL);
+            return true;
         }
         if let Some(former) = self.note_client(talk.number, player) {
             // The one that arrives is newer than the one that was kept.

@@ -6,7 +6,8 @@
 //! looks that are refused    [number of such messages so far: u32] and the same for each look
 //! a version of the borders  [newest number of refused looks that the edge knows: u32]
 //! a state that leaves       [object: u32, u32][state of the game]
-//! a player who arrives      [user data: 256][origin it comes from: u16][object there: u32, u32][state of the game]
+//! a player who joins        [user data: 256][end of its token, unix s: u64]
+//! a player who arrives      [user data: 256][end of its token, unix s: u64][origin it comes from: u16][object there: u32, u32][state of the game]
 //! an object that leaves     [object: u32, u32][origin it goes to: u16]
 //! an object that continues  [origin it comes from: u16][object there: u32, u32][object here: u32, u32]
 //! ```
@@ -50,7 +51,7 @@ pub const LANE_BYTES_MIN: usize = BODY_MAX + (1 << 10);
 
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
 /// The last byte is the revision of these messages: an origin sends away an edge of another one.
-pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x03";
+pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x04";
 /// The mark without the revision.
 const EDGE_WORD: &[u8; 11] = b"throng-edge";
 
@@ -164,7 +165,7 @@ impl HasAnswer {
 /// The meaning of a [`ToOrigin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Up {
-    /// A client has connected: its id and user data. The lane is 1 if it goes on with the state that this origin has kept.
+    /// A client has connected: its id, its user data, and when its token ends. The lane is 1 if it goes on with the state that this origin has kept.
     Join,
     /// It has left for good, or does not answer any more.
     Leave,
@@ -178,7 +179,7 @@ pub(crate) enum Up {
     Free,
     /// A player cannot move: the other origin is not there.
     Stay,
-    /// A player comes from another origin: the client's id, its user data, where it comes from, and its state.
+    /// A player comes from another origin: the client's id, its user data, when its token ends, where it comes from, and its state.
     Arrive,
     /// Does this origin have the player of a client: the client's id.
     Seek,
@@ -256,10 +257,15 @@ impl Down {
 
 /// Bytes of an object's index and generation.
 pub(crate) const OBJECT_BYTES: usize = 8;
+/// Bytes of the time at which a token ends.
+const TOKEN_BYTES: usize = 8;
+/// Length of the body of an [`Up::Join`].
+#[cfg(test)]
+pub(crate) const JOIN_BYTES: usize = USER_DATA_LEN + TOKEN_BYTES;
 /// Bytes of the number of an origin.
 const NUMBER_BYTES: usize = 2;
 /// The longest state of a player: it fits into a message with all that is said beside it.
-pub const STATE_MAX: usize = BODY_MAX - USER_DATA_LEN - NUMBER_BYTES - OBJECT_BYTES;
+pub const STATE_MAX: usize = BODY_MAX - USER_DATA_LEN - TOKEN_BYTES - NUMBER_BYTES - OBJECT_BYTES;
 
 pub(crate) fn object_bytes(object: ObjectId) -> [u8; OBJECT_BYTES] {
     let mut bytes = [0; OBJECT_BYTES];
@@ -304,23 +310,37 @@ impl Former {
     }
 }
 
+/// The user data of a client, and when its token ends.
+pub(crate) fn join_bytes(user_data: &[u8; USER_DATA_LEN], token_ends_s: u64) -> Vec<u8> {
+    [&user_data[..], &token_ends_s.to_le_bytes()].concat()
+}
+
+/// Reads what a client brings who joins; `None` if there are too few bytes.
+pub(crate) fn split_join(body: &[u8]) -> Option<(&[u8; USER_DATA_LEN], u64, &[u8])> {
+    let (user_data, rest) = body.split_first_chunk()?;
+    let (token_ends_s, rest) = rest.split_first_chunk::<TOKEN_BYTES>()?;
+    Some((user_data, u64::from_le_bytes(*token_ends_s), rest))
+}
+
 /// A player who comes from another origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival<'a> {
     pub(crate) user_data: &'a [u8; USER_DATA_LEN],
+    /// Of two connections of a client, the one whose token ends later is the newer one.
+    pub(crate) token_ends_s: u64,
     pub(crate) former: Former,
     pub(crate) state: &'a [u8],
 }
 
 impl<'a> Arrival<'a> {
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        [&self.user_data[..], &self.former.bytes(), self.state].concat()
+        [&join_bytes(self.user_data, self.token_ends_s)[..], &self.former.bytes(), self.state].concat()
     }
 
     pub(crate) fn read(body: &'a [u8]) -> Option<Arrival<'a>> {
-        let (user_data, rest) = body.split_first_chunk()?;
+        let (user_data, token_ends_s, rest) = split_join(body)?;
         let (former, state) = Former::split(rest)?;
-        Some(Arrival { user_data, former, state })
+        Some(Arrival { user_data, token_ends_s, former, state })
     }
 }
 
@@ -461,14 +481,14 @@ mod tests {
         other[11] -= 1;
         assert!(is_edge(&ours) && !is_edge(&other));
         assert_eq!((other_revision(&ours), other_revision(&[0; USER_DATA_LEN])), (None, None));
-        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 2")));
+        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 3")));
     }
 
     #[test]
     fn what_is_said_of_a_move_is_read_as_it_was_written_and_nothing_shorter_is() {
         let object = |index| ObjectId { index, generation: u32::MAX - index };
         let former = Former { origin: 513, object: object(7) };
-        let arrival = Arrival { user_data: &[9; USER_DATA_LEN], former, state: &[1, 2, 3] };
+        let arrival = Arrival { user_data: &[9; USER_DATA_LEN], token_ends_s: 1 << 40, former, state: &[1, 2, 3] };
         let body = arrival.bytes();
         assert_eq!(Arrival::read(&body), Some(arrival));
         assert_eq!(Arrival::read(&body[..body.len() - 4]), None);

@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     /// The token's user data, until the game has polled it.
     pub(crate) user_data: Option<Box<[u8; USER_DATA_LEN]>>,
     /// When its token expires: tells which of two tokens is newer.
-    expire_unix_s: u64,
+    pub(crate) expire_unix_s: u64,
     /// When it was accepted, or welcomed.
     pub(crate) since: Time,
     /// Its possible new address.

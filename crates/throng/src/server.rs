@@ -508,6 +508,12 @@ impl<R: Replication> Server<R> {
         self.peers.slots.iter().flatten().filter(|peer| peer.stage == Stage::Live).map(|peer| peer.id)
     }
 
+    /// When the token of a connection expires, in seconds of Unix time; `None` if it is over. Of two tokens of a client, the one that expires
+    /// later is the newer one.
+    pub fn token_expires_unix_s(&self, connection: ConnectionId) -> Option<u64> {
+        self.peers.get(connection).map(|peer| peer.expire_unix_s)
+    }
+
     /// The client id of a connection, from its token; `None` if it is over.
     pub fn client_id(&self, connection: ConnectionId) -> Option<u64> {
         self.peers.get(connection).map(|peer| peer.client_id)

@@ -200,7 +200,8 @@ impl Edge {
         player.own.clear();
         player.waits_since = Some(tick);
         let former = Former { origin: from as u16, object };
-        let body = Arrival { user_data: &player.user_data, former, state }.bytes();
+        let token_ends_s = player.token_ends_s;
+        let body = Arrival { user_data: &player.user_data, token_ends_s, former, state }.bytes();
         let (session, number) = (player.session, player.client_id);
         let link = &mut self.links[to];
         link.say(ToOrigin { step: Up::Arrive as u8, session, number, body, ..ToOrigin::default() });

@@ -1,6 +1,6 @@
 use super::edge_seat::{ENDS_WAITING_MAX, GONE_MAX};
 use super::*;
-use crate::talk::UNSEEN_MAX;
+use crate::talk::{JOIN_BYTES, UNSEEN_MAX, join_bytes};
 
 /// An edge connects. It has no players.
 fn connect(origin: &mut Origin, connection: ConnectionId) {
@@ -23,7 +23,7 @@ fn those_who_come_and_go_while_it_is_closed_leave_nothing_behind() {
         connect(&mut origin, edge);
         origin.events.push_back(OriginEvent::EdgeJoined(edge));
         for session in 0..200 {
-            let (body, player) = (vec![0; USER_DATA_LEN], PlayerId { edge, session });
+            let (body, player) = (vec![0; JOIN_BYTES], PlayerId { edge, session });
             let talk = ToOrigin { session, number: u64::from(session % 10), body, ..ToOrigin::default() };
             assert!(origin.join(player, &talk));
             origin.push(OriginEvent::Input { player, number: 1, bytes: Vec::new() });
@@ -70,7 +70,7 @@ fn states_of_those_who_arrive_at_a_closed_origin_have_room_up_to_64_mib_and_the_
     connect(&mut origin, edge);
     let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
     let arrive = |origin: &mut Origin, session, state: &[u8]| {
-        let body = Arrival { user_data: &[0; USER_DATA_LEN], former, state }.bytes();
+        let body = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: 0, former, state }.bytes();
         let talk = ToOrigin { number: session, body, ..ToOrigin::default() };
         assert!(origin.arrive(PlayerId { edge, session: session as u32 }, &talk));
     };
@@ -106,7 +106,7 @@ fn messages_of_those_who_leave_a_closed_origin_make_room_for_others() {
         assert!(origin.hear(&mut server, edge, talk, Time(0)));
     };
     for session in 0..5 {
-        let talk = ToOrigin { number: session.into(), body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+        let talk = ToOrigin { number: session.into(), body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
         assert!(origin.join(PlayerId { edge, session }, &talk));
         let last = if session == 4 { most - 4 * (most / 5) } else { most / 5 };
         (0..last).for_each(|_| say(&mut origin, session, BODY_MAX));
@@ -138,7 +138,7 @@ fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
     connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
     for number in 0..4_u64 {
-        let talk = ToOrigin { session: 7, number, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+        let talk = ToOrigin { session: 7, number, body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
         assert!(origin.join(player, &talk));
         assert!(number == 3 || origin.leave(player, false));
     }
@@ -151,7 +151,7 @@ fn a_player_who_comes_again_while_it_is_closed_is_told_once() {
 fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_over() {
     let edge = ConnectionId { index: 0, generation: 1 };
     let player = PlayerId { edge, session: 7 };
-    let body = vec![0; USER_DATA_LEN];
+    let body = vec![0; JOIN_BYTES];
     let let_go = |keep_ticks| {
         let mut origin = Origin::new(OriginOptions { keep_ticks, ..OriginOptions::default() });
         connect(&mut origin, edge);
@@ -178,7 +178,7 @@ fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_o
         ("its client has arrived elsewhere", &|origin| origin.forget_client(5, LET_GO_ONLY)),
         ("it comes back", &|origin| {
             let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
-            let body = Arrival { user_data: &[0; USER_DATA_LEN], former, state: b"newer" }.bytes();
+            let body = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: 0, former, state: b"newer" }.bytes();
             assert!(origin.arrive(again, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
         }),
         ("its edge has gone, and its time is over", &|origin| {
@@ -217,7 +217,7 @@ fn a_client_that_has_arrived_elsewhere_may_have_come_back_and_be_away() {
     let edge = ConnectionId { index: 0, generation: 1 };
     connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
-    let join = ToOrigin { number: 5, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+    let join = ToOrigin { number: 5, body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
     assert!(origin.join(player, &join));
     origin.end(edge);
     origin.forget_client(5, LET_GO_ONLY);
@@ -288,7 +288,7 @@ fn an_end_that_finds_no_room_is_told_later_and_an_edge_with_too_many_is_sent_awa
     let mut origin = Origin::new(OriginOptions::default());
     connect(&mut origin, edge);
     connect(&mut origin, other);
-    let join = |session| ToOrigin { session, number: 5, body: vec![0; USER_DATA_LEN], ..ToOrigin::default() };
+    let join = |session| ToOrigin { session, number: 5, body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
     assert!(origin.join(PlayerId { edge, session: 7 }, &join(7)));
     let fill = |origin: &mut Origin| {
         origin.seat(edge).unwrap().waiting.extend((0..WAITING_MAX).map(|_| ToEdge::default()));
@@ -313,6 +313,31 @@ fn an_end_that_finds_no_room_is_told_later_and_an_edge_with_too_many_is_sent_awa
         assert!(origin.take(&mut server, event, at(tick)).is_none());
         (tick + 1..tick + 20).for_each(|tick| assert_eq!(pass(&mut server, at(tick)), None));
         assert_eq!(server.connections().any(|connection| connection == edge), !is_sent_away, "{ends} wait");
+    }
+}
+
+/// The player of a client arrives by one edge, and the client has joined by another one.
+#[test]
+fn of_a_player_who_arrives_and_one_of_the_same_client_who_is_here_the_one_with_the_newer_token_stays() {
+    for (joined_s, arrived_s, stays) in [(20, 10, 1), (20, 20, 1), (20, 21, 2)] {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let [joined, arrived] = [(edges[1], 1), (edges[0], 2)].map(|(edge, session)| PlayerId { edge, session });
+        let body = join_bytes(&[0; USER_DATA_LEN], joined_s);
+        assert!(origin.join(joined, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+        let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
+        let arrival = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: arrived_s, former, state: b"hero" };
+        assert!(origin.arrive(arrived, &ToOrigin { number: 5, body: arrival.bytes(), ..ToOrigin::default() }));
+        let told = format!("{joined_s} s and {arrived_s} s");
+        assert_eq!(origin.players().map(|player| player.session).collect::<Vec<_>>(), [stays], "{told}");
+        let ended =
+            origin.edges.values().flat_map(|seat| &seat.waiting).map(|talk| (Down::of(talk.step), talk.session));
+        assert_eq!(ended.collect::<Vec<_>>(), [(Some(Down::End), 3 - stays)], "{told}");
+        let has_arrived = origin.events.iter().any(|event| matches!(event, OriginEvent::Arrived { .. }));
+        let has_left = origin.events.iter().any(|event| matches!(event, OriginEvent::Left(_)));
+        assert_eq!(has_left, stays == 2, "{told}: the game was not told of one who is turned away");
+        assert_eq!((has_arrived, origin.clients[&5].0.session), (stays == 2, stays), "{told}");
     }
 }
 

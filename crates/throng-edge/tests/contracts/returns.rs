@@ -165,6 +165,37 @@ fn a_client_that_is_at_two_edges_of_two_servers_has_one_player_also_on_its_way()
     }
 }
 
+/// Its former edge stands still while it carries the player, and the client has connected to another one meanwhile.
+#[test]
+fn a_player_who_arrives_late_does_not_end_a_newer_connection_of_its_client() {
+    let mut stage = two_edges_and_worlds("none");
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(60);
+    assert_eq!(stage.worlds[1].heroes.len(), 1);
+    hand_over(&mut stage, 1, 5);
+    stage.tick();
+    // It has said that the player is free to go, and does not pass the state on.
+    let stopped = stage.edges.remove(0);
+    stage.tick();
+    assert_eq!(stage.worlds[1].ghosts.len(), 1);
+    let mut former = stage.clients.pop().unwrap();
+    let again = stage.connection_to_edge(5, 1);
+    stage.clients.push(again);
+    stage.ticks_until(60, |stage| acts(stage).iter().any(|(id, _)| *id == 5));
+    stage.edges.insert(0, stopped);
+    for _ in 0..40 {
+        stage.tick();
+        former.update(stage.now).unwrap();
+    }
+    let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("connected again"), "{end}");
+    assert!(stage.ends.is_empty(), "{:?}", stage.ends);
+    assert!(stage.worlds.iter().all(|world| world.ghosts.is_empty()));
+    stage.settle();
+    assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1);
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
 /// Its next server takes nobody in. The former one still has its state.
 #[test]
 fn who_gets_nothing_from_its_next_server_goes_on_when_it_comes_again() {
