@@ -14,7 +14,7 @@ use crate::netcode_stage::{
 /// A server with three seats. Connections are named by their seats.
 #[derive(Default)]
 struct Guests {
-    seats: HashMap<u32, (Accepted, SocketAddr, Option<Candidate>)>,
+    seats: HashMap<u32, (Accepted, SocketAddr, Moves)>,
     is_closed: bool,
     heard: Vec<(u32, Vec<u8>)>,
     moved: Vec<(u32, SocketAddr)>,
@@ -46,9 +46,9 @@ impl House for Guests {
     }
 
     fn movable(&mut self, id: u32) -> Option<Movable<'_>> {
-        let (accepted, address, candidate) = self.seats.get_mut(&id)?;
+        let (accepted, address, moves) = self.seats.get_mut(&id)?;
         let (client_id, address) = (accepted.client_id, *address);
-        Some(Movable { client_id, address, opener: &mut accepted.opener, sealer: &accepted.sealer, candidate })
+        Some(Movable { client_id, address, opener: &mut accepted.opener, sealer: &accepted.sealer, moves })
     }
 
     fn welcome(
@@ -60,8 +60,8 @@ impl House for Guests {
     ) -> Option<Welcome<u32>> {
         let id = accepted.client_index;
         let gone = former.filter(|&former| former != id).or(accepted.is_replacement.then_some(id));
-        let gone = gone.and_then(|gone| self.seats.remove(&gone).map(|(_, at, candidate)| (gone, at, candidate)));
-        self.seats.insert(id, (accepted, from, None));
+        let gone = gone.and_then(|gone| self.seats.remove(&gone).map(|(_, at, _)| (gone, at)));
+        self.seats.insert(id, (accepted, from, Moves::default()));
         Some(Welcome { id, gone })
     }
 
@@ -122,16 +122,26 @@ impl Inn {
         }
     }
 
-    /// Moves a client to another address, and answers the challenge.
-    fn follow(&mut self, client: &mut Connected, to: SocketAddr) {
+    /// A client asks from another address; the challenge that it gets.
+    fn ask(&mut self, client: &mut Connected, to: SocketAddr) -> Vec<u8> {
         let mut wish = Vec::new();
         client.probe.on_address_changed(NOW);
         assert!(client.probe.poll_transmit(NOW, &mut client.sealer, &mut wish));
-        let mut challenge = self.knock(to, &wish).expect("a challenge");
+        self.knock(to, &wish).expect("a challenge")
+    }
+
+    /// A client answers a challenge from there.
+    fn prove(&mut self, client: &mut Connected, to: SocketAddr, mut challenge: Vec<u8>) {
         client.probe.on_challenge(NOW, client.opener.open(&mut challenge).expect("it is sealed").body);
         let mut response = Vec::new();
         assert!(client.probe.poll_transmit(NOW, &mut client.sealer, &mut response));
         assert_eq!(self.knock(to, &response), None);
+    }
+
+    /// Moves a client to another address, and answers the challenge.
+    fn follow(&mut self, client: &mut Connected, to: SocketAddr) {
+        let challenge = self.ask(client, to);
+        self.prove(client, to, challenge);
     }
 }
 
@@ -146,7 +156,7 @@ fn datagrams_are_sorted_by_the_address_that_was_proved() {
     assert_eq!(inn.door.owner_of(client_address(3), &packet), None);
     // A newcomer may have the address of a connection.
     assert_eq!(inn.door.owner_of(client_address(1), &request(&token(3))), None);
-    assert_eq!(inn.door.table_lens(), [2, 0]);
+    assert_eq!(inn.door.addresses_len(), 2);
 }
 
 #[test]
@@ -157,12 +167,12 @@ fn a_connection_is_followed_to_its_new_address_and_who_was_there_has_none() {
     assert_eq!(inn.guests.moved, [(0, client_address(2))]);
     let packet = seal(&mut ada.sealer, b"here");
     assert_eq!(inn.door.owner_of(client_address(2), &packet), Some(0));
-    assert_eq!((inn.door.owner_of(client_address(1), &packet), inn.door.table_lens()), (None, [1, 0]));
+    assert_eq!((inn.door.owner_of(client_address(1), &packet), inn.door.addresses_len()), (None, 1));
     // The end of the other one takes nothing from it.
-    inn.door.forget(1, client_address(2), None);
+    inn.door.forget(1, client_address(2));
     assert_eq!(inn.door.owner_of(client_address(2), &packet), Some(0));
-    inn.door.forget(0, client_address(2), None);
-    assert_eq!(inn.door.table_lens(), [0, 0]);
+    inn.door.forget(0, client_address(2));
+    assert_eq!(inn.door.addresses_len(), 0);
 }
 
 #[test]
@@ -173,14 +183,14 @@ fn a_newer_token_replaces_a_connection_and_its_addresses() {
     old.probe.on_address_changed(NOW);
     assert!(old.probe.poll_transmit(NOW, &mut old.sealer, &mut wish));
     assert!(inn.knock(client_address(5), &wish).is_some());
-    assert_eq!(inn.door.table_lens(), [1, 1]);
+    assert_eq!(inn.door.addresses_len(), 1);
     let options = ConnectTokenOptions { expire_unix_s: UNIX_S + 31, ..crate::netcode_stage::token_options(1) };
     let mut client = ClientHandshake::new(crate::netcode_stage::token_with(options), NOW);
     let challenge = inn.knock(client_address(3), &poll(&mut client, NOW)).expect("a challenge");
     deliver(&mut client, NOW, challenge);
     assert!(inn.knock(client_address(3), &poll(&mut client, NOW)).is_some());
     let names = [1, 3, 5].map(|number| inn.door.owner_of(client_address(number), b"packet"));
-    assert_eq!((names, inn.door.table_lens()), ([None, Some(0), None], [1, 0]));
+    assert_eq!((names, inn.door.addresses_len()), ([None, Some(0), None], 1));
 }
 
 #[test]
@@ -217,4 +227,16 @@ fn few_strangers_are_looked_at_in_a_turn_and_a_closed_house_answers_none() {
         kept += 1;
     }
     assert!(kept > 1 && inn.door.waiting() == kept - 1, "{kept}");
+}
+
+#[test]
+fn a_client_that_names_the_new_address_of_another_does_not_hinder_its_move() {
+    let mut inn = Inn::new();
+    let (mut ada, mut eve) = (inn.enter(1, client_address(1)), inn.enter(2, client_address(2)));
+    let there = client_address(5);
+    let challenge = inn.ask(&mut ada, there);
+    // Eve forges the sender's address.
+    inn.ask(&mut eve, there);
+    inn.prove(&mut ada, there, challenge);
+    assert_eq!(inn.guests.moved, [(0, there)]);
 }

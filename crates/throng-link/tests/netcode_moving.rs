@@ -16,7 +16,7 @@ fn at(millis: u64) -> Time {
 struct Stage {
     server: Server,
     client: Connected,
-    candidate: Option<Candidate>,
+    moves: Moves,
     address: SocketAddr,
 }
 
@@ -24,7 +24,7 @@ impl Stage {
     fn new() -> Stage {
         let mut server = Server::new(2);
         let client = connect(&mut server, START, client_address(1), token(1));
-        Stage { server, client, candidate: None, address: client_address(1) }
+        Stage { server, client, moves: Moves::default(), address: client_address(1) }
     }
 
     /// A datagram for the server: a move, or a response to one. The answer, if any.
@@ -35,16 +35,14 @@ impl Stage {
             address: self.address,
             opener: &mut accepted.opener,
             sealer: &accepted.sealer,
-            candidate: &mut self.candidate,
+            moves: &mut self.moves,
         };
         let (mut datagram, mut reply) = (datagram.to_vec(), Vec::new());
-        if move_seat(&datagram).is_some() {
-            self.server.door.handle_move(now, from, &mut datagram, &mut end, &mut reply)?;
-            assert!(reply.len() <= datagram.len(), "{} bytes answered with {}", datagram.len(), reply.len());
-            return Ok(reply);
+        if let MoveStep::Proved { .. } = self.server.door.handle_move(now, from, &mut datagram, &mut end, &mut reply)? {
+            assert!(reply.is_empty());
+            self.address = from;
         }
-        self.server.door.handle_move_response(now, from, &mut datagram, &mut end)?;
-        self.address = from;
+        assert!(reply.len() <= datagram.len(), "{} bytes answered with {}", datagram.len(), reply.len());
         Ok(reply)
     }
 
@@ -67,6 +65,11 @@ impl Stage {
     }
 }
 
+/// Whether a move is a wish: otherwise it is the answer to a challenge.
+fn is_wish(packet: &[u8]) -> bool {
+    move_seat(packet).is_some() && packet[5] & 0x0f == PacketKind::KeepAlive as u8
+}
+
 #[test]
 fn a_client_that_knows_of_its_new_address_is_there_after_one_round_trip() {
     let mut stage = Stage::new();
@@ -79,7 +82,7 @@ fn a_client_that_knows_of_its_new_address_is_there_after_one_round_trip() {
     stage.challenge(at(40), challenge);
     let response = stage.poll(at(40)).unwrap();
     assert_eq!(stage.handle(at(60), there, &response), Ok(Vec::new()));
-    assert_eq!((stage.address, stage.candidate), (there, None));
+    assert_eq!(stage.address, there);
     assert_eq!(stage.server.door.counters().moved, 1);
     stage.talk(at(80));
     assert_eq!(stage.poll(at(500)), None, "the client is content");
@@ -142,23 +145,25 @@ fn what_was_recorded_moves_nothing_and_hinders_nothing() {
     stage.client.probe.on_address_changed(at(0));
     let wish = stage.poll(at(0)).unwrap();
     let challenge = stage.handle(at(0), there, &wish).unwrap();
-    // The same wish from elsewhere has been opened before.
-    assert_eq!(stage.handle(at(1), thief, &wish), Err(DropReason::Replayed));
+    // A thief copies the wish, and gets a challenge that it cannot answer.
+    stage.handle(at(1), thief, &wish).unwrap();
     stage.challenge(at(10), challenge);
     let response = stage.poll(at(10)).unwrap();
     // The answer from elsewhere, before and after the true one.
-    assert_eq!(stage.handle(at(11), thief, &response), Err(DropReason::MoveNotOurs));
+    assert_eq!(stage.handle(at(11), thief, &response), Err(DropReason::ChallengeNotAuthentic));
     stage.handle(at(12), there, &response).unwrap();
-    assert_eq!(stage.handle(at(13), thief, &response), Err(DropReason::MoveNotOurs));
-    assert_eq!(stage.handle(at(14), there, &response), Err(DropReason::MoveNotOurs));
+    assert_eq!(stage.handle(at(13), thief, &response), Err(DropReason::ChallengeNotAuthentic));
+    assert_eq!(stage.handle(at(14), there, &response), Err(DropReason::ChallengeOutdated));
     assert_eq!(stage.address, there);
 
     // The client moves on. An old answer from its former address does not move it back there.
     stage.talk(at(20));
     let third = client_address(3);
     stage.client.probe.on_address_changed(at(30));
+    let former_wish = wish;
     let wish = stage.poll(at(30)).unwrap();
     stage.handle(at(30), there, &wish).unwrap(); // the wish is caught, and comes from the former address
+    assert_eq!(stage.handle(at(31), thief, &former_wish), Err(DropReason::Replayed));
     assert_eq!(stage.handle(at(31), there, &response), Err(DropReason::ChallengeOutdated));
     let wish = stage.poll(at(300)).unwrap();
     let challenge = stage.handle(at(300), third, &wish).unwrap();
@@ -178,16 +183,19 @@ fn a_challenge_for_another_address_proves_nothing() {
     let challenge = stage.handle(at(0), thief, &wish).unwrap();
     stage.challenge(at(10), challenge);
     let response = stage.poll(at(10)).unwrap();
-    assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::MoveNotOurs));
-    // The client's next wish names the true address, and an older one that arrives late does not count any more.
-    let late = stage.poll(at(400)).unwrap();
-    let wish = (410..3_000).find_map(|ms| stage.poll(at(ms)).filter(|packet| move_seat(packet).is_some())).unwrap();
-    stage.handle(at(3_000), there, &wish).unwrap();
-    if move_seat(&late).is_some() {
-        assert_eq!(stage.handle(at(3_001), thief, &late), Err(DropReason::MoveNotOurs));
-    }
-    assert_eq!(stage.candidate.map(|candidate| candidate.address), Some(there));
+    assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::ChallengeNotAuthentic));
+    // The client's next wish names the true address, and an older one that arrives late takes nothing from it.
+    let mut wishes = (400..3_000).filter_map(|ms| stage.poll(at(ms)).filter(|packet| is_wish(packet)));
+    let (late, wish) = (wishes.next().unwrap(), wishes.next().unwrap());
+    let challenge = stage.handle(at(3_000), there, &wish).unwrap();
+    let known = stage.moves;
+    stage.handle(at(3_001), thief, &late).unwrap();
+    assert_eq!((stage.moves, stage.address), (known, client_address(1)));
     assert_eq!(stage.handle(at(3_002), there, &response), Err(DropReason::ChallengeNotAuthentic));
+    stage.challenge(at(3_003), challenge);
+    let response = stage.poll(at(3_003)).unwrap();
+    stage.handle(at(3_004), there, &response).unwrap();
+    assert_eq!(stage.address, there);
 }
 
 #[test]
@@ -204,10 +212,10 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
         let place = rng.usize(5..31);
         forged[place] ^= rng.u8(1..);
         let refused = stage.handle(at(0), client_address(9), &forged);
-        assert!(refused.is_err() && stage.candidate.is_none(), "{refused:?}");
+        assert!(refused.is_err() && stage.moves == Moves::default(), "{refused:?}");
     }
     let counters = stage.server.door.counters();
-    assert!(counters.dropped(DropReason::TooManyRequests) >= 950, "{counters:?}");
+    assert_eq!(counters.dropped(DropReason::NotAuthentic), 40, "{counters:?}");
     assert_eq!((counters.moved, counters.move_challenged), (0, 0));
     // An unrequested challenge is not answered either.
     stage.handle(at(5_000), client_address(2), &wish).unwrap();
@@ -247,9 +255,98 @@ fn a_later_wish_from_a_third_address_replaces_an_unanswered_one() {
     stage.handle(at(0), second, &first).unwrap(); // the challenge is lost
     let later = stage.poll(at(300)).unwrap();
     let challenge = stage.handle(at(300), third, &later).unwrap();
-    assert_eq!(stage.candidate.map(|candidate| candidate.address), Some(third));
     stage.challenge(at(310), challenge);
     let response = stage.poll(at(310)).unwrap();
     stage.handle(at(320), third, &response).unwrap();
     assert_eq!(stage.address, third);
+}
+
+#[test]
+fn copies_of_a_wish_from_other_addresses_do_not_hinder_the_move() {
+    let mut stage = Stage::new();
+    let there = client_address(2);
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    // Someone on the way copies the wish. Some copies overtake it, some come after it.
+    (100..200).for_each(|thief| drop(stage.handle(at(10), client_address(thief), &wish)));
+    let challenge = stage.handle(at(20), there, &wish).expect("the wish counts though copies came first");
+    (200..300).for_each(|thief| drop(stage.handle(at(30), client_address(thief), &wish)));
+    stage.challenge(at(40), challenge);
+    let response = stage.poll(at(40)).unwrap();
+    stage.handle(at(60), there, &response).expect("the answer counts though copies came in between");
+    assert_eq!(stage.address, there);
+}
+
+#[test]
+fn an_answer_counts_although_a_later_wish_has_come_from_elsewhere() {
+    let mut stage = Stage::new();
+    let (there, thief) = (client_address(2), client_address(9));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(150), there, &wish).unwrap();
+    // The client asks again before the challenge is back. A copy of that overtakes it.
+    let again = stage.poll(at(200)).unwrap();
+    stage.handle(at(240), thief, &again).unwrap();
+    stage.challenge(at(300), challenge);
+    let response = stage.poll(at(300)).unwrap();
+    stage.handle(at(450), there, &response).unwrap();
+    assert_eq!(stage.address, there);
+}
+
+#[test]
+fn a_wish_and_the_answer_to_its_challenge_count_for_five_seconds() {
+    let lasts = MOVE_TIME.as_millis() as u64;
+    for (wait, answered, copied) in
+        [(lasts - 1, Ok(Vec::new()), Ok(())), (lasts, Err(DropReason::MoveNotOurs), Err(DropReason::Replayed))]
+    {
+        let (mut stage, there) = (Stage::new(), client_address(2));
+        stage.client.probe.on_address_changed(at(0));
+        let wish = stage.poll(at(0)).unwrap();
+        let challenge = stage.handle(at(0), there, &wish).unwrap();
+        stage.challenge(at(10), challenge);
+        let response = stage.poll(at(10)).unwrap();
+        assert_eq!(stage.handle(at(wait), client_address(3), &wish).map(drop), copied);
+        assert_eq!(stage.handle(at(wait), there, &response), answered);
+    }
+    // A later wish does not make an older challenge last longer.
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), there, &wish).unwrap();
+    let again = stage.poll(at(200)).unwrap();
+    stage.challenge(at(210), challenge);
+    let response = stage.poll(at(210)).unwrap();
+    stage.handle(at(lasts), there, &again).unwrap();
+    assert_eq!(stage.handle(at(lasts), there, &response), Err(DropReason::ChallengeOutdated));
+}
+
+#[test]
+fn answers_that_arrive_in_another_order_leave_the_connection_at_the_later_address() {
+    let (mut stage, second, third) = (Stage::new(), client_address(2), client_address(3));
+    let answer_from = |stage: &mut Stage, now, from| {
+        stage.client.probe.on_address_changed(at(now));
+        let wish = stage.poll(at(now)).unwrap();
+        let challenge = stage.handle(at(now), from, &wish).unwrap();
+        stage.challenge(at(now), challenge);
+        stage.poll(at(now)).unwrap()
+    };
+    let first = answer_from(&mut stage, 0, second);
+    let later = answer_from(&mut stage, 100, third);
+    stage.handle(at(200), second, &first).unwrap();
+    stage.handle(at(201), third, &later).unwrap();
+    assert_eq!(stage.handle(at(202), second, &first), Err(DropReason::ChallengeOutdated));
+    assert_eq!((stage.address, stage.server.door.counters().moved), (third, 2));
+}
+
+#[test]
+fn an_answer_without_a_wish_costs_no_decryption() {
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), there, &wish).unwrap();
+    stage.challenge(at(10), challenge);
+    let mut forged = stage.poll(at(10)).unwrap();
+    forged[200] ^= 1;
+    stage.moves = Moves::default();
+    assert_eq!(stage.handle(at(10), there, &forged), Err(DropReason::MoveNotOurs));
 }

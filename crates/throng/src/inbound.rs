@@ -317,7 +317,7 @@ impl<R: Replication> House for Household<'_, R> {
         if accepted.is_replacement
             && let Some(old) = self.peers.remove(seat)
         {
-            gone = Some((old.id.index, old.address, old.candidate));
+            gone = Some((old.id.index, old.address));
             self.replication.disconnect(old.id);
             self.replaced.push(old);
         }

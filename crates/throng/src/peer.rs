@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use throng_link::netcode::{
-    Accepted, Candidate, DropReason, Held, Movable, Opened, PacketKind, RationedOpener, SEND_INTERVAL, Sealer,
+    Accepted, DropReason, Held, Movable, Moves, Opened, PacketKind, RationedOpener, SEND_INTERVAL, Sealer,
     USER_DATA_LEN,
 };
 use throng_link::session::{CLOSE_INTERVAL, CloseCause, CloseCode, CloseReason, Rest, Session};
@@ -32,8 +32,8 @@ pub(crate) struct Peer {
     pub(crate) expire_unix_s: u64,
     /// When it was accepted, or welcomed.
     pub(crate) since: Time,
-    /// Its possible new address.
-    pub(crate) candidate: Option<Candidate>,
+    /// The changes of its address.
+    moves: Moves,
     /// Events and messages that the game has not polled yet.
     pub(crate) waiting: Waiting,
     /// Which room the next piece of replication needs, when there is one.
@@ -122,7 +122,7 @@ impl Peer {
             user_data: Some(Box::new(accepted.user_data)),
             expire_unix_s: accepted.expire_unix_s,
             since: now,
-            candidate: None,
+            moves: Moves::default(),
             waiting: Waiting::default(),
             rest: Rest::Waiting,
             is_flushed_first: false,
@@ -185,7 +185,7 @@ impl Peer {
             address: self.address,
             opener: self.opener.opener_mut(),
             sealer: &self.sealer,
-            candidate: &mut self.candidate,
+            moves: &mut self.moves,
         }
     }
 

@@ -602,12 +602,10 @@ impl<R: Replication> Server<R> {
     /// the retention; but used tokens and pending addresses are remembered until newer ones replace them. Walks through the
     /// tables of the replication: ask now and then, not in each tick.
     pub fn records_held(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let [addresses, candidates] = self.inbound.door.table_lens();
         let clients = self.peers.clients_len();
         let mut held = vec![
             ("connections", self.peers.len()),
-            ("addresses", addresses),
-            ("candidate_addresses", candidates),
+            ("addresses", self.inbound.door.addresses_len()),
             ("clients", clients),
             ("leaving", self.leaving.len()),
             ("farewells", self.farewells.len()),
@@ -905,7 +903,7 @@ impl<R: Replication> Server<R> {
 
     fn end(&mut self, index: usize, cause: CloseCause) {
         let Some(peer) = self.peers.remove(index) else { return };
-        self.inbound.door.forget(peer.id.index, peer.address, peer.candidate);
+        self.inbound.door.forget(peer.id.index, peer.address);
         self.inputs_overflowed += inputs_overflowed(&peer);
         self.replication.disconnect(peer.id);
         if peer.stage == Stage::Live {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! client id          8
-//! user data        256
+//! user data        256    of a move: when it was sent (8), zeros
 //! connect token tag 16    the standard leaves this to zeros; ties the challenge to one connect token
 //! zeros              4
 //! tag               16    ChaCha20-Poly1305, nonce from the challenge sequence number
@@ -18,6 +18,7 @@ use super::aead::{Key, KeyForm, Nonces, NotAuthentic, PacketKey, TAG_LEN};
 use super::fields::{ADDRESS_LEN_MAX, FieldReader, FieldWriter};
 use super::suite::Suite;
 use std::net::SocketAddr;
+use throng_wire::Time;
 
 /// Bytes of a sealed challenge token.
 pub(super) const CHALLENGE_LEN: usize = 300;
@@ -28,6 +29,20 @@ pub(super) struct Challenge {
     pub(super) client_id: u64,
     pub(super) user_data: [u8; USER_DATA_LEN],
     pub(super) token_tag: [u8; TAG_LEN],
+}
+
+impl Challenge {
+    /// The challenge of a client that wants to move.
+    pub(super) fn of_move(client_id: u64, sent_at: Time) -> Challenge {
+        let mut user_data = [0; USER_DATA_LEN];
+        user_data[..8].copy_from_slice(&sent_at.0.to_le_bytes());
+        Challenge { client_id, user_data, token_tag: [0; TAG_LEN] }
+    }
+
+    /// When the challenge of a move was sent.
+    pub(super) fn sent_at(&self) -> Time {
+        Time(u64::from_le_bytes(*self.user_data.first_chunk().expect("user data is longer than a time")))
+    }
 }
 
 /// The purpose of a challenge. One cannot be used for the other.

@@ -49,9 +49,9 @@ pub enum DropReason {
     HandshakeOver,
     /// A request, a wish to move or the answer to a challenge that was not looked at because too many had come.
     TooManyRequests,
-    /// The answer to a challenge that was not the last one for that address.
+    /// The answer to a challenge that is too old, or older than one that was answered.
     ChallengeOutdated,
-    /// A wish to move that names no connection, or that its connection did not send just now.
+    /// A wish to move that names no connection, or an answer of a connection that has not asked to move.
     MoveNotOurs,
     /// A packet from a connected address that was not looked at, because more came than one client may send.
     TooManyPackets,

@@ -6,7 +6,7 @@
 //!                   |
 //!                   +--> nobody: keep --> serve, after the connections
 //!                                           |-- names a seat: does that connection move here?
-//!                                           |-- answers a challenge: of a move, of a connection, or of a newcomer
+//!                                           |-- answers a challenge: of a connection, or of a newcomer
 //!                                           +-- anything else: a newcomer's request, or noise
 //! ```
 
@@ -19,7 +19,7 @@ use throng_wire::Time;
 
 use super::counters::{DropReason, NetcodeCounters};
 use super::denial::Denial;
-use super::moving::{Candidate, Movable, is_response, move_seat};
+use super::moving::{Movable, MoveStep, is_response, move_seat};
 use super::plain_address;
 use super::server::{Accepted, Admission, Held, Now, Outcome, Seats, ServerHandshake};
 use super::strangers::Strangers;
@@ -80,8 +80,8 @@ pub trait House {
 pub struct Welcome<I> {
     /// Its connection.
     pub id: I,
-    /// The connection that is over because of it: its name, where it was, and where it may have been.
-    pub gone: Option<(I, SocketAddr, Option<Candidate>)>,
+    /// The connection that is over because of it: its name, and where it was.
+    pub gone: Option<(I, SocketAddr)>,
 }
 
 /// A server's door and the table of its connections' addresses.
@@ -91,21 +91,13 @@ pub struct Door<I> {
     strangers: Strangers,
     /// Hashed with the standard library's keyed hash: peers choose their addresses.
     by_address: HashMap<AddressKey, I>,
-    /// Addresses that connections may have moved to: one for each at most.
-    by_candidate: HashMap<AddressKey, I>,
     reply: Vec<u8>,
 }
 
 impl<I: Copy + PartialEq> Door<I> {
     /// A door without connections behind it.
     pub fn new(handshake: ServerHandshake) -> Door<I> {
-        Door {
-            strangers: handshake.queue(),
-            handshake,
-            by_address: HashMap::new(),
-            by_candidate: HashMap::new(),
-            reply: Vec::new(),
-        }
+        Door { strangers: handshake.queue(), handshake, by_address: HashMap::new(), reply: Vec::new() }
     }
 
     /// Counts of datagrams, by what became of them.
@@ -123,9 +115,9 @@ impl<I: Copy + PartialEq> Door<I> {
         &self.handshake
     }
 
-    /// Sizes of the two tables of addresses: of connections, and of candidates.
-    pub fn table_lens(&self) -> [usize; 2] {
-        [self.by_address.len(), self.by_candidate.len()]
+    /// How many addresses of connections are known.
+    pub fn addresses_len(&self) -> usize {
+        self.by_address.len()
     }
 
     /// Datagrams of strangers that wait for [`serve`](Self::serve).
@@ -140,7 +132,7 @@ impl<I: Copy + PartialEq> Door<I> {
         // A new client, or a connection that moves, may send from a connected address.
         let is_for_door = datagram.first() == Some(&0)
             || move_seat(datagram).is_some()
-            || (is_response(datagram) && (self.by_candidate.contains_key(&key) || self.handshake.is_pending(from)));
+            || (is_response(datagram) && self.handshake.is_pending(from));
         (!is_for_door).then_some(owner)
     }
 
@@ -162,10 +154,12 @@ impl<I: Copy + PartialEq> Door<I> {
     }
 
     /// A connection is over.
-    pub fn forget(&mut self, id: I, address: SocketAddr, candidate: Option<Candidate>) {
-        forget(&mut self.by_address, address, id);
-        if let Some(candidate) = candidate {
-            forget(&mut self.by_candidate, candidate.address, id);
+    ///
+    /// Its address stays if it has another connection by now.
+    pub fn forget(&mut self, id: I, address: SocketAddr) {
+        let key = AddressKey::new(address);
+        if self.by_address.get(&key) == Some(&id) {
+            self.by_address.remove(&key);
         }
     }
 
@@ -173,17 +167,8 @@ impl<I: Copy + PartialEq> Door<I> {
         if let Some(seat) = move_seat(datagram) {
             return self.handle_move(now.time, (from, datagram), seat, house);
         }
-        if !is_response(datagram) {
-            return self.knock(now, (from, datagram), house);
-        }
-        // An attempt to open a packet with the wrong key destroys it, and up to three connections may be meant.
-        let original = datagram.to_vec();
-        if self.finish_move(now.time, (from, datagram), house) {
-            return;
-        }
-        datagram.copy_from_slice(&original);
         match self.by_address.get(&AddressKey::new(from)) {
-            Some(&id) if !self.handshake.is_pending(from) => {
+            Some(&id) if is_response(datagram) && !self.handshake.is_pending(from) => {
                 if let Err(reason) = house.hear(id, datagram) {
                     self.handshake.counters_mut().drop(reason);
                 }
@@ -208,8 +193,8 @@ impl<I: Copy + PartialEq> Door<I> {
             Outcome::Accept(accepted) => {
                 let former = self.by_address.get(&AddressKey::new(from)).copied();
                 let Some(Welcome { id, gone }) = house.welcome(now.time, from, *accepted, former) else { return };
-                if let Some((gone, address, candidate)) = gone {
-                    self.forget(gone, address, candidate);
+                if let Some((gone, address)) = gone {
+                    self.forget(gone, address);
                 }
                 // An address that belonged to another connection has been proved by this one since.
                 self.by_address.insert(AddressKey::new(from), id);
@@ -218,7 +203,7 @@ impl<I: Copy + PartialEq> Door<I> {
         house.answer(from, &mut self.reply);
     }
 
-    /// A connection may have moved to this address: asks it to prove that.
+    /// A connection may have moved to this address: asks it to prove that, or checks the proof.
     fn handle_move<H: House<Id = I>>(
         &mut self,
         now: Time,
@@ -230,42 +215,17 @@ impl<I: Copy + PartialEq> Door<I> {
         let Some((id, mut end)) = id.and_then(|id| Some((id, house.movable(id)?))) else {
             return self.handshake.counters_mut().drop(DropReason::MoveNotOurs);
         };
-        let former = end.candidate.map(|candidate| candidate.address);
-        if self.handshake.handle_move(now, from, datagram, &mut end, &mut self.reply).is_err() {
-            return;
-        }
-        if let Some(former) = former {
-            forget(&mut self.by_candidate, former, id);
-        }
-        self.by_candidate.insert(AddressKey::new(from), id);
-        house.answer(from, &mut self.reply);
-    }
-
-    /// Checks the answer to a challenge. Returns whether a connection has proved its new address with it.
-    fn finish_move<H: House<Id = I>>(
-        &mut self,
-        now: Time,
-        (from, datagram): (SocketAddr, &mut [u8]),
-        house: &mut H,
-    ) -> bool {
-        let key = AddressKey::new(from);
-        let Some(&id) = self.by_candidate.get(&key) else { return false };
-        let Some(mut end) = house.movable(id) else {
-            self.by_candidate.remove(&key);
-            return false;
-        };
         let former = end.address;
-        let Ok(round_trip) = self.handshake.handle_move_response(now, from, datagram, &mut end) else {
-            return false;
-        };
-        self.by_candidate.remove(&key);
-        if former != from {
-            forget(&mut self.by_address, former, id);
-            // The former connection of the address no longer has it.
-            self.by_address.insert(key, id);
+        match self.handshake.handle_move(now, from, datagram, &mut end, &mut self.reply) {
+            Err(_) => {}
+            Ok(MoveStep::Challenged) => house.answer(from, &mut self.reply),
+            Ok(MoveStep::Proved { round_trip }) => {
+                self.forget(id, former);
+                // The former connection of the address no longer has it.
+                self.by_address.insert(AddressKey::new(from), id);
+                house.moved(now, id, from, round_trip);
+            }
         }
-        house.moved(now, id, from, round_trip);
-        true
     }
 }
 
@@ -291,13 +251,5 @@ impl Hash for AddressKey {
                 hasher.write_u16(address.port());
             }
         }
-    }
-}
-
-/// Removes an address, unless it has another connection by now.
-fn forget<I: Copy + PartialEq>(table: &mut HashMap<AddressKey, I>, address: SocketAddr, id: I) {
-    let key = AddressKey::new(address);
-    if table.get(&key) == Some(&id) {
-        table.remove(&key);
     }
 }

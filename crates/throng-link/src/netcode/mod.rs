@@ -104,7 +104,7 @@ pub use client::{ClientHandshake, ClientOutcome, ClientState, ConnectError, Conn
 pub use counters::{DropReason, NetcodeCounters};
 pub use denial::Denial;
 pub use door::{Door, House, Welcome};
-pub use moving::{Candidate, MOVE_LEN, Movable, PathProbe, is_response, move_seat};
+pub use moving::{MOVE_LEN, MOVE_TIME, Movable, MoveStep, Moves, PathProbe, is_response, move_seat};
 pub use packet::{PacketKind, Side, header_len};
 pub use replay::{REPLAY_WINDOW, ReplayWindow};
 pub use seal::{OpenError, Opened, Opener, Row, SealError, Sealer};

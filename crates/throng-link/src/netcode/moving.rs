@@ -5,36 +5,43 @@
 //! client                                                     server
 //!    |-- move 352 B (seat, a keep-alive just sealed) --------->|  is it ours, and sent just now?
 //!    |<- challenge 333 B (sealed, bound to the new address) ---|  the connection stays where it is
-//!    |-- response 326..333 B (the same challenge back) ------->|  address proved: the connection is here now
+//!    |-- move 352 B (seat, a response: the same challenge) ---->|  address proved: the connection is here now
 //!    |<================ payloads, both ways ==================>|
 //!
 //! move, 352 bytes
 //!   7                    1
 //!   seat                 4   as the server's keep-alive named it
-//!   keep-alive      26..33   a sealed packet of the connection
+//!   packet                   a sealed packet of the connection: the wish is a keep-alive (26..33 bytes), the answer to the
+//!                            challenge a response (326..333 bytes)
 //!   zeros           to 352   so that the challenge is no longer than the question
 //! ```
 //!
-//! Only the first packet is ours; challenge and response are the standard's, and so is every key and sequence number: the
-//! connection keeps its sealer and opener, so no nonce comes twice. A server of another implementation ignores the first
-//! packet.
+//! Only the frame of a move is ours; the packets are the standard's, and so is every key and sequence number: the
+//! connection keeps its sealer and opener, so no nonce comes twice. A server of another implementation ignores moves.
+//!
+//! The server remembers no address that is not proved. The challenge holds what it needs to know, and the seat in the
+//! answer names the connection.
 //!
 //! Attacks that fail:
 //!
 //! - *Take a connection over.* The response is sealed with the client's key, and its challenge is bound to the address
 //!   that it was sent to. A recorded response answers an older challenge, or one for another address.
-//! - *Hinder a connection by recorded packets.* A keep-alive opens once. Recorded packets have been opened before.
-//! - *Fill tables.* A connection has one candidate address at a time, and only its own client can name one.
+//! - *Hinder a move by copies of its packets, or by other wishes.* Each wish is challenged where it comes from: a copy that
+//!   overtakes the newest wish, or another client that names the same address, takes no place from it. Older wishes have been
+//!   opened before, and a keep-alive opens once.
+//! - *Move a connection back by a recorded answer.* An answer counts for [`MOVE_TIME`], and not after one to a later
+//!   challenge.
+//! - *Fill tables.* A connection keeps its newest wish, of constant size.
 //! - *Use the server as an amplifier.* The challenge is shorter than the move, and nothing else is sent to an address
 //!   that is not proved.
 
 use super::PacketKind;
 use super::challenge::{Challenge, Purpose};
 use super::counters::DropReason;
-use super::packet::{CHALLENGE_BODY_LEN, HEADER_MAX, KEEP_ALIVE_BODY_LEN, Side, read_header};
+use super::packet::{CHALLENGE_BODY_LEN, HEADER_MAX, Header, KEEP_ALIVE_BODY_LEN, Side, read_header};
 use super::seal::{Opener, Sealer};
 use super::server::ServerHandshake;
-use super::{TAG_LEN, USER_DATA_LEN, plain_address};
+use super::{TAG_LEN, plain_address};
 use std::net::SocketAddr;
 use std::time::Duration;
 use throng_wire::Time;
@@ -43,14 +50,15 @@ use throng_wire::Time;
 pub const MOVE_LEN: usize = 352;
 const MOVE_PREFIX: u8 = 7;
 const SEAT_AT: usize = 1;
-const KEEP_ALIVE_AT: usize = SEAT_AT + 4;
-const _: () = assert!(KEEP_ALIVE_AT + HEADER_MAX + KEEP_ALIVE_BODY_LEN + TAG_LEN <= MOVE_LEN);
-const _: () = assert!(HEADER_MAX + CHALLENGE_BODY_LEN + TAG_LEN <= MOVE_LEN);
+const PACKET_AT: usize = SEAT_AT + 4;
+const _: () = assert!(PACKET_AT + HEADER_MAX + CHALLENGE_BODY_LEN + TAG_LEN <= MOVE_LEN);
+/// So long after a wish its copies are challenged and its challenge may be answered.
+pub const MOVE_TIME: Duration = Duration::from_secs(5);
 
 /// The seat of the connection that a datagram wants to move, if it is a move packet. Nothing in it is proved yet.
 pub fn move_seat(datagram: &[u8]) -> Option<u32> {
     let is_move = datagram.len() == MOVE_LEN && datagram[0] == MOVE_PREFIX;
-    is_move.then(|| u32::from_le_bytes(datagram[SEAT_AT..KEEP_ALIVE_AT].try_into().expect("four bytes")))
+    is_move.then(|| u32::from_le_bytes(datagram[SEAT_AT..PACKET_AT].try_into().expect("four bytes")))
 }
 
 /// Whether a datagram could be the answer to a challenge.
@@ -58,16 +66,39 @@ pub fn is_response(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|prefix| prefix & 0x0f == PacketKind::Response as u8)
 }
 
-/// The possible new address of a client, until the client has proved it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
-    /// The address.
-    pub address: SocketAddr,
-    /// The sequence number of the keep-alive that named it: only a newer one names another.
-    named_by: u64,
-    /// The first challenge that was sent there, and when: the answer to an older one proves nothing.
+/// The memory of a server about the moves of one connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moves {
+    newest: Option<Wish>,
+    /// The answers to challenges below this number count no more.
     first_challenge: u64,
-    challenged_at: Time,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wish {
+    /// The sequence number and the tag of its keep-alive: together they recognise a copy.
+    sequence: u64,
+    tag: [u8; TAG_LEN],
+    heard_at: Time,
+}
+
+impl Moves {
+    /// The newest wish, if its time is not over.
+    fn current(&self, now: Time) -> Option<Wish> {
+        self.newest.filter(|wish| now.since(wish.heard_at) < MOVE_TIME)
+    }
+}
+
+/// The result of a move packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveStep {
+    /// The reply, a challenge, has to be sent back.
+    Challenged,
+    /// The client has proved the address: the connection is there from now on. There is no reply.
+    Proved {
+        /// From the challenge to its answer.
+        round_trip: Duration,
+    },
 }
 
 /// The server's end of a connection, as far as a move concerns it.
@@ -80,16 +111,13 @@ pub struct Movable<'a> {
     pub opener: &'a mut Opener,
     /// Seals what goes to the client.
     pub sealer: &'a Sealer,
-    /// Where the client may have gone. Kept by the owner of the connection, `None` at first.
-    pub candidate: &'a mut Option<Candidate>,
+    /// Kept by the owner of the connection, default at first.
+    pub moves: &'a mut Moves,
 }
 
 impl ServerHandshake {
     /// Handles a move packet for the connection whose seat it names, from whatever address. `reply` is the challenge
-    /// that is to be sent back there.
-    ///
-    /// Afterwards the connection has a [`Candidate`]: responses from that address go to
-    /// [`handle_move_response`](ServerHandshake::handle_move_response).
+    /// that is to be sent back there, or empty.
     ///
     /// # Errors
     ///
@@ -101,61 +129,68 @@ impl ServerHandshake {
         datagram: &mut [u8],
         end: &mut Movable<'_>,
         reply: &mut Vec<u8>,
-    ) -> Result<(), DropReason> {
+    ) -> Result<MoveStep, DropReason> {
         reply.clear();
         let from = plain_address(from);
         self.counted(|door| {
-            if move_seat(datagram).is_none() {
-                return Err(DropReason::MoveNotOurs);
+            let packet = packet_of(datagram)?;
+            match read_header(Side::Server, packet)? {
+                Header { kind: PacketKind::KeepAlive, sequence, .. } => {
+                    door.hear_wish(now, sequence, packet, end)?;
+                    door.challenge_move(now, from, end, reply);
+                    Ok(MoveStep::Challenged)
+                }
+                _ => door.hear_answer(now, from, packet, end).map(|round_trip| MoveStep::Proved { round_trip }),
             }
-            door.work.take(now)?;
-            let named_by = open_keep_alive(end.opener, &mut datagram[KEEP_ALIVE_AT..])?;
-            let same = end.candidate.filter(|candidate| candidate.address == from);
-            if end.candidate.is_some_and(|candidate| candidate.named_by > named_by) {
-                return Err(DropReason::MoveNotOurs);
-            }
-            let challenge =
-                Challenge { client_id: end.client_id, user_data: [0; USER_DATA_LEN], token_tag: [0; TAG_LEN] };
-            let (number, body) = door.challenge_body(Purpose::Move, from, &challenge);
-            let sequence = door.sequences.challenge();
-            end.sealer.seal_unconnected(PacketKind::Challenge, sequence, &body, reply);
-            let (first_challenge, challenged_at) =
-                same.map_or((number, now), |candidate| (candidate.first_challenge, candidate.challenged_at));
-            *end.candidate = Some(Candidate { address: from, named_by, first_challenge, challenged_at });
-            door.counters.move_challenged += 1;
-            Ok(())
         })
     }
 
-    /// Handles a response that came from the candidate address of a connection. `Ok` means that the client has proved
-    /// the address: the connection is there from now on. With it, the round trip between challenge and response.
-    ///
-    /// # Errors
-    ///
-    /// The datagram is to be ignored; it has been counted under this reason.
-    pub fn handle_move_response(
+    /// Checks that the client has sent a wish. Its keep-alive opens once; copies of the newest wish count too, since they may
+    /// have overtaken it.
+    fn hear_wish(
+        &mut self,
+        now: Time,
+        sequence: u64,
+        packet: &mut [u8],
+        end: &mut Movable<'_>,
+    ) -> Result<(), DropReason> {
+        self.work.take(now)?;
+        let tag = *packet.last_chunk().ok_or(DropReason::TooShort)?;
+        if end.moves.current(now).is_some_and(|newest| (newest.sequence, newest.tag) == (sequence, tag)) {
+            return Ok(());
+        }
+        end.opener.open(packet)?;
+        if end.moves.newest.is_none_or(|newest| newest.sequence < sequence) {
+            end.moves.newest = Some(Wish { sequence, tag, heard_at: now });
+        }
+        Ok(())
+    }
+
+    fn challenge_move(&mut self, now: Time, to: SocketAddr, end: &Movable<'_>, reply: &mut Vec<u8>) {
+        let body = self.challenge_body(Purpose::Move, to, &Challenge::of_move(end.client_id, now)).1;
+        let sequence = self.sequences.challenge();
+        end.sealer.seal_unconnected(PacketKind::Challenge, sequence, &body, reply);
+        self.counters.move_challenged += 1;
+    }
+
+    /// Checks the answer to a challenge, and returns the round trip.
+    fn hear_answer(
         &mut self,
         now: Time,
         from: SocketAddr,
-        datagram: &mut [u8],
+        packet: &mut [u8],
         end: &mut Movable<'_>,
     ) -> Result<Duration, DropReason> {
-        let from = plain_address(from);
-        self.counted(|door| {
-            let candidate = end.candidate.filter(|candidate| candidate.address == from);
-            let candidate = candidate.ok_or(DropReason::MoveNotOurs)?;
-            if read_header(Side::Server, datagram)?.kind != PacketKind::Response {
-                return Err(DropReason::UnexpectedKind);
-            }
-            door.answers.take(now)?;
-            let (number, _) = door.open_challenge(Purpose::Move, from, end.opener.open(datagram)?.body)?;
-            if number < candidate.first_challenge {
-                return Err(DropReason::ChallengeOutdated);
-            }
-            *end.candidate = None;
-            door.counters.moved += u64::from(from != plain_address(end.address));
-            Ok(now.since(candidate.challenged_at))
-        })
+        end.moves.current(now).ok_or(DropReason::MoveNotOurs)?;
+        self.answers.take(now)?;
+        let (number, challenge) = self.open_challenge(Purpose::Move, from, end.opener.open(packet)?.body)?;
+        let round_trip = now.since(challenge.sent_at());
+        if number < end.moves.first_challenge || round_trip >= MOVE_TIME {
+            return Err(DropReason::ChallengeOutdated);
+        }
+        end.moves.first_challenge = number + 1;
+        self.counters.moved += u64::from(from != plain_address(end.address));
+        Ok(round_trip)
     }
 
     /// Does something with a datagram. Why it is ignored, if it is, is counted.
@@ -171,15 +206,19 @@ impl ServerHandshake {
     }
 }
 
-/// Opens the sealed keep-alive at the beginning of `bytes`, and returns its sequence number. It opens once.
-fn open_keep_alive(opener: &mut Opener, bytes: &mut [u8]) -> Result<u64, DropReason> {
-    let sequence_len = usize::from(bytes[0] >> 4);
-    let len = 1 + sequence_len + KEEP_ALIVE_BODY_LEN + TAG_LEN;
-    let packet = bytes.get_mut(..len).ok_or(DropReason::MoveNotOurs)?;
-    if read_header(Side::Server, packet)?.kind != PacketKind::KeepAlive {
+/// The sealed packet inside of a move: a keep-alive or a response.
+fn packet_of(datagram: &mut [u8]) -> Result<&mut [u8], DropReason> {
+    if move_seat(datagram).is_none() {
         return Err(DropReason::MoveNotOurs);
     }
-    Ok(opener.open(packet)?.sequence)
+    let packet = &mut datagram[PACKET_AT..];
+    let body_len = match PacketKind::from_prefix(packet[0]) {
+        Some(PacketKind::KeepAlive) => KEEP_ALIVE_BODY_LEN,
+        Some(PacketKind::Response) => CHALLENGE_BODY_LEN,
+        _ => return Err(DropReason::MoveNotOurs),
+    };
+    let len = 1 + usize::from(packet[0] >> 4) + body_len + TAG_LEN;
+    packet.get_mut(..len).ok_or(DropReason::MoveNotOurs)
 }
 
 /// Silence after which a client asks whether the server still knows its address: this many times the usual pause
@@ -268,16 +307,11 @@ impl PathProbe {
         let attempt = self.attempt.get_or_insert(begun);
         attempt.next_at = now.after(attempt.pause);
         attempt.pause = (attempt.pause * 2).min(RETRY_MAX);
-        match &attempt.response {
-            // A response that was lost is repeated once; then the server may have forgotten what it asked.
-            Some(body) if attempt.pause <= RETRY_MIN * 4 => {
-                sealer.seal_body(PacketKind::Response, &body[..], out).is_ok()
-            }
-            _ => {
-                attempt.response = None;
-                write_move(self.seat, sealer, out)
-            }
+        // An answer that was lost is repeated once; then the server may have forgotten what it asked.
+        if attempt.pause > RETRY_MIN * 4 {
+            attempt.response = None;
         }
+        write_move(self.seat, attempt.response.as_deref(), sealer, out)
     }
 
     fn silence(&self) -> Duration {
@@ -285,15 +319,20 @@ impl PathProbe {
     }
 }
 
-fn write_move(seat: u32, sealer: &mut Sealer, out: &mut Vec<u8>) -> bool {
-    let mut keep_alive = Vec::new();
-    if sealer.seal_keep_alive(0, 0, &mut keep_alive).is_err() {
+/// Replaces `out` with a wish, or with the answer to a challenge.
+fn write_move(seat: u32, answer: Option<&[u8; CHALLENGE_BODY_LEN]>, sealer: &mut Sealer, out: &mut Vec<u8>) -> bool {
+    let mut packet = Vec::new();
+    let sealed = match answer {
+        Some(body) => sealer.seal_body(PacketKind::Response, body, &mut packet),
+        None => sealer.seal_keep_alive(0, 0, &mut packet),
+    };
+    if sealed.is_err() {
         return false;
     }
     out.clear();
     out.push(MOVE_PREFIX);
     out.extend_from_slice(&seat.to_le_bytes());
-    out.extend_from_slice(&keep_alive);
+    out.extend_from_slice(&packet);
     out.resize(MOVE_LEN, 0);
     true
 }

@@ -127,7 +127,7 @@ impl House for Household<'_> {
             let mut peer = self.peers.remove(former)?;
             self.agenda.cancel(former, &mut peer.appointed);
             self.stopped.remove(&former);
-            Some((former, peer.address, peer.candidate))
+            Some((former, peer.address))
         });
         let peer = Peer::new(accepted, (from, now), (session, received), (inbound, outbound), movement);
         let older = self.peers.insert(id, peer);

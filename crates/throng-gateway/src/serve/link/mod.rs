@@ -275,7 +275,7 @@ impl Post {
 
     fn forget(&mut self, id: PeerId) {
         if let Some(mut peer) = self.peers.remove(id) {
-            self.entrance.forget(id, peer.address, peer.candidate);
+            self.entrance.forget(id, peer.address);
             self.agenda.cancel(id, &mut peer.appointed);
             self.stopped.remove(&id);
         }

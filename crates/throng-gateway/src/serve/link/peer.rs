@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use throng_link::netcode::{Accepted, Candidate, DropReason, Held, Movable, PacketKind, RationedOpener, Sealer};
+use throng_link::netcode::{Accepted, DropReason, Held, Movable, Moves, PacketKind, RationedOpener, Sealer};
 use throng_link::session::{CloseCode, CloseReason, Rest, Session};
 use throng_wire::{Tick, Time};
 use tokio::sync::mpsc::error::{TryRecvError, TrySendError};
@@ -66,8 +66,8 @@ pub(super) struct Peer {
     /// When its token expires.
     expire_unix_s: u64,
     pub(super) address: SocketAddr,
-    /// Where the client may have gone.
-    pub(super) candidate: Option<Candidate>,
+    /// The changes of its address.
+    moves: Moves,
     session: Session,
     /// Memory of what the session has received and the task has not.
     received: Holding,
@@ -111,7 +111,7 @@ impl Peer {
             seat: accepted.client_index,
             expire_unix_s: accepted.expire_unix_s,
             address,
-            candidate: None,
+            moves: Moves::default(),
             session,
             received,
             sealer: accepted.sealer,
@@ -142,7 +142,7 @@ impl Peer {
             address: self.address,
             opener: self.opener.opener_mut(),
             sealer: &self.sealer,
-            candidate: &mut self.candidate,
+            moves: &mut self.moves,
         }
     }
 
