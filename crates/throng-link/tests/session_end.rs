@@ -8,7 +8,7 @@ use throng_link::session::{
     CLOSE_INTERVAL, CLOSE_PACKETS, CloseCause, CloseCode, CloseReason, Delivery, Envelope, LaneId, Rest, SendError,
     Session, SessionOptions,
 };
-use throng_wire::Time;
+use throng_wire::{Tick, Time};
 
 #[test]
 fn the_reason_of_a_close_arrives_even_when_half_of_the_packets_do_not() {
@@ -111,6 +111,32 @@ fn a_game_that_reads_no_messages_for_a_minute_stays_connected_and_knows_what_has
     assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
     client.handle_packet(Time::from_secs(60), 60, &told).expect("there is room again");
     assert_eq!(client.poll_message(), Some((LaneId(0), b"news".to_vec())));
+}
+
+#[test]
+fn a_reason_is_sent_at_once_although_as_many_packets_are_under_way_as_may_be() {
+    let options = SessionOptions { max_in_flight: 16, rate_bytes_per_s: 10_000_000, ..SessionOptions::default() };
+    let mut session = Session::new(Arc::new(options), Time(0)).expect("good options");
+    let now = Time::from_secs(1);
+    session.push_input(b"left").expect("it is open");
+    let mut sequence = 0;
+    while let Some(plan) = session.poll_packet(now, Envelope::bare(sequence), Rest::Waiting) {
+        plan.begin(Tick(0), &mut Vec::new()).finish();
+        session.push_input(b"left").expect("it is open");
+        sequence += 1;
+    }
+    assert_eq!(session.statistics().packets_in_flight, 16, "nothing is acknowledged");
+    session.close(now, CloseReason::new(CloseCode::DONE, "bye"));
+    for count in 0..u32::from(CLOSE_PACKETS) {
+        let at = now.after(CLOSE_INTERVAL * count);
+        assert_eq!(session.next_deadline(), Some(at));
+        let farewell = packet(&mut session, at, sequence, 0);
+        assert!(farewell.ends_with(b"bye"), "{farewell:?}");
+        assert!(session.poll_packet(at, Envelope::bare(sequence + 1), Rest::Waiting).is_none());
+        sequence += 1;
+    }
+    assert!(session.is_closed());
+    assert_eq!(std::iter::from_fn(|| session.poll_delivery()).count() as u64, sequence);
 }
 
 #[test]

@@ -107,8 +107,9 @@ pub struct SessionOptions {
     pub queue_delay_tolerance: Duration,
     /// A packet is lost when one this many sequences newer has been acknowledged; at least 3.
     pub packet_threshold: u8,
-    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. With this many, none is sent; an eighth
-    /// of them is reserved for inputs, acknowledgements and keep-alives.
+    /// Packets that may await their verdict, at most [`MAX_PACKETS_IN_FLIGHT`]. With this many, none is sent but
+    /// the [`CLOSE_PACKETS`](super::CLOSE_PACKETS) of the end; an eighth of them is reserved for inputs, acknowledgements and
+    /// keep-alives.
     pub max_in_flight: usize,
     /// The longest time for which this end withholds an acknowledgement, and expects its peer to do so.
     pub ack_delay: Duration,

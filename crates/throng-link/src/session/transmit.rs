@@ -42,8 +42,8 @@ impl Session {
     /// surround it, `rest` what the caller has to send behind the session's part. Call it until `None`; that comes after
     /// at most [`MAX_PACKETS_PER_FLUSH`] packets for one value of `now`.
     ///
-    /// There is no plan either while as many packets are under way as may be, or while
-    /// [`Session::poll_delivery`] has not been drained for twice as many, or for a number that is not above the last.
+    /// There is no plan either for a number that is not above the last; nor, except for a close reason, while as many
+    /// packets are under way as may be, or while [`Session::poll_delivery`] has not been drained for twice as many.
     pub fn poll_packet(&mut self, now: Time, envelope: Envelope, rest: Rest) -> Option<PacketPlan<'_>> {
         let is_rising = self.flight.newest_sent().is_none_or(|newest| newest < envelope.sequence);
         if !is_rising || self.is_flushed(now) {
@@ -74,7 +74,7 @@ impl Session {
         self.flushed_at == now && self.flushed_packets >= MAX_PACKETS_PER_FLUSH
     }
 
-    /// Whether nothing at all is sent now.
+    /// Whether nothing is sent now, except a close reason.
     fn is_stopped(&self, now: Time) -> bool {
         self.is_closed() || self.is_flushed(now) || self.flight.is_full(0) || self.flight.is_undrained()
     }
@@ -87,11 +87,13 @@ impl Session {
     /// The purpose of the next packet, if there is one with this many bytes left to send.
     pub(super) fn purpose(&self, now: Time, envelope: Envelope, rest: Rest, balance_bytes: i64) -> Option<Purpose> {
         let full_bytes = envelope.payload_bytes(self.path_size.datagram_bytes());
+        if let Some(closing) = &self.closing {
+            // No acknowledgement has to come first: these few packets go beyond the bound of those under way.
+            let is_due = closing.next_at() <= now && !self.is_closed() && !self.is_flushed(now);
+            return is_due.then_some(Purpose::session(full_bytes));
+        }
         if self.is_stopped(now) {
             return None;
-        }
-        if let Some(closing) = &self.closing {
-            return (closing.next_at() <= now).then_some(Purpose::session(full_bytes));
         }
         let (waits, size_probe) = self.size_probe(now, envelope, balance_bytes);
         if size_probe.is_some() {
