@@ -137,7 +137,10 @@ pub enum ApplyError {
     /// A channel lies in a grid that was not agreed on: peer misbehaved.
     #[error("grid {0} is not known")]
     UnknownGrid(u8),
-    /// A piece says that it or its subscription is older than the first tick: peer malformed.
+    /// A piece names subscription 0, which does not exist: peer malformed.
+    #[error("a piece of the packet names subscription 0: the first is number 1")]
+    NoSubscription,
+    /// A piece says that it or its subscription is older than the first tick, or than a server can say: peer malformed.
     #[error("an age of {0} ticks is not possible")]
     Age(u64),
     /// Shared pieces name an offset that does not exist, or no middle: peer malformed.
@@ -170,6 +173,7 @@ impl ApplyError {
             ApplyError::Name(_) => "name",
             ApplyError::Segment(_) => "segment",
             ApplyError::UnknownGrid(_) => "unknown_grid",
+            ApplyError::NoSubscription => "no_subscription",
             ApplyError::Age(_) => "age",
             ApplyError::Offset(_) => "offset",
             ApplyError::UnknownKind => "unknown_kind",
@@ -765,21 +769,30 @@ impl ReplicaClient {
 fn read_head(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<PieceHead, ApplyError> {
     let head = r.read_varint()?;
     let number = head >> 2;
+    if number == 0 {
+        return Err(ApplyError::NoSubscription);
+    }
     if number > 0x3FFF {
         return Err(ApplyError::Limit { what: "subscriptions", limit: 0x3FFF });
     }
-    let tick = if head & 1 == 1 { read_tick(r, packet_tick)? } else { packet_tick };
+    let tick = if head & 1 == 1 { read_tick(r, packet_tick, PIECE_AGE_MAX)? } else { packet_tick };
     let name = match head & 2 {
         0 => None,
-        _ => Some((ChannelName::decode(r)?, read_tick(r, packet_tick)?)),
+        _ => Some((ChannelName::decode(r)?, read_tick(r, packet_tick, OPENED_AGE_MAX)?)),
     };
     let length = r.read_varint()?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     Ok(PieceHead { number: number as u16, tick, name, length })
 }
 
+/// The most ticks from a segment to the packet that it is sent in.
+const PIECE_AGE_MAX: u64 = 1 << 30;
+/// The most ticks from the opening of a subscription to a packet that says it: servers keep the low half of the tick.
+const OPENED_AGE_MAX: u64 = u32::MAX as u64;
+
 /// A tick that is written as its distance from the packet's.
-fn read_tick(r: &mut BitReader<'_>, packet_tick: Tick) -> Result<Tick, ApplyError> {
+fn read_tick(r: &mut BitReader<'_>, packet_tick: Tick, age_max: u64) -> Result<Tick, ApplyError> {
     let age = r.read_varint()?;
-    packet_tick.0.checked_sub(age).map(Tick).ok_or(ApplyError::Age(age))
+    let tick = packet_tick.0.checked_sub(age).filter(|_| age <= age_max);
+    tick.map(Tick).ok_or(ApplyError::Age(age))
 }

@@ -225,6 +225,32 @@ fn nothing_is_from_before_the_first_tick() {
 }
 
 #[test]
+fn no_piece_is_older_and_no_subscription_was_opened_earlier_than_a_server_can_say() {
+    let body = segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]);
+    let (now, oldest, first) = (1 << 40, (1 << 40) - (1 << 30), (1 << 40) - u64::from(u32::MAX));
+    let apply =
+        |opened, tick| client(ClientOptions::default()).apply(Tick(now), &piece_since(opened, now, tick, &body));
+    assert_eq!(apply(first, oldest), Ok(()));
+    assert_eq!(apply(first, oldest - 1), Err(ApplyError::Age((1 << 30) + 1)));
+    assert_eq!(apply(first - 1, oldest), Err(ApplyError::Age(1 << 32)));
+}
+
+#[test]
+fn there_is_no_subscription_0() {
+    let mut client = client(ClientOptions::default());
+    let body = segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]);
+    let mut packet = piece(10, 10, &body);
+    packet[0] = 2 | 1;
+    assert_eq!(client.apply(Tick(10), &packet), Err(ApplyError::NoSubscription));
+    // The same number, written longer than need be.
+    for head in [0, 1, 2, 3] {
+        let long = [&[0x80 | head, 0][..], &packet[1..]].concat();
+        assert_eq!(client.apply(Tick(10), &long), Err(ApplyError::NoSubscription), "{head}");
+    }
+    assert_eq!(client.channels().count(), 0);
+}
+
+#[test]
 fn a_client_counts_the_bytes_of_all_packets_that_it_applied() {
     let mut client = client(ClientOptions::default());
     let first = piece(10, 10, &segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]));
@@ -240,6 +266,7 @@ fn every_error_of_a_packet_has_a_tag_of_its_own_for_metrics() {
     let errors = [
         (ApplyError::UnknownGrid(1), "unknown_grid"),
         (ApplyError::Age(1), "age"),
+        (ApplyError::NoSubscription, "no_subscription"),
         (ApplyError::UnknownKind, "unknown_kind"),
         (ApplyError::NotIntroduced(1), "not_introduced"),
         (ApplyError::KindChanged(1), "kind_changed"),
