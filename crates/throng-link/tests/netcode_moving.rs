@@ -278,6 +278,29 @@ fn copies_of_a_wish_from_other_addresses_do_not_hinder_the_move() {
 }
 
 #[test]
+fn challenges_of_copies_that_are_passed_on_to_the_client_do_not_displace_its_own() {
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let genuine = stage.handle(at(20), there, &wish).unwrap();
+    let foreign: Vec<_> = (100..120).map(|thief| stage.handle(at(20), client_address(thief), &wish).unwrap()).collect();
+    stage.challenge(at(40), genuine);
+    // Challenges are not protected from replay. One that is known is not answered again.
+    (0..100).for_each(|_| stage.challenge(at(40), foreign[0].clone()));
+    foreign.iter().for_each(|challenge| stage.challenge(at(40), challenge.clone()));
+    let answers: Vec<_> = std::iter::from_fn(|| stage.poll(at(40))).collect();
+    assert_eq!(answers.len(), 8, "a bound for what others can make it send");
+    answers.iter().for_each(|answer| drop(stage.handle(at(60), there, answer)));
+    assert_eq!(stage.address, there);
+    // Later ones take the places of those that were answered. All are repeated once, and then it asks again.
+    foreign[10..].iter().for_each(|challenge| stage.challenge(at(100), challenge.clone()));
+    assert_eq!(std::iter::from_fn(|| stage.poll(at(100))).count(), 8);
+    let repeated: Vec<_> = std::iter::from_fn(|| stage.poll(at(300))).collect();
+    assert!(repeated.len() == 8 && !repeated.iter().any(|packet| is_wish(packet)));
+    assert!(std::iter::from_fn(|| stage.poll(at(700))).map(|packet| is_wish(&packet)).eq([true]));
+}
+
+#[test]
 fn an_answer_counts_although_a_later_wish_has_come_from_elsewhere() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));

@@ -42,6 +42,7 @@ use super::packet::{CHALLENGE_BODY_LEN, HEADER_MAX, Header, KEEP_ALIVE_BODY_LEN,
 use super::seal::{Opener, Sealer};
 use super::server::ServerHandshake;
 use super::{TAG_LEN, plain_address};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 use throng_wire::Time;
@@ -230,6 +231,9 @@ const SILENCE_MAX: Duration = Duration::from_millis(4_000);
 /// Time between two packets of one attempt, doubled each time up to the second value.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_millis(1_600);
+/// Challenges of one attempt that are answered between two polls, and remembered. One of them is for the client's own address; the
+/// others are for copies of its wish, and somebody on the way has passed them on.
+const ANSWERS_MAX: usize = 8;
 
 /// The client's side of a move: notices silence, and proves the client's address again.
 ///
@@ -251,10 +255,18 @@ pub struct PathProbe {
 struct Attempt {
     next_at: Time,
     pause: Duration,
-    /// The body of the response, once there is a challenge to answer.
-    response: Option<Box<[u8; CHALLENGE_BODY_LEN]>>,
+    /// The bodies of the challenges that have come, oldest first.
+    answers: VecDeque<Box<[u8; CHALLENGE_BODY_LEN]>>,
+    /// How many of them, from the end, are to be sent now.
+    unsent: usize,
     /// Packets have no effect before the new address is proved.
     is_sure: bool,
+}
+
+impl Attempt {
+    fn new(now: Time, is_sure: bool) -> Attempt {
+        Attempt { next_at: now, pause: RETRY_MIN, answers: VecDeque::new(), unsent: 0, is_sure }
+    }
 }
 
 impl PathProbe {
@@ -271,23 +283,29 @@ impl PathProbe {
             self.pause_micros = self.pause_micros - self.pause_micros / 8 + pause / 8;
             self.heard_at = now;
         }
-        if self.attempt.as_ref().is_some_and(|attempt| !attempt.is_sure || attempt.response.is_some()) {
+        if self.attempt.as_ref().is_some_and(|attempt| !attempt.is_sure || !attempt.answers.is_empty()) {
             self.attempt = None;
         }
     }
 
-    /// A challenge has come. It is answered only if we have asked for it.
+    /// A challenge has come. It is answered only if we have asked for it, and beside other ones: somebody on the way may have
+    /// copied our wish, and passes on what the server has sent to another address.
     pub fn on_challenge(&mut self, now: Time, body: &[u8]) {
-        if let (Some(attempt), Ok(body)) = (&mut self.attempt, body.try_into()) {
-            attempt.response = Some(Box::new(body));
-            attempt.next_at = now;
-            attempt.pause = RETRY_MIN;
+        let (Some(attempt), Ok(body)) = (&mut self.attempt, body.try_into()) else { return };
+        if attempt.unsent == ANSWERS_MAX || attempt.answers.iter().any(|known| **known == body) {
+            return;
         }
+        if attempt.answers.len() == ANSWERS_MAX {
+            attempt.answers.pop_front();
+        }
+        attempt.answers.push_back(Box::new(body));
+        attempt.unsent += 1;
+        (attempt.next_at, attempt.pause) = (now, RETRY_MIN);
     }
 
     /// The program knows that its address has changed: it has a new socket, or the system has reported it.
     pub fn on_address_changed(&mut self, now: Time) {
-        self.attempt = Some(Attempt { next_at: now, pause: RETRY_MIN, response: None, is_sure: true });
+        self.attempt = Some(Attempt::new(now, true));
     }
 
     /// When [`poll_transmit`](PathProbe::poll_transmit) has something to send, if nothing is received before.
@@ -298,20 +316,27 @@ impl PathProbe {
         }
     }
 
-    /// Replaces `out` with the next packet of a move, if one is due. It goes to the server, from wherever the client is.
+    /// Replaces `out` with the next packet of a move, if one is due. It goes to the server, from wherever the client is. Poll
+    /// until `false`.
     pub fn poll_transmit(&mut self, now: Time, sealer: &mut Sealer, out: &mut Vec<u8>) -> bool {
         if self.next_deadline() > now {
             return false;
         }
-        let begun = Attempt { next_at: now, pause: RETRY_MIN, response: None, is_sure: false };
-        let attempt = self.attempt.get_or_insert(begun);
-        attempt.next_at = now.after(attempt.pause);
-        attempt.pause = (attempt.pause * 2).min(RETRY_MAX);
-        // An answer that was lost is repeated once; then the server may have forgotten what it asked.
-        if attempt.pause > RETRY_MIN * 4 {
-            attempt.response = None;
+        let attempt = self.attempt.get_or_insert_with(|| Attempt::new(now, false));
+        if attempt.unsent == 0 {
+            // Answers that were lost are repeated once; then the server may have forgotten what it asked.
+            match attempt.pause <= RETRY_MIN * 2 {
+                true => attempt.unsent = attempt.answers.len(),
+                false => attempt.answers.clear(),
+            }
         }
-        write_move(self.seat, attempt.response.as_deref(), sealer, out)
+        let answer = attempt.answers.get(attempt.answers.len() - attempt.unsent);
+        attempt.unsent = attempt.unsent.saturating_sub(1);
+        if attempt.unsent == 0 {
+            attempt.next_at = now.after(attempt.pause);
+            attempt.pause = (attempt.pause * 2).min(RETRY_MAX);
+        }
+        write_move(self.seat, answer.map(|body| &**body), sealer, out)
     }
 
     fn silence(&self) -> Duration {
