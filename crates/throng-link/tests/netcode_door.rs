@@ -550,6 +550,20 @@ fn packets_of_a_connection_mean_nothing_at_the_door() {
 }
 
 #[test]
+fn each_token_that_is_forgotten_before_it_expires_is_counted() {
+    let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
+    options.used_tokens_max = 1;
+    let mut server = Server::with(4, options);
+    let mut first = ClientHandshake::new(token(1), NOW);
+    let challenge = server.handle(NOW, client_address(1), &poll(&mut first, NOW)).unwrap();
+    deliver(&mut first, NOW, challenge);
+    server.handle(NOW, client_address(2), &request(&token(2))).unwrap();
+    assert_eq!(server.door.counters().used_tokens_evicted, 1, "the claim of the first");
+    server.handle(NOW, client_address(1), &poll(&mut first, NOW)).unwrap();
+    assert_eq!((server.door.counters().used_tokens_evicted, server.door.used_tokens_len()), (2, 1));
+}
+
+#[test]
 fn a_flood_of_genuine_requests_stays_within_the_limits_and_the_newest_still_get_in() {
     let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
     (options.pending_max, options.used_tokens_max) = (16, 64);

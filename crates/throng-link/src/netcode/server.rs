@@ -452,7 +452,9 @@ impl ServerHandshake {
         sealer
             .seal_keep_alive(client_index, seats.max_clients, reply)
             .expect("a new connection has all its sequence numbers");
-        self.used_tokens.spend(&pending.token_tag, from, pending.expire_unix_s);
+        let now_unix_s = now.unix_s.saturating_sub(CLOCK_SKEW_S);
+        self.counters.used_tokens_evicted +=
+            self.used_tokens.spend(&pending.token_tag, from, pending.expire_unix_s, now_unix_s);
         self.counters.accepted += 1;
         self.counters.replaced += u64::from(is_replacement);
         Ok(Outcome::Accept(Box::new(Accepted {

@@ -71,9 +71,7 @@ impl UsedTokens {
             };
             return (claim, 0);
         }
-        while self.by_expiry.first().is_some_and(|&(expiry, _)| expiry <= now_unix_s) {
-            self.forget_first();
-        }
+        self.forget_expired(now_unix_s);
         let is_full = self.uses.len() >= self.len_max;
         if is_full {
             self.forget_first();
@@ -84,10 +82,22 @@ impl UsedTokens {
     }
 
     /// Marks a token as spent. It cannot be claimed again, from whatever address.
-    pub(super) fn spend(&mut self, tag: &TokenTag, address: SocketAddr, expire_unix_s: u64) {
+    ///
+    /// Its claim may have given way to others. Then one of those in the table gives way to it: tells how many, 0 or 1, could
+    /// still be used.
+    pub(super) fn spend(&mut self, tag: &TokenTag, address: SocketAddr, expire_unix_s: u64, now_unix_s: u64) -> u64 {
         self.uses.insert(*tag, Use { address, is_spent: true });
         self.by_expiry.insert((expire_unix_s, *tag));
-        if self.uses.len() > self.len_max {
+        self.forget_expired(now_unix_s);
+        let is_too_full = self.uses.len() > self.len_max;
+        if is_too_full {
+            self.forget_first();
+        }
+        u64::from(is_too_full)
+    }
+
+    fn forget_expired(&mut self, now_unix_s: u64) {
+        while self.by_expiry.first().is_some_and(|&(expiry, _)| expiry <= now_unix_s) {
             self.forget_first();
         }
     }
@@ -115,7 +125,7 @@ mod tests {
         assert_eq!(used.claim(&[1; 16], address(1), 50, 10), (Claim::Ours, 0));
         assert_eq!(used.claim(&[1; 16], address(1), 50, 11), (Claim::Ours, 0));
         assert_eq!(used.claim(&[1; 16], address(2), 50, 11), (Claim::Elsewhere, 0));
-        used.spend(&[1; 16], address(1), 50);
+        assert_eq!(used.spend(&[1; 16], address(1), 50, 11), 0);
         assert_eq!(used.claim(&[1; 16], address(1), 50, 11), (Claim::Spent, 0));
         assert_eq!(used.claim(&[1; 16], address(2), 50, 11), (Claim::Spent, 0));
         assert_eq!((used.len(), used.by_expiry.len()), (1, 1));
@@ -125,7 +135,7 @@ mod tests {
     fn a_spent_token_that_was_forgotten_is_not_taken_for_a_new_one() {
         let mut used = UsedTokens::new(2);
         used.claim(&[1; 16], address(1), 50, 10);
-        used.spend(&[1; 16], address(1), 50);
+        used.spend(&[1; 16], address(1), 50, 10);
         used.claim(&[2; 16], address(2), 70, 60); // the first has expired and is forgotten
         assert_eq!(used.len(), 1);
         assert!(used.may_be_forgotten(&[1; 16], 50) && used.may_be_forgotten(&[9; 16], 49));
@@ -148,6 +158,10 @@ mod tests {
         assert_eq!(used.claim(&[3; 16], address(3), 70, 10), (Claim::Ours, 1));
         assert_eq!(used.claim(&[1; 16], address(9), 60, 10).0, Claim::Elsewhere);
         assert_eq!(used.claim(&[4; 16], address(4), 90, 60), (Claim::Ours, 0));
+        assert_eq!((used.len(), used.by_expiry.len()), (2, 2));
+        // A token whose claim gave way is spent: another one gives way, or one that has expired.
+        assert_eq!(used.spend(&[1; 16], address(1), 95, 60), 1);
+        assert_eq!(used.spend(&[2; 16], address(2), 99, 90), 0);
         assert_eq!((used.len(), used.by_expiry.len()), (2, 2));
     }
 }
