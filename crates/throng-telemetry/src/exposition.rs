@@ -54,7 +54,7 @@ fn frames(figures: &Figures, around: &Around, budgets: &FrameBudgets) -> Vec<Met
         family("throng_flight_files_total", "Slow frames written to files.", COUNTER, count(around.dumps)),
         family(
             "throng_flight_suppressed_total",
-            "Slow frames not written, because one was shortly before.",
+            "Slow frames not written, because one was tried shortly before.",
             COUNTER,
             count(around.dumps_suppressed),
         ),

@@ -133,7 +133,7 @@ pub struct Snapshot {
     pub breaches: Vec<Breach>,
     /// Files that the flight recorder has written and kept, oldest first.
     pub dumps: Vec<PathBuf>,
-    /// Slow frames for which the flight recorder wrote no file, because one was written shortly before.
+    /// Slow frames for which the flight recorder wrote no file, because it had tried to write one shortly before.
     pub dumps_suppressed: u64,
     /// Writing failed so often.
     pub write_errors: u64,

@@ -14,12 +14,15 @@ use crate::history::History;
 use crate::recorder::FrameTimes;
 use crate::trace::Trace;
 
+/// After a file that could not be written, the next one is tried in this part of the interval.
+const FAILED_PART: u32 = 10;
+
 /// Where and how often slow frames are written down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlightOptions {
     /// The folder of the files. Made if it is not there.
     pub folder: PathBuf,
-    /// At most one file in this time of play, over all recorders.
+    /// At most one file in this time of play, over all recorders. After one that could not be written it is a tenth of that.
     pub interval: Duration,
     /// The newest files that are kept; older ones of this process are removed.
     pub files_max: usize,
@@ -38,7 +41,8 @@ impl FlightOptions {
 #[derive(Debug)]
 pub(crate) struct Flight {
     options: FlightOptions,
-    last_ns: Option<u64>,
+    /// The frame of the last file that was tried, and how long no other is after it.
+    last: Option<(u64, Duration)>,
     pub(crate) files: VecDeque<PathBuf>,
     pub(crate) suppressed: u64,
 }
@@ -59,21 +63,21 @@ impl Flight {
         let probe = options.folder.join(format!(".throng-{}", std::process::id()));
         fs::write(&probe, b"")?;
         fs::remove_file(&probe)?;
-        Ok(Flight { options, last_ns: None, files: VecDeque::new(), suppressed: 0 })
+        Ok(Flight { options, last: None, files: VecDeque::new(), suppressed: 0 })
     }
 
-    /// Writes the history of the recorder whose newest frame is slow. False if a file was written shortly before.
+    /// Writes the history of the recorder whose newest frame is slow. False if a file was tried shortly before.
     pub(crate) fn write(&mut self, occasion: Occasion<'_>, history: &History, names: &Subsystems) -> io::Result<bool> {
         let at_ns = occasion.frame.start_ns;
-        let interval_ns = self.options.interval.as_nanos() as u64;
         // Recorders are read one after the other, so this frame may also be somewhat older than the last.
-        if self.last_ns.is_some_and(|last_ns| at_ns.abs_diff(last_ns) < interval_ns) {
+        if self.last.is_some_and(|(last_ns, pause)| u128::from(at_ns.abs_diff(last_ns)) < pause.as_nanos()) {
             self.suppressed += 1;
             return Ok(false);
         }
-        self.last_ns = Some(at_ns);
+        self.last = Some((at_ns, self.options.interval / FAILED_PART));
         let path = self.options.folder.join(file_name(&occasion));
         write_whole(&path, self.text(&occasion, history, names).as_bytes())?;
+        self.last = Some((at_ns, self.options.interval));
         self.files.retain(|file| *file != path);
         self.files.push_back(path);
         while self.files.len() > self.options.files_max.max(1) {

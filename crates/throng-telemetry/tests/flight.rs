@@ -142,4 +142,12 @@ fn a_folder_that_goes_away_costs_a_file_and_is_told() {
     let snapshot = telemetry.snapshot();
     assert_eq!((snapshot.write_errors, snapshot.dumps.len(), snapshot.slow_frames), (1, 0, 1));
     assert_eq!(snapshot.last_write_error.as_deref(), Some("No such file or directory (os error 2)"));
+    // It is tried again soon, and not with every frame.
+    play(&mut recorder, &hand, 2, 5_000_000);
+    assert_eq!(telemetry.snapshot().write_errors, 1);
+    hand.wait(1_000_000_000);
+    fs::create_dir(&gone).expect("it was removed");
+    play(&mut recorder, &hand, 3, 5_000_000);
+    let snapshot = telemetry.snapshot();
+    assert_eq!((snapshot.write_errors, snapshot.dumps), (1, vec![gone.join("slow-1-m-tick-3.trace.json")]));
 }
