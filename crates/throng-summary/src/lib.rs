@@ -635,7 +635,8 @@ pub struct Replication {
     pub cohorts_per_channel: f64,
     /// Longest delay of a due update in the whole run.
     pub longest_wait_ticks: u64,
-    /// Number of seconds, summed over connections, in which a connection was sent more than its budget, in the whole run.
+    /// Number of seconds, summed over connections, in which a connection was sent more than its budget, in the
+    /// measured part.
     pub budget_overruns: u64,
 }
 
