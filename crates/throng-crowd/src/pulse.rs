@@ -169,10 +169,17 @@ impl RemoteClock {
     }
 
     /// The age of what the server sent in `tick`, at `now` of the bots' clock. `None` until enough is known.
+    /// State from before all remembered ticks is at least as old as the oldest of them: the worst ages count.
     pub fn age(&self, tick: Tick, now: Time) -> Option<Estimate> {
-        let place = self.ticks.binary_search_by(|(known, _)| known.cmp(&tick)).ok()?;
         let offset = self.bounds.offset(now)?;
-        Some(Estimate { us: difference(now.0, self.ticks[place].1) - offset.us, error_us: offset.error_us })
+        let age_us = |place: usize| difference(now.0, self.ticks[place].1) - offset.us;
+        let us = match self.ticks.binary_search_by(|(known, _)| known.cmp(&tick)) {
+            Ok(place) => age_us(place),
+            // A tick that began after that moment does not tell how old it was.
+            Err(0) if !self.may_know(tick) => Some(age_us(0)).filter(|us| *us > 0.0)?,
+            Err(_) => return None,
+        };
+        Some(Estimate { us, error_us: offset.error_us })
     }
 
     /// Whether [`age`](Self::age) can still become known for this tick.
@@ -334,5 +341,28 @@ mod tests {
         (10..10 + TICKS as u64).for_each(|tick| told(&mut clock, tick));
         assert_eq!((clock.ticks.len(), clock.ticks.front()), (TICKS, Some(&(Tick(10), 100))));
         assert!(!clock.may_know(Tick(9)) && clock.may_know(Tick(11)));
+    }
+
+    #[test]
+    fn state_of_a_tick_that_is_forgotten_is_as_old_as_the_oldest_that_is_not() {
+        let (mut clock, mut sent) = (RemoteClock::default(), SentInputs::default());
+        let told = |clock: &mut RemoteClock, sent: &mut SentInputs, ticks: std::ops::Range<u64>| {
+            for tick in ticks {
+                let began_us = 1_000 + tick * TICK_US;
+                sent.note(tick as u32, Time(began_us));
+                let (heard_input, heard_us, sent_us) = (tick as u32, began_us, began_us);
+                clock.take(&Pulse { tick, began_us, sent_us, heard_input, heard_us }, Time(began_us), sent);
+            }
+        };
+        let time = |tick: u64| Time(1_000 + tick * TICK_US);
+        told(&mut clock, &mut sent, 5..TICKS as u64);
+        assert_eq!(clock.age(Tick(4), time(600)), None, "it may still be told");
+        told(&mut clock, &mut sent, TICKS as u64..600);
+        let age_ms = |tick, now| clock.age(Tick(tick), now).map(|age| (age.us / 1e3).round());
+        let oldest = 600 - TICKS as u64;
+        let of_oldest = age_ms(oldest, time(600));
+        assert_eq!(of_oldest, Some((TICKS as f64 * TICK_US as f64 / 1e3).round()));
+        assert_eq!([age_ms(oldest - 1, time(600)), age_ms(4, time(600))], [of_oldest; 2]);
+        assert_eq!(age_ms(4, time(6)), None, "the look was before the oldest of them");
     }
 }
