@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use serde::Serialize;
 use throng_report::{Case, Kind, MetricLimit, RunHead, SUMMARY_FILE, to_json};
+use throng_store::RunAge;
 
 use crate::exit::{Failure, Outcome};
 use crate::limits::{LimitArguments, Played};
@@ -129,7 +130,7 @@ impl OutputArguments {
         if let Some(folder) = folder {
             pages::list(&self.runs);
             if let Some(store) = &store {
-                store::upload(store, folder, (true, self.quiet), stop)?;
+                store::upload(store, folder, RunAge::New, self.quiet, stop)?;
             }
         }
         broken.map_or(code, |error| Err(error.into()))

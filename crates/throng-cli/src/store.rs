@@ -10,7 +10,7 @@ use clap::Args;
 use throng_history::StoredRun;
 use throng_machine::TemporaryFolder;
 use throng_report::{Phases, ProgressLine, RUNS_MAX, SUMMARY_FILE, counted, run_folders};
-use throng_store::{Progress, RunName, RunStore, StoreError, is_address};
+use throng_store::{Progress, RunAge, RunName, RunStore, StoreError, is_address};
 
 use crate::exit::Failure;
 
@@ -45,17 +45,16 @@ pub(crate) fn failure(error: StoreError) -> Failure {
     }
 }
 
-/// Sends a run to the store, and adds it to the index. One that was just played gets another name if that is taken: names have the
-/// second, and no machine.
+/// Sends a run to the store, and adds it to the index.
 pub(crate) fn upload(
     store: &RunStore,
     folder: &Path,
-    (is_new, is_quiet): (bool, bool),
+    age: RunAge,
+    is_quiet: bool,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let line = ProgressLine::new(!is_quiet, Phases(vec![(SENDING, Duration::ZERO)]));
-    let send = if is_new { RunStore::upload_new } else { RunStore::upload };
-    let sent = send(store, folder, stop, &mut |Progress { file, bytes, bytes_in_all }| {
+    let sent = store.upload(folder, age, stop, &mut |Progress { file, bytes, bytes_in_all }| {
         let mb = |bytes: &u64| *bytes as f64 / 1e6;
         let words = || format!("{file}: {:.1} of {:.1} MB", mb(bytes), mb(bytes_in_all));
         line.show_share(SENDING, *bytes as f64 / (*bytes_in_all).max(1) as f64, words);

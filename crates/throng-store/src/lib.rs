@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicBool;
-//! use throng_store::RunStore;
+//! use throng_store::{RunAge, RunStore};
 //!
 //! let here = tempfile::tempdir()?;
 //! let run = here.path().join("runs/20260131-120000-crowd");
@@ -25,10 +25,10 @@
 //! let go_on = AtomicBool::new(false);
 //! let place = here.path().join("store");
 //! let store = RunStore::open_to_write(place.to_str().expect("UTF-8"), &go_on)?;
-//! let name = store.upload(&run, &go_on, &mut |_| ())?;
+//! let name = store.upload(&run, RunAge::Old, &go_on, &mut |_| ())?;
 //! store.add_to_index(r#"{"name":"20260131-120000-crowd"}"#, &go_on)?;
 //! assert_eq!(store.runs(&go_on)?, [name]);
-//! assert_eq!(store.upload(&run, &go_on, &mut |_| ()).unwrap_err().tag(), "taken");
+//! assert_eq!(store.upload(&run, RunAge::Old, &go_on, &mut |_| ()).unwrap_err().tag(), "taken");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -44,4 +44,4 @@ pub use error::StoreError;
 pub use index::INDEX_FILE;
 pub use place::is_address;
 pub use store::{FILES, FILES_MAX, OBJECTS_MAX, RunName, RunStore};
-pub use upload::Progress;
+pub use upload::{Progress, RunAge};

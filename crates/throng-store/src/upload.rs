@@ -22,6 +22,16 @@ const FILE_BYTES_MAX: u64 = 10_000 * PART_BYTES as u64;
 /// So many runs of a store may have one name.
 const SAME_NAME_MAX: u32 = 100;
 
+/// When a run was played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunAge {
+    /// Just now: if the store has another run of its name, as one that another machine began in the same second, it gets a number
+    /// behind it.
+    New,
+    /// Some time ago, and the store may have it.
+    Old,
+}
+
 /// How far an upload is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -45,33 +55,18 @@ impl RunStore {
     /// far it is. The folder stays as it is. An upload that was stopped goes on with what is missing.
     ///
     /// # Errors
-    /// The folder is none of a run; there is a run of its name, or a file with other contents; something cannot be read or
-    /// written; or it was stopped.
+    /// The folder is none of a run; there is a run of its name, or of all names that a new one may have, or a file with other
+    /// contents; something cannot be read or written; or it was stopped.
     pub fn upload(
         &self,
         folder: &Path,
-        stop: &AtomicBool,
-        shown: &mut dyn FnMut(&Progress),
-    ) -> Result<RunName, StoreError> {
-        let (name, items) = contents(folder)?;
-        let to = self.prefix.clone().join(name.as_str());
-        self.wait(self.send_all(&items, &to, stop, shown))?;
-        Ok(name)
-    }
-
-    /// As [`RunStore::upload`], of a run that was just played: if the store has another run of its name, as one that another machine
-    /// began in the same second, it gets a number behind it.
-    ///
-    /// # Errors
-    /// As [`RunStore::upload`]; the name is taken if so many runs have it.
-    pub fn upload_new(
-        &self,
-        folder: &Path,
+        age: RunAge,
         stop: &AtomicBool,
         shown: &mut dyn FnMut(&Progress),
     ) -> Result<RunName, StoreError> {
         let (first, items) = contents(folder)?;
-        let numbered = (2..=SAME_NAME_MAX).filter_map(|number| RunName::new(&format!("{first}-{number}")));
+        let last = if age == RunAge::New { SAME_NAME_MAX } else { 1 };
+        let numbered = (2..=last).filter_map(|number| RunName::new(&format!("{first}-{number}")));
         let mut taken = None;
         for name in std::iter::once(first.clone()).chain(numbered) {
             let to = self.prefix.clone().join(name.as_str());

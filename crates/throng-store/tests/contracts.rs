@@ -13,7 +13,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use object_store::{ObjectStore, ObjectStoreExt};
-use throng_store::{FILES, RunName, RunStore, is_address};
+use throng_store::{FILES, RunAge, RunName, RunStore, is_address};
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 
@@ -46,7 +46,7 @@ fn a_run_comes_back_as_it_went_and_is_never_overwritten() {
     for (number, store) in stores(folder.path()).into_iter().enumerate() {
         let shown = Cell::new((0, 0));
         let stored = store
-            .upload(&first, &GO_ON, &mut |progress| {
+            .upload(&first, RunAge::Old, &GO_ON, &mut |progress| {
                 assert!(progress.bytes >= shown.get().1 && progress.bytes <= progress.bytes_in_all);
                 shown.set((shown.get().0 + 1, progress.bytes));
             })
@@ -60,7 +60,7 @@ fn a_run_comes_back_as_it_went_and_is_never_overwritten() {
         }
         assert!(!back.join("report.html").exists(), "nobody asked for it");
         fs::write(first.join("summary.json"), "{\"another\": 1}").unwrap();
-        let error = store.upload(&first, &GO_ON, &mut |_| ()).unwrap_err();
+        let error = store.upload(&first, RunAge::Old, &GO_ON, &mut |_| ()).unwrap_err();
         assert!(error.tag() == "taken" && error.to_string().contains("rename the folder"), "{error}");
         fs::write(first.join("summary.json"), "{\"name\":\"20260131-120000-crowd\"}").unwrap();
         let again = store.download(&stored, &["summary.json"], &into, &GO_ON).unwrap_err();
@@ -76,7 +76,7 @@ fn a_new_run_whose_name_is_taken_gets_a_number() {
     let first = run(folder.path(), "20260131-120000-crowd");
     for store in stores(folder.path()) {
         let names: Vec<String> =
-            (0..3).map(|_| store.upload_new(&first, &GO_ON, &mut |_| ()).unwrap().to_string()).collect();
+            (0..3).map(|_| store.upload(&first, RunAge::New, &GO_ON, &mut |_| ()).unwrap().to_string()).collect();
         assert_eq!(names, ["20260131-120000-crowd", "20260131-120000-crowd-2", "20260131-120000-crowd-3"]);
         assert_eq!(store.runs(&GO_ON).unwrap().len(), 3);
         assert!(!store.is_folder(&first));
@@ -94,9 +94,9 @@ fn a_stopped_upload_is_no_run_and_goes_on_where_it_ended() {
         let stop_late = &mut |progress: &throng_store::Progress| {
             stop.store(progress.file == "report.html", Ordering::Relaxed);
         };
-        assert_eq!(store.upload(&first, &stop, stop_late).unwrap_err().tag(), "stopped");
+        assert_eq!(store.upload(&first, RunAge::Old, &stop, stop_late).unwrap_err().tag(), "stopped");
         assert_eq!(store.runs(&GO_ON).unwrap(), []);
-        store.upload(&first, &GO_ON, &mut |_| ()).unwrap();
+        store.upload(&first, RunAge::Old, &GO_ON, &mut |_| ()).unwrap();
         assert_eq!(store.runs(&GO_ON).unwrap().len(), 1);
     }
     // A file that another run of this name has left is not taken for a part of this one.
@@ -104,7 +104,7 @@ fn a_stopped_upload_is_no_run_and_goes_on_where_it_ended() {
     fs::create_dir_all(place.join("20260131-120000-crowd")).unwrap();
     fs::write(place.join("20260131-120000-crowd/report.html"), "<html lang=\"en\">").unwrap();
     let store = RunStore::open_to_write(place.to_str().unwrap(), &GO_ON).unwrap();
-    assert_eq!(store.upload(&first, &GO_ON, &mut |_| ()).unwrap_err().tag(), "taken");
+    assert_eq!(store.upload(&first, RunAge::Old, &GO_ON, &mut |_| ()).unwrap_err().tag(), "taken");
     assert_eq!(store.runs(&GO_ON).unwrap(), []);
 }
 
@@ -267,5 +267,5 @@ fn a_place_that_makes_no_sense_is_refused_in_one_line() {
     let error = RunStore::open_to_write(folder.path().join("file").to_str().unwrap(), &GO_ON).unwrap_err();
     assert_eq!(error.tag(), "local", "{error}");
     let store = RunStore::open(folder.path().to_str().unwrap()).unwrap();
-    assert_eq!(store.upload(folder.path(), &GO_ON, &mut |_| ()).unwrap_err().tag(), "not_a_run");
+    assert_eq!(store.upload(folder.path(), RunAge::Old, &GO_ON, &mut |_| ()).unwrap_err().tag(), "not_a_run");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use throng_history::StoredRun;
-use throng_store::RunStore;
+use throng_store::{RunAge, RunStore};
 
 use super::history::digits;
 use crate::exit::Outcome;
@@ -87,6 +87,6 @@ fn table(runs: &[StoredRun]) -> String {
 
 pub(super) fn upload(arguments: &UploadArguments, stop: &AtomicBool) -> Outcome {
     let store = RunStore::open_to_write(&arguments.store, stop).map_err(store::failure)?;
-    store::upload(&store, &arguments.folder, (false, arguments.quiet), stop)?;
+    store::upload(&store, &arguments.folder, RunAge::Old, arguments.quiet, stop)?;
     Ok(ExitCode::SUCCESS)
 }
