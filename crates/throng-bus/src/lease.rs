@@ -56,11 +56,6 @@ impl Default for LeaseOptions {
 }
 
 impl LeaseOptions {
-    /// Whether the times fit each other: whole seconds, of which a renewal and the margin are a part.
-    pub fn is_sound(&self) -> bool {
-        self.duration >= LEASE_MIN && self.duration.subsec_nanos() == 0 && self.has_room()
-    }
-
     /// The same times if they fit each other. If not, the duration is rounded up to whole seconds, at least 1. If the margin and a renewal
     /// still do not fit into it, each of them is a fifth of it.
     pub fn made_sound(self) -> LeaseOptions {
@@ -432,8 +427,9 @@ mod tests {
             (of(5_000, 1_000, 0), of(5_000, 1_000, 1_000)),
             (LeaseOptions { margin: Duration::MAX, ..of(2_000, 0, 1) }, of(2_000, 400, 400)),
         ] {
-            assert_eq!((given.made_sound(), given.is_sound()), (made, given == made), "{given:?}");
-            assert!(made.is_sound(), "{made:?}");
+            assert_eq!((given.made_sound(), made.made_sound()), (made, made), "{given:?}");
+            let is_whole = made.duration >= LEASE_MIN && made.duration.subsec_nanos() == 0;
+            assert!(is_whole && made.has_room(), "{made:?}");
         }
         let endless = LeaseOptions { duration: Duration::MAX, ..LeaseOptions::default() };
         assert!(endless.made_sound().duration >= Duration::from_secs(u64::MAX));
