@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use throng_file::{friendly, line_of};
 use throng_judge::{Block, Criterion, Judged, Samples};
 
 use super::pick;
@@ -191,9 +192,9 @@ impl Load {
     /// The text is no TOML, or its settings make no sense.
     pub fn parse(name: &str, text: &str) -> Result<Load, LoadError> {
         let invalid = |reason: String| LoadError::Invalid { name: name.to_owned(), reason };
-        let line = |byte: usize| text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1;
         let malformed = |error: toml::de::Error| {
-            invalid(format!("line {}: {}", line(error.span().unwrap_or_default().start), error.message()))
+            let line = line_of(text, error.span().unwrap_or_default().start);
+            invalid(format!("line {line}: {}", friendly(error.message())))
         };
         let load: Load = toml::from_str(text).map_err(malformed)?;
         load.check().map_err(invalid)?;

@@ -449,7 +449,7 @@ fn load_files_that_make_no_sense_say_what_to_change() {
         ("level = \"cpu\"", "", "either level"),
         ("level = \"cpu\"", "level = \"cpu\"\nover = \"a\"\nof = \"b\"", "either level"),
         ("at_most = 0.85", "at_most = -1", "above 0"),
-        ("unit = \"clients\"", "units = \"clients\"", "unknown field"),
+        ("unit = \"clients\"", "units = \"clients\"", "unknown key `units`: did you mean `unit`?"),
         ("[[limits]]", "[[limitz]]", "mine.toml"),
     ] {
         let text = of(from, to);

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
+use throng_file::{friendly, line_of};
 
 /// A file is at most so long.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
@@ -21,7 +22,7 @@ pub(crate) fn read<T: DeserializeOwned>(kind: &str, path: &Path) -> Result<T> {
         bail!("{} is longer than 1 MiB", file());
     }
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        anyhow!("{}, line {line}: {}", file(), error.message())
+        let line = line_of(&text, error.span().unwrap_or_default().start);
+        anyhow!("{}, line {line}: {}", file(), friendly(error.message()))
     })
 }

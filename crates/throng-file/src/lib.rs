@@ -1,4 +1,5 @@
-//! A file that is whole at every moment, whenever the process or the machine ends: for snapshots.
+//! A file that is whole at every moment, whenever the process or the machine ends: for snapshots. Also the faults of files that people
+//! write, each in one line: [`line_of`], [`friendly`], [`nearest`].
 //!
 //! ```text
 //!  begin            FILE.new   created, or emptied
@@ -30,10 +31,14 @@
 
 #![forbid(unsafe_code)]
 
+mod fault;
+
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use fault::{friendly, line_of, nearest};
 
 /// A file of this process. It stays this process's until this is dropped.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 use serde::{Deserialize, Serialize};
+use throng_file::{friendly, line_of};
 
 /// Everything that a forecast depends on, as a TOML file says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,10 +195,9 @@ impl Scenario {
     /// # Errors
     /// It is no TOML of this form, or a figure is out of its range.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
-        let line = |byte: usize| text.bytes().take(byte).filter(|&byte| byte == b'\n').count() + 1;
         let scenario: Scenario = toml::from_str(text).map_err(|error| ScenarioError::Text {
-            line: line(error.span().unwrap_or_default().start),
-            message: error.message().to_owned(),
+            line: line_of(text, error.span().unwrap_or_default().start),
+            message: friendly(error.message()),
         })?;
         scenario.checked()
     }

@@ -58,11 +58,11 @@ impl FrameBudgets {
     /// # Errors
     /// Like [`read`](FrameBudgets::read).
     pub fn parse(text: &str, path: &Path, subsystems: &Subsystems) -> Result<FrameBudgets, BudgetFileError> {
-        let line_of = |span: Range<usize>| 1 + text.bytes().take(span.start).filter(|&byte| byte == b'\n').count();
+        let line_of = |span: Range<usize>| throng_file::line_of(text, span.start);
         let file: File = toml::from_str(text).map_err(|error| BudgetFileError::Malformed {
             path: path.to_owned(),
             line: line_of(error.span().unwrap_or_default()),
-            message: error.message().to_owned(),
+            message: throng_file::friendly(error.message()),
         })?;
         let ns = |key: &str, ms: &Spanned<f64>| {
             let value = *ms.get_ref();

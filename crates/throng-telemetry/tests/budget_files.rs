@@ -45,8 +45,7 @@ fn errors_name_the_file_the_line_and_what_there_is() {
     for (line, expected) in cases {
         assert_eq!(refused(&format!("{head}{line}\n")), expected);
     }
-    let unknown_key = "malformed: budgets.toml:1: unknown field `frame_us`, expected one of `frame_ms`, `slow_frame_ms`, \
-                       `subsystem_ms`";
+    let unknown_key = "malformed: budgets.toml:1: unknown key `frame_us`: did you mean `frame_ms`?";
     assert_eq!(refused("frame_us = 3\n"), unknown_key);
     let no_limit = "value: budgets.toml:2: slow_frame_ms = -1 is no budget: use milliseconds from 0 to 60000";
     assert_eq!(refused("frame_ms = 1\nslow_frame_ms = -1\n"), no_limit);

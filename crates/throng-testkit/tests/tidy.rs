@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 /// The crates by floor, lowest first. A crate depends on crates of the rows above its own and on no others.
 /// ARCHITECTURE.md has the same table with the reasons.
-const FLOORS: [(&str, &[&str]); 15] = [
+const FLOORS: [(&str, &[&str]); 16] = [
     ("ground", &["throng-wire", "throng-meter", "throng-judge", "throng-schema-derive"]),
     (
         "core",
         &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight", "throng-protostate"],
     ),
     ("core", &["throng-replica", "throng-agent"]),
+    ("edge", &["throng-file"]),
     (
         "edge",
         &[
             "throng-net",
-            "throng-file",
             "throng-channeld",
             "throng-telemetry",
             "throng-map",

@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use throng_file::{friendly, line_of, nearest};
 
 /// Why a scenario cannot run. The user can correct each error; its text is one line that says how.
 #[derive(Debug, Error)]
@@ -72,75 +73,12 @@ impl ScenarioError {
     }
 
     pub(super) fn malformed(origin: &str, text: &str, error: &toml::de::Error) -> ScenarioError {
-        let start = error.span().map_or(0, |span| span.start.min(text.len()));
-        let line = 1 + text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count();
-        let message = friendlier(error.message());
+        let line = line_of(text, error.span().unwrap_or_default().start);
+        let message = friendly(error.message());
         ScenarioError::Malformed { origin: origin.to_owned(), line, message }
-    }
-}
-
-/// Shortens "unknown field `a`, expected one of …" to the key that was probably meant.
-fn friendlier(message: &str) -> String {
-    let one_line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut quoted = one_line.split('`').skip(1).step_by(2);
-    if one_line.starts_with("unknown field") || one_line.starts_with("unknown variant") {
-        let word = quoted.next().unwrap_or_default().to_owned();
-        let allowed: Vec<&str> = quoted.collect();
-        let what = if one_line.starts_with("unknown field") { "unknown key" } else { "unknown value" };
-        return match nearest(&word, &allowed) {
-            Some(nearest) => format!("{what} `{word}`: did you mean `{nearest}`?"),
-            None => format!("{what} `{word}`: allowed are {}", allowed.join(", ")),
-        };
-    }
-    match one_line.strip_prefix("missing field ") {
-        Some(field) => format!("the key {field} is missing"),
-        None => one_line,
     }
 }
 
 fn suggest(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|nearest| format!(" (did you mean `{nearest}`?)")).unwrap_or_default()
-}
-
-/// The candidate that is at most a third of the word's letters away from `word`.
-fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let limit = word.chars().count().div_ceil(3);
-    let (distance, best) = candidates.iter().map(|&known| (edits(word, known), known)).min()?;
-    (distance <= limit).then_some(best)
-}
-
-/// Levenshtein distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn edit_distance_counts_single_letters() {
-        assert_eq!(edits("players", "players"), 0);
-        assert_eq!(edits("plyers", "players"), 1);
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("kitten", "sitting"), 3);
-    }
-
-    #[test]
-    fn only_a_similar_word_is_suggested() {
-        assert_eq!(nearest("tick", &["tick_hz", "players"]), None);
-        assert_eq!(nearest("tik_hz", &["tick_hz", "players"]), Some("tick_hz"));
-        assert_eq!(nearest("x", &[]), None);
-    }
 }
