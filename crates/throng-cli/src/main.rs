@@ -236,14 +236,14 @@ fn play(arguments: &BotsArguments) -> Outcome {
 
 /// Why a load was not the one that was asked for.
 fn fault_of(report: &BotsReport, players: u32) -> Option<String> {
-    if report.connected < players {
-        return Some(format!("{} of {players} bots connected", report.connected));
+    if report.bots.connected < players {
+        return Some(format!("{} of {players} bots connected", report.bots.connected));
     }
-    if report.disconnects > 0 {
-        return Some(format!("{} connections ended early", report.disconnects));
+    if report.bots.disconnects > 0 {
+        return Some(format!("{} connections ended early", report.bots.disconnects));
     }
-    let is_short = report.inputs_sent_ratio < throng_summary::INPUTS_SENT_MIN;
-    is_short.then(|| format!("the bots sent {:.1} % of their inputs", report.inputs_sent_ratio * 100.0))
+    let is_short = report.bots.inputs_sent_ratio < throng_summary::INPUTS_SENT_MIN;
+    is_short.then(|| format!("the bots sent {:.1} % of their inputs", report.bots.inputs_sent_ratio * 100.0))
 }
 
 fn play_for_host() -> Outcome {
@@ -328,13 +328,17 @@ fn show_ages(report: &BotsReport) {
 }
 
 fn show_report(server: SocketAddr, report: &BotsReport) {
-    outln!("{} bots connected to {server}, {} connections ended early", report.connected, report.disconnects);
+    outln!("{} bots connected to {server}, {} connections ended early", report.bots.connected, report.bots.disconnects);
     for (reason, count) in &report.ends {
         outln!("  {count} x {reason}");
     }
     outln!("  {:.0} kbit/s to each (p99 {:.0})", report.kbit_per_s.0, report.kbit_per_s.1);
     show_ages(report);
-    outln!("  {:.1} % of the due inputs sent, {:.2} cores", report.inputs_sent_ratio * 100.0, report.cpu_cores);
+    outln!(
+        "  {:.1} % of the due inputs sent, {:.2} cores",
+        report.bots.inputs_sent_ratio * 100.0,
+        report.bots.cpu_cores
+    );
     match &report.kept_in {
         Some(folder) => outln!("  the whole report is on the server's machine, in its folder {folder}"),
         None => outln!("  the server has named no report of this"),

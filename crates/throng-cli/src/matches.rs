@@ -1,7 +1,7 @@
 //! `throng match`, `throng density`, and the processes that they start.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -365,12 +365,12 @@ pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>)
 }
 
 pub(crate) fn play_bots() -> Outcome {
-    bots::serve(stdin(), stdout()).map_err(failure)?;
+    bots::serve().map_err(failure)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn play_site() -> Outcome {
-    site::serve(std::io::BufReader::new(stdin()), stdout()).map_err(failure)?;
+    site::serve().map_err(failure)?;
     Ok(ExitCode::SUCCESS)
 }
 

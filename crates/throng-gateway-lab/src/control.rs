@@ -1,9 +1,11 @@
 //! The messages between the processes of a run, one line each.
 //!
 //! ```text
-//! run -> world, clients   {"load": ...} first, then go | players N | measure | kill | settle | stop    (the end of the input means stop)
+//! run -> world, clients   {"load": ...} first, then "go" | {"players": N} | "measure" | "kill" | "settle" | "stop"
 //! world, clients -> run   {"progress": ...} every second, {"done": ...} at the end, {"failed": "why"}
 //! ```
+//!
+//! The end of the input means stop.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -11,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use throng_machine::piped;
 
 /// A command to the world servers and the clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Command {
     /// Everybody has joined: play.
     Go,
@@ -25,32 +28,6 @@ pub(super) enum Command {
     Settle,
     /// Leave and report.
     Stop,
-}
-
-impl Command {
-    const WORDS: [(Command, &'static str); 5] = [
-        (Command::Go, "go"),
-        (Command::Measure, "measure"),
-        (Command::Kill, "kill"),
-        (Command::Settle, "settle"),
-        (Command::Stop, "stop"),
-    ];
-
-    pub(super) fn line(self) -> String {
-        let word = Command::WORDS.iter().find(|(command, _)| *command == self).map_or("", |(_, word)| *word);
-        match self {
-            Command::Players(number) => format!("players {number}"),
-            _ => word.to_owned(),
-        }
-    }
-
-    fn read(line: &str) -> Option<Command> {
-        match line.trim().split_once(' ') {
-            Some(("players", number)) => number.parse().ok().map(Command::Players),
-            Some(_) => None,
-            None => Command::WORDS.iter().find(|(_, word)| *word == line.trim()).map(|(command, _)| *command),
-        }
-    }
 }
 
 /// A line of the world or of the clients.
@@ -70,7 +47,7 @@ pub(super) struct Commands(Receiver<Command>);
 
 impl Commands {
     pub(super) fn listen() -> Commands {
-        Commands(piped::hear(Command::read))
+        Commands(piped::hear(|line| serde_json::from_str(line).ok()))
     }
 
     /// The next command, if there is one; the end of the input is a command to stop.
@@ -79,22 +56,6 @@ impl Commands {
             Ok(command) => Some(command),
             Err(TryRecvError::Disconnected) => Some(Command::Stop),
             Err(TryRecvError::Empty) => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_words() {
-        let players = [Command::Players(0), Command::Players(300)];
-        for command in Command::WORDS.map(|(command, _)| command).into_iter().chain(players) {
-            assert_eq!(Command::read(&format!("{}\n", command.line())), Some(command));
-        }
-        for nonsense in ["jump", "", "players", "players -1", "go now"] {
-            assert_eq!(Command::read(nonsense), None, "{nonsense}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl<P: DeserializeOwned + Default, R: DeserializeOwned> Player<P, R> {
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        self.process.tell(&command.line());
+        self.process.tell(&command);
     }
 
     /// SIGKILL: it has no time for anything.

@@ -1,27 +1,29 @@
 //! The messages between the processes of a run, one line each.
 //!
 //! ```text
-//! host -> bots, standard input    players N | measure | measure AT | settle | stop   (the end of the input means stop)
+//! host -> bots, standard input    {"players": N} | "measure" | {"measure-at": US} | "settle" | "stop"
 //! bots -> host, standard output   {"second": {...}}  every second, {"done": {...}} at the end
-//! host -> edge, standard input    measure | settle | drain | cut | mend | read-slowly | read-all | stop
-//! host -> server, standard input  begin | measure | settle | cut | mend | freeze | last | stop
+//! host -> edge, standard input    "measure" | "settle" | "drain" | "cut" | "mend" | "read-slowly" | "read-all" | "stop"
+//! host -> server, standard input  "begin" | "measure" | "settle" | "cut" | "mend" | "freeze" | "last" | "stop"
 //! both -> host, standard output   {"ready": {...}} at the beginning, {"players": {...}} when they change, {"done": {...}} at the end
 //! host -> both, standard input    bus {...}, what the bus between servers and edges says
 //! both -> host, standard output   {"bus": {...}}, what they say to it
 //! ```
+//!
+//! The end of the input means stop.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::{Deserialize, Serialize};
-use throng::Time;
 use throng_machine::piped;
-use throng_summary::{Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
+use throng_summary::{Bots, Difference, FaultFigures, FieldBytes, Known, Neighbours, WorstClient};
 
 use crate::bots::{Gathered, SecondCounts};
 use crate::bus::{Down, Up};
 
 /// A command to a process of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Command {
     /// So many bots play from now on: more connect, or the newest leave.
     Players(u32),
@@ -33,8 +35,8 @@ pub(crate) enum Command {
     Last,
     /// The warm-up is over: measure from now on.
     Measure,
-    /// The same, from this moment of the machine's clock on.
-    MeasureAt(Time),
+    /// The same, from this moment of the machine's clock on, in microseconds.
+    MeasureAt(u64),
     /// The measurement is over: continue to play.
     Settle,
     /// Send all clients away, report, and end.
@@ -49,41 +51,6 @@ pub(crate) enum Command {
     ReadAll,
     /// Compare with the server's final state, disconnect and report.
     Stop,
-}
-
-impl Command {
-    const WORDS: [(Command, &'static str); 11] = [
-        (Command::Begin, "begin"),
-        (Command::Measure, "measure"),
-        (Command::Settle, "settle"),
-        (Command::Drain, "drain"),
-        (Command::Freeze, "freeze"),
-        (Command::Last, "last"),
-        (Command::Cut, "cut"),
-        (Command::Mend, "mend"),
-        (Command::ReadSlowly, "read-slowly"),
-        (Command::ReadAll, "read-all"),
-        (Command::Stop, "stop"),
-    ];
-
-    pub(crate) fn line(self) -> String {
-        let word = Command::WORDS.iter().find(|(command, _)| *command == self).map(|(_, word)| *word);
-        match self {
-            Command::Players(number) => format!("players {number}\n"),
-            Command::MeasureAt(at) => format!("measure {}\n", at.0),
-            _ => format!("{}\n", word.unwrap_or_default()),
-        }
-    }
-
-    pub(crate) fn read(line: &str) -> Option<Command> {
-        let mut words = line.split_whitespace();
-        match (words.next()?, words.next()) {
-            ("players", Some(number)) => number.parse().ok().map(Command::Players),
-            ("measure", Some(at)) => at.parse().ok().map(|at| Command::MeasureAt(Time(at))),
-            (word, None) => Command::WORDS.iter().find(|(_, known)| *known == word).map(|(command, _)| *command),
-            _ => None,
-        }
-    }
 }
 
 /// A line from the bus begins so.
@@ -110,7 +77,7 @@ pub(crate) fn listen() -> (Receiver<Command>, Receiver<Down>) {
             let _ = to_bus.send(serde_json::from_str(json).unwrap_or(Down::Anew));
             return None;
         }
-        Command::read(line)
+        serde_json::from_str(line).ok()
     });
     (commands, from_bus)
 }
@@ -168,48 +135,22 @@ pub struct Progress {
 /// The measurements of the bots.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BotsReport {
-    /// Bots that have connected: of those that were there at the same time, the most.
-    pub connected: u32,
-    /// Connections that ended early. Bots that were told to leave are not among them.
-    pub disconnects: u32,
-    /// How often bots connected again, to another edge.
-    #[serde(default)]
-    pub reconnected: u32,
+    /// Their part of the summary.
+    pub bots: Bots,
     /// The faults of the scenario, and the bots that they met.
     #[serde(default)]
     pub faults: Vec<FaultFigures>,
-    /// Their reasons, with counts.
+    /// Why connections ended early, with counts. Bots that were told to leave are not among them.
     pub ends: Vec<(String, u32)>,
-    /// Bots that decoded.
-    pub decoded: u32,
-    /// Objects that were compared with the server's final truth.
-    pub objects_compared: u64,
-    /// Of those, the objects that differed from the server's state.
-    pub state_mismatches: u64,
-    /// Objects that were compared with the server's truth while everything moved.
-    pub compared_in_play: u64,
-    /// They had no way to know that truth.
-    #[serde(default)]
-    pub without_truth_in_play: bool,
-    /// Of those, the objects that differed from the server's state.
-    pub mismatches_in_play: u64,
-    /// Bots that decode and were compared with nothing at the end.
-    #[serde(default)]
-    pub not_compared: u32,
     /// The servers, from 1, that have left no last state to compare with.
     #[serde(default)]
     pub without_last: Vec<u32>,
     /// The first objects that differed, described.
     #[serde(default)]
     pub differences: Vec<Difference>,
-    /// Bots that were stalled for a while.
-    pub stalled: u32,
-    /// Of the measured part.
-    pub cpu_cores: f64,
-    /// Inputs sent by inputs due.
-    pub inputs_sent_ratio: f64,
-    /// 99th percentile, in milliseconds.
-    pub input_delay_p99_ms: Option<f64>,
+    /// Processor time by wall time on each machine, which [`boot_id`](throng_machine::boot_id) names.
+    #[serde(default)]
+    pub cpu_cores_of: Vec<(String, f64)>,
     /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
     pub kbit_per_s: (f64, f64),
     /// The same with the headers of IP and UDP, 99th percentile of the bots.
@@ -235,18 +176,10 @@ pub struct BotsReport {
     pub kept_in: Option<String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_read_as_they_are_written() {
-        let numbers = [Command::Players(0), Command::Players(300), Command::MeasureAt(Time(u64::MAX))];
-        for command in Command::WORDS.map(|(command, _)| command).into_iter().chain(numbers) {
-            assert_eq!(Command::read(&command.line()), Some(command));
-        }
-        for nonsense in ["", "players", "players -1", "players many", "measure soon", "stop now", "leave"] {
-            assert_eq!(Command::read(nonsense), None, "{nonsense}");
-        }
+impl BotsReport {
+    /// Processor time of the bots on this machine, by wall time.
+    pub(crate) fn cpu_cores_here(&self) -> f64 {
+        let here = throng_machine::boot_id();
+        self.cpu_cores_of.iter().filter(|(machine, _)| *machine == here).map(|(_, cores)| cores).sum()
     }
 }

@@ -294,7 +294,7 @@ impl<'a, R: Replication> Play<'a, R> {
         let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
         let target = Target { server, edges: edges.points(), truths: truths.collect() };
         let bots = match &options.workers {
-            None => Crew::Here(Box::new(child::start(options, target, &key, cores_of.bots)?)),
+            None => Crew::here(child::start(options, target, &key, cores_of.bots)?),
             Some(workers) => Crew::of_workers(workers, scenario, (server, &key))?,
         };
         // Before this thread is pinned to one core, so that the whole machine is described.
@@ -556,17 +556,6 @@ impl<'a, R: Replication> Play<'a, R> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Adds the figures of load workers.
-    fn end_workers(&mut self, summary: &mut RunSummary) {
-        let workers = std::mem::take(&mut self.workers);
-        if !workers.is_empty() {
-            // The processor time of bots on other machines is not of this one.
-            let near = workers.iter().filter(|worker| Crew::is_near(&worker.address));
-            summary.head.others_cpu_cores = self.ledger.others_cpu_cores(near.map(|worker| worker.cpu_cores));
-            crew::note_workers(summary, workers);
-        }
-    }
-
     /// Adds the figures of edges and further servers. One that is gone makes the run not valid. Returns what became of datagrams at
     /// each edge that was a slow reader.
     fn end_parts(&mut self, summary: &mut RunSummary) -> Vec<Option<Read>> {
@@ -602,7 +591,7 @@ impl<'a, R: Replication> Play<'a, R> {
 
     fn summary(&mut self, bots: &BotsReport, started_at: SystemTime) -> RunSummary {
         let mut summary = self.ledger.summary(bots, self.floor);
-        self.end_workers(&mut summary);
+        crew::note_workers(&mut summary, std::mem::take(&mut self.workers));
         let read = self.end_parts(&mut summary);
         let written = self.end_files(&mut summary);
         summary.faults.clone_from(&bots.faults);

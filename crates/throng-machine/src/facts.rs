@@ -211,6 +211,11 @@ pub fn kernel() -> String {
     format!("{} {}", part("ostype"), part("osrelease"))
 }
 
+/// Tells this machine from all others until it starts again, also from within its containers; [`UNKNOWN`] where the system does not tell.
+pub fn boot_id() -> String {
+    one_line("/proc/sys/kernel/random/boot_id")
+}
+
 /// Frequency governor of the first core.
 pub fn governor() -> String {
     one_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

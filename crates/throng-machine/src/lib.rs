@@ -34,7 +34,7 @@ pub mod piped;
 pub mod subprocess;
 
 pub use facts::{
-    HIDDEN, Throttled, UNKNOWN, arguments, clocksource, cores, governor, is_virtual_machine, kernel, masked,
+    HIDDEN, Throttled, UNKNOWN, arguments, boot_id, clocksource, cores, governor, is_virtual_machine, kernel, masked,
     masked_servers, memory_bytes, memory_limit_bytes, physical_cores, processor, profile, revision, rss_bytes,
     rss_bytes_of, target, threads_per_core, throttled,
 };

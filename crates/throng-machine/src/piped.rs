@@ -105,7 +105,7 @@ impl Piped {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let ((sender, lines), (input, to_write)) = (sync_channel(LINES), sync_channel::<Option<String>>(LINES_OUT));
         let is_closed = Arc::new(AtomicBool::new(false));
-        let mut piped = Piped { child, input, is_closed: is_closed.clone(), lines, is_killed: false };
+        let piped = Piped { child, input, is_closed: is_closed.clone(), lines, is_killed: false };
         let output = stdout.ok_or_else(|| io::Error::other("it has no standard output"))?;
         let to_process = stdin.ok_or_else(|| io::Error::other("it has no standard input"))?;
         // A thread of its own reads it: a process whose pipe is full would stand still.
@@ -114,14 +114,14 @@ impl Piped {
         // Another one writes: a process that stands still reads nothing, and holds nobody up.
         let work = move || write_lines(&to_write, &is_closed, to_process);
         std::thread::Builder::new().name("pipe".to_owned()).spawn(work)?;
-        piped.tell(&order);
+        let _ = tell(&piped.input, &piped.is_closed, &order);
         Ok(piped)
     }
 
-    /// Tells it a line. A process that is gone hears nothing, and one that has read nothing for long misses it;
+    /// Tells it a line of JSON. A process that is gone hears nothing, and one that has read nothing for long misses it;
     /// [`next_line`](Piped::next_line) tells the one from the other.
-    pub fn tell(&mut self, line: &str) {
-        let _ = tell(&self.input, &self.is_closed, line);
+    pub fn tell(&mut self, line: &impl Serialize) {
+        let _ = serde_json::to_string(line).map(|line| tell(&self.input, &self.is_closed, &line));
     }
 
     /// Tells it lines as [`tell`](Piped::tell) does, from any thread, and says which ones are lost.
@@ -281,10 +281,10 @@ mod tests {
         let mut piped =
             shell("read order; echo \"$order\"; while read line; do echo \"<$line>\"; done; echo bye; exit 3");
         assert_eq!(piped.next_line(LONG), Ok(Some("\"the order\"".to_owned())));
-        piped.tell("one");
-        piped.tell("two\n");
-        assert_eq!(piped.next_line(LONG), Ok(Some("<one>".to_owned())));
-        assert_eq!(piped.next_line(LONG), Ok(Some("<two>".to_owned())));
+        piped.tell(&1);
+        piped.tell(&"two");
+        assert_eq!(piped.next_line(LONG), Ok(Some("<1>".to_owned())));
+        assert_eq!(piped.next_line(LONG), Ok(Some("<\"two\">".to_owned())));
         assert_eq!((piped.next_line(Duration::ZERO), piped.has_ended()), (Ok(None), false));
         let left = piped.finish(LONG);
         assert_eq!((left.line.as_deref(), &left.status[..]), (Some("bye"), "exit status: 3"));

@@ -2,7 +2,6 @@
 
 mod pace;
 
-use std::io::{self, BufRead, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use throng::{Client, ClientOptions, Key, Schema, Time};
 use throng_agent::Navigation;
+use throng_machine::piped;
 use throng_match::Deadlines;
 use throng_tactical::brain::{self, Player, Skill};
 use throng_tactical::client::Eyes;
@@ -20,12 +20,15 @@ use throng_tactical::{Arena, Rules, kinds};
 use crate::RangeError;
 use pace::Planned;
 
-/// The bots know the map, and are about to connect.
-pub const READY: &str = "ready";
-/// All bots that come first play.
-pub const JOINED: &str = "joined";
-/// A line to their process that begins with this has the number of matches that are wanted now.
-pub(crate) const WANT: &str = "want ";
+/// A step that the bots tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// They know the map, and are about to connect.
+    Ready,
+    /// All bots that come first play.
+    Joined,
+}
 
 /// The orders for bots. It goes to a second process as one line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,47 +111,38 @@ struct Bot {
     is_done: bool,
 }
 
-/// The second process: reads an [`Order`] from `input`, writes [`READY`] and [`JOINED`], plays until `input` ends, and writes
-/// a [`BotsReport`]. A line `want 3` has the bots of the first three matches play.
+/// The second process: reads an [`Order`] from the standard input, writes each [`Step`], plays until the input ends, and writes
+/// a [`BotsReport`]. A line `3` has the bots of the first three matches play.
 ///
 /// # Errors
 /// The order makes no sense, the map cannot be opened, or a socket.
-pub fn serve(input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RangeError> {
-    let mut input = io::BufReader::new(input);
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(|error| RangeError::Bots(error.to_string()))?;
-    let order: Order = serde_json::from_str(&line).map_err(|error| RangeError::Bots(error.to_string()))?;
+pub fn serve() -> Result<(), RangeError> {
+    let order: Order = piped::read_order().map_err(|error| RangeError::Bots(error.to_string()))?;
     let wanted = Arc::new(Wanted::new(order.first));
     let told = Arc::clone(&wanted);
+    let numbers = piped::hear(|line| line.parse().ok());
     std::thread::spawn(move || {
         // The host closes the pipe at the end, and so does its death.
-        for line in input.lines().map_while(Result::ok) {
-            if let Some(matches) = line.strip_prefix(WANT).and_then(|matches| matches.parse().ok()) {
-                told.want(matches);
-            }
-        }
+        numbers.into_iter().for_each(|matches| told.want(matches));
         told.end();
     });
-    let report = play(&order, &wanted, |word| {
-        // A host that is gone ends the input too.
-        let _ = writeln!(output, "{word}").and_then(|()| output.flush());
-    })?;
-    let json = serde_json::to_string(&report).map_err(|error| RangeError::Bots(error.to_string()))?;
-    writeln!(output, "{json}").map_err(|error| RangeError::Bots(error.to_string()))
+    let report = play(&order, &wanted, |step| piped::answer(&step))?;
+    piped::answer(&report);
+    Ok(())
 }
 
-/// Plays until it is [over](Wanted::end), or all matches are that were wanted. Tells [`READY`] before the bots connect, and
-/// [`JOINED`] when all play that come first.
+/// Plays until it is [over](Wanted::end), or all matches are that were wanted. Tells each
+/// [`Step`].
 ///
 /// # Errors
 /// The map cannot be opened or walked on, or a socket cannot be opened.
-pub fn play(order: &Order, wanted: &Wanted, mut tell: impl FnMut(&str)) -> Result<BotsReport, RangeError> {
+pub fn play(order: &Order, wanted: &Wanted, mut tell: impl FnMut(Step)) -> Result<BotsReport, RangeError> {
     if let Some(id) = order.core {
         core_affinity::set_for_current(core_affinity::CoreId { id });
     }
     let arena = Arena::new(throng_map::open(&order.map)?)?;
     let navigation = brain::navigation(arena.map())?;
-    tell(READY);
+    tell(Step::Ready);
     let mut crowd = Crowd::new(order, navigation)?;
     let mut has_told = false;
     while !wanted.is_over.load(Ordering::Relaxed) {
@@ -159,7 +153,7 @@ pub fn play(order: &Order, wanted: &Wanted, mut tell: impl FnMut(&str)) -> Resul
         crowd.turn(order, &arena)?;
         if !has_told && crowd.report.joined == crowd.bots.len() as u64 {
             has_told = true;
-            tell(JOINED);
+            tell(Step::Joined);
         }
     }
     Ok(crowd.report())

@@ -18,7 +18,7 @@ use throng_report::{Kind, Profile, RunHead, with_room};
 use throng_tactical::{ROUNDS_TO_WIN_MAX, Rules, Tactical};
 use throng_telemetry::{Percentiles, Snapshot, SubsystemFigures};
 
-use crate::bots::{self, BotsReport, Order, Wanted};
+use crate::bots::{self, BotsReport, Order, Step, Wanted};
 use crate::check::{Checks, check};
 use crate::levels::Levels;
 use crate::show::Show;
@@ -307,11 +307,11 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
     let mut sites = Sites::start(options, &order, &stage)?;
     let mut bots = start_bots(options, &order, sites.addresses(), &cores, &stage)?;
     options.line("the bots read the map");
-    bots.wait_for(bots::READY, &mut || stop.load(Ordering::Relaxed));
+    bots.wait_for(Step::Ready, &mut || stop.load(Ordering::Relaxed));
     sites.begin(options.profile.first(options.matches));
     options.tell_playing(&sites.playing());
     options.line("the bots join");
-    bots.wait_for(bots::JOINED, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
+    bots.wait_for(Step::Joined, &mut || stop.load(Ordering::Relaxed) || sites.has_lost_any());
     sites.measure();
     let others = Others::measure(sites.ids().into_iter().chain(bots.id()).collect());
     let mut faults = Vec::new();
@@ -592,7 +592,7 @@ pub(crate) fn process_error(error: io::Error) -> RangeError {
 
 /// The bots: a thread, or a process.
 enum Bots {
-    Thread { wanted: Arc<Wanted>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<String> },
+    Thread { wanted: Arc<Wanted>, thread: JoinHandle<Result<BotsReport, RangeError>>, words: Receiver<Step> },
     Process(Piped),
 }
 
@@ -620,8 +620,8 @@ fn start_bots(
             let wanted = Arc::new(Wanted::new(order.first));
             let shared = Arc::clone(&wanted);
             let work = move || {
-                bots::play(&order, &shared, |word| {
-                    let _ = sender.send(word.to_owned());
+                bots::play(&order, &shared, |step| {
+                    let _ = sender.send(step);
                 })
             };
             let failed = |error: io::Error| RangeError::Bots(error.to_string());
@@ -633,20 +633,22 @@ fn start_bots(
 }
 
 impl Bots {
-    /// Waits for a word of them, for [`JOIN_PATIENCE`] at most. Bots that fail tell no more; their end says why.
-    fn wait_for(&mut self, word: &str, is_over: &mut dyn FnMut() -> bool) {
+    /// Waits until they tell a step, for [`JOIN_PATIENCE`] at most. Bots that fail tell no more; their end says why.
+    fn wait_for(&mut self, step: Step, is_over: &mut dyn FnMut() -> bool) {
         let until = Instant::now() + JOIN_PATIENCE;
         while !is_over() && Instant::now() < until {
-            let line = match self {
+            let told = match self {
                 Bots::Thread { words, .. } => match words.recv_timeout(LOOK_INTERVAL) {
-                    Ok(line) => Ok(Some(line)),
+                    Ok(told) => Ok(Some(told)),
                     Err(RecvTimeoutError::Timeout) => Ok(None),
                     Err(RecvTimeoutError::Disconnected) => Err(Gone),
                 },
-                Bots::Process(process) => process.next_line(LOOK_INTERVAL),
+                Bots::Process(process) => {
+                    process.next_line(LOOK_INTERVAL).map(|line| line.and_then(|line| serde_json::from_str(&line).ok()))
+                }
             };
-            match line {
-                Ok(Some(line)) if line == word => return,
+            match told {
+                Ok(told) if told == Some(step) => return,
                 Ok(_) => {}
                 Err(Gone) => return,
             }
@@ -657,7 +659,7 @@ impl Bots {
     fn want(&mut self, matches: u32) {
         match self {
             Bots::Thread { wanted, .. } => wanted.want(matches),
-            Bots::Process(process) => process.tell(&format!("{}{matches}", bots::WANT)),
+            Bots::Process(process) => process.tell(&matches),
         }
     }
 

@@ -2,15 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use throng::meter::Histogram;
 use throng::{Key, Schema, Server};
 use throng_machine::clock::process_cpu_s;
+use throng_machine::piped;
 use throng_match::{
     Host, HostOptions, Match, MatchEnd, MatchId, MatchOptions, Overrun, Pinning, Recording, Scheduling, Seats, build_id,
 };
@@ -29,13 +31,7 @@ use crate::{RangeError, Stage};
 
 /// The name of the game in input logs.
 pub(crate) const GAME: &str = "tactical";
-/// A process with matches begins its lines about progress with this.
-pub(crate) const PROGRESS: &str = "progress ";
-/// Asks such a process for its counts, and begins the line with the answer.
-pub(crate) const COUNTS: &str = "counts ";
-/// Tells such a process that its matches are wanted no longer.
-pub(crate) const FALL: &str = "fall";
-/// How often it tells one.
+/// How often a process with matches tells its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// The phase in which the fog works.
 pub(crate) const LIVE: &str = "live";
@@ -496,56 +492,61 @@ fn match_name(number: u32) -> String {
     format!("match {number}")
 }
 
-/// Another process: reads a [`SiteOrder`] from `input`, writes the addresses of its servers, plays from the next line of
-/// `input` on until it ends, and writes a [`SiteReport`]. A line `measure` begins the measured part. A
-/// line `fall` ends the matches, and tells their players that the load falls. A line `counts` is answered with the counts so far.
+/// A line to a process with matches.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Command {
+    Start,
+    /// The measured part begins.
+    Measure,
+    /// The matches are wanted no longer: they end, and tell their players that the load falls.
+    Fall,
+    /// Tell the counts so far.
+    Count,
+}
+
+/// A line of such a process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SiteLine {
+    /// Its servers can be connected to.
+    At(Vec<SocketAddr>),
+    Progress(String),
+    Counts(Counts),
+    Done(Box<SiteReport>),
+}
+
+/// Another process: reads a [`SiteOrder`] from the standard input, and plays as the next lines say, until the input ends.
 ///
 /// # Errors
 /// The order makes no sense, or the matches cannot be made.
-pub fn serve(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> Result<(), RangeError> {
-    let pipe = |error: io::Error| RangeError::Options(format!("the process that started this one is gone: {error}"));
-    let mut line = String::new();
-    input.read_line(&mut line).map_err(pipe)?;
-    let order: SiteOrder = serde_json::from_str(&line).map_err(|error| RangeError::Options(error.to_string()))?;
+pub fn serve() -> Result<(), RangeError> {
+    let order: SiteOrder = piped::read_order().map_err(|error| RangeError::Options(error.to_string()))?;
     let stage = Stage::of_file(&order.map, order.has_own_map)?;
     let mut site = Site::new(&order, &stage)?;
-    let json = |value: Result<String, serde_json::Error>| value.map_err(|error| RangeError::Options(error.to_string()));
-    writeln!(output, "{}", json(serde_json::to_string(&site.addresses))?).map_err(pipe)?;
-    output.flush().map_err(pipe)?;
-    let (lines, orders) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for line in input.lines().map_while(Result::ok) {
-            if lines.send(line).is_err() {
-                return;
-            }
-        }
-    });
+    piped::answer(&SiteLine::At(site.addresses.clone()));
+    let commands = piped::hear(|line| serde_json::from_str(line).ok());
     let mut told = Instant::now();
     loop {
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
-            if let Some(line) = site.progress() {
-                // A host that is gone ends the input too.
-                let _ = writeln!(output, "{PROGRESS}{line}").and_then(|()| output.flush());
-            }
+            site.progress().into_iter().for_each(|line| piped::answer(&SiteLine::Progress(line)));
         }
-        match orders.try_recv() {
-            Ok(line) if line == "start" => site.start(order.matches),
-            Ok(line) if line == "measure" => site.measure_from_now(),
-            Ok(line) if line == FALL => site.want(0),
-            Ok(line) if line == COUNTS.trim_end() => {
-                let counts = json(serde_json::to_string(&site.counts()))?;
-                writeln!(output, "{COUNTS}{counts}").and_then(|()| output.flush()).map_err(pipe)?;
-            }
-            Ok(_) | Err(std::sync::mpsc::TryRecvError::Empty) => {}
-            Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
+        match commands.try_recv() {
+            Ok(Command::Start) => site.start(order.matches),
+            Ok(Command::Measure) => site.measure_from_now(),
+            Ok(Command::Fall) => site.want(0),
+            Ok(Command::Count) => piped::answer(&SiteLine::Counts(site.counts())),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => break,
         }
         if site.wait(Duration::from_millis(20)) {
             break;
         }
     }
     let (report, _) = site.finish();
-    writeln!(output, "{}", json(serde_json::to_string(&report))?).map_err(pipe)
+    piped::answer(&SiteLine::Done(Box::new(report)));
+    Ok(())
 }
 
 /// The kinds of the game.

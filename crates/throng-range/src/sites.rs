@@ -8,7 +8,7 @@ use throng_telemetry::Snapshot;
 
 use crate::levels::Counts;
 use crate::run::{REPORT_PATIENCE, process_error};
-use crate::site::{COUNTS, EndLine, FALL, PROGRESS, Site, SiteOrder, SiteReport};
+use crate::site::{Command, EndLine, Site, SiteLine, SiteOrder, SiteReport};
 use crate::watch::Watched;
 use crate::{RangeError, RunOptions, Stage};
 
@@ -33,8 +33,8 @@ pub(crate) struct MatchProcess {
     /// The counts that it told last, and whether it was asked for others.
     counts: Counts,
     is_asked: bool,
-    /// The report, after its end.
-    last: Option<String>,
+    /// After its end.
+    report: Option<SiteReport>,
 }
 
 impl Sites {
@@ -88,10 +88,14 @@ impl Sites {
             Sites::Here(site) => site.want(matches),
             Sites::Processes(processes, begun) => {
                 let wanted = processes.len().min(matches as usize);
-                processes.iter_mut().take(wanted).skip(*begun as usize).for_each(|one| one.process.tell("start"));
+                processes
+                    .iter_mut()
+                    .take(wanted)
+                    .skip(*begun as usize)
+                    .for_each(|one| one.process.tell(&Command::Start));
                 // One that has begun ends its match for this reason, and writes its report.
                 for one in processes.iter_mut().take(*begun as usize).skip(wanted) {
-                    one.process.tell(FALL);
+                    one.process.tell(&Command::Fall);
                     one.process.close();
                 }
                 *begun = (*begun).max(wanted as u32);
@@ -112,7 +116,7 @@ impl Sites {
         match self {
             Sites::Here(site) => site.measure_from_now(),
             Sites::Processes(processes, begun) => {
-                processes.iter_mut().take(*begun as usize).for_each(|process| process.process.tell("measure"));
+                processes.iter_mut().take(*begun as usize).for_each(|process| process.process.tell(&Command::Measure));
             }
         }
     }
@@ -123,7 +127,7 @@ impl Sites {
             Sites::Here(site) => Some(site.counts()),
             Sites::Processes(processes, _) => {
                 for one in processes.iter_mut() {
-                    one.process.tell(COUNTS);
+                    one.process.tell(&Command::Count);
                     one.is_asked = true;
                 }
                 let until = Instant::now() + COUNTS_PATIENCE;
@@ -218,16 +222,18 @@ impl MatchProcess {
                 return Err(RangeError::Process(format!("match {} did not start: {status}", number + 1)));
             }
         };
-        let addresses: Vec<SocketAddr> = serde_json::from_str(&line).unwrap_or_default();
-        let address = addresses.first().copied();
+        let address = match serde_json::from_str(&line) {
+            Ok(SiteLine::At(addresses)) => addresses.first().copied(),
+            _ => None,
+        };
         let address =
             address.ok_or_else(|| RangeError::Process(format!("match {} told no address: {line:?}", number + 1)))?;
-        Ok(MatchProcess { process, address, progress: None, counts: Counts::default(), is_asked: false, last: None })
+        Ok(MatchProcess { process, address, progress: None, counts: Counts::default(), is_asked: false, report: None })
     }
 
     fn has_ended(&mut self) -> bool {
         while let Ok(Some(line)) = self.process.next_line(Duration::ZERO) {
-            self.hear(line);
+            self.hear(&line);
         }
         self.process.has_ended()
     }
@@ -236,7 +242,7 @@ impl MatchProcess {
     fn wait_for_counts(&mut self, until: Instant) -> bool {
         while self.is_asked {
             match self.process.next_line(until.saturating_duration_since(Instant::now())) {
-                Ok(Some(line)) => self.hear(line),
+                Ok(Some(line)) => self.hear(&line),
                 Ok(None) => return false,
                 Err(Gone) => return true,
             }
@@ -244,23 +250,21 @@ impl MatchProcess {
         true
     }
 
-    fn hear(&mut self, line: String) {
-        if let Some(progress) = line.strip_prefix(PROGRESS) {
-            self.progress = Some(progress.to_owned());
-        } else if let Some(counts) = line.strip_prefix(COUNTS) {
-            if let Ok(counts) = serde_json::from_str(counts) {
-                (self.counts, self.is_asked) = (counts, false);
-            }
-        } else {
-            self.last = Some(line);
+    fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(SiteLine::Progress(line)) => self.progress = Some(line),
+            Ok(SiteLine::Counts(counts)) => (self.counts, self.is_asked) = (counts, false),
+            Ok(SiteLine::Done(report)) => self.report = Some(*report),
+            Ok(SiteLine::At(_)) | Err(_) => {}
         }
     }
 
-    fn finish(mut self, number: usize) -> SiteReport {
+    fn finish(self, number: usize) -> SiteReport {
         let left = self.process.finish(REPORT_PATIENCE);
-        let is_report = |line: &String| !line.starts_with(PROGRESS) && !line.starts_with(COUNTS);
-        let line = left.line.filter(is_report).or(self.last.take());
-        let report = line.and_then(|line| serde_json::from_str(&line).ok());
+        let report = match left.line.map(|line| serde_json::from_str(&line)) {
+            Some(Ok(SiteLine::Done(report))) => Some(*report),
+            _ => self.report,
+        };
         report.unwrap_or_else(|| {
             let line = format!("match {}: its process died: {}", number + 1, left.status);
             let end = EndLine {

@@ -18,9 +18,11 @@ use super::members::Rates;
 use super::outage::Outages;
 use super::port::{Port, SharedSockets};
 use super::witness::{Eyes, FINAL_PATIENCE, Witness};
-use super::{BotsError, BotsOptions, Brains, Gathered, Progress, SecondCounts, Share, allow_sockets, pin, share};
+use super::{
+    BotsError, BotsOptions, BotsReport, Brains, Gathered, Progress, SecondCounts, Share, allow_sockets, pin, share,
+};
 use throng_summary::neighbours::NeighbourLog;
-use throng_summary::{Counted, STALL};
+use throng_summary::{Bots, Counted, STALL};
 
 /// A decoding bot looks at its socket this often, as a game does that draws frames.
 const LOOK_INTERVAL: Duration = Duration::from_millis(16);
@@ -163,7 +165,7 @@ impl TurnLog {
 
 /// The last second.
 pub(super) struct Second {
-    since: Time,
+    pub(super) since: Time,
     cpu_s: f64,
     /// Received by the present bots until then.
     pub(super) bytes: u64,
@@ -297,7 +299,7 @@ impl<D: Decoder> Fleet<D> {
         let near_ages = self.witness.take_near_ages();
         let progress = Progress {
             connected: self.connected(),
-            ended: self.bots.iter().filter(|bot| bot.has_ended()).count() as u32,
+            ended: sum_of(&self.ends()),
             kbit_per_s: per_bot * 8.0 / 1e3 / elapsed_s,
             near_age_p99_ms: NeighbourLog::near_age_p99_ms(std::iter::once(&near_ages)),
             cpu_cores: (cpu_s - self.second.cpu_s) / elapsed_s,
@@ -343,7 +345,7 @@ impl<D: Decoder> Fleet<D> {
         }
         for bot in &self.bots {
             let times = (bot.service.since().since(measuring.since), now.since(measuring.since));
-            self.outages.note(times, false);
+            self.outages.note(bot.client_id, times, false);
         }
         self.measured.cpu_cores = (clock::process_cpu_s() - measuring.cpu_s) / elapsed_s;
         self.bots.iter().for_each(|bot| self.measured.rates.take(now, bot));
@@ -384,34 +386,44 @@ impl<D: Decoder> Fleet<D> {
         let stalled = self.bots.iter().filter(|bot| bot.has_stalled).count() as u32;
         let measured = &self.measured;
         let (bits, decoded_s) = measured.rates.bits(&self.schema);
-        Gathered {
+        let (at_rest, in_play) = (self.witness.at_rest(), self.witness.in_play());
+        let bots = Bots {
             connected: self.most_connected,
-            disconnects: ends.iter().map(|(_, count)| count).sum(),
+            disconnects: sum_of(&ends),
             reconnected: self.reconnected,
+            decoded: self.decoders.len() as u32,
+            state_mismatches: at_rest.mismatches,
+            objects_compared: at_rest.objects,
+            not_compared: self.witness.not_compared(),
+            compared_in_play: in_play.objects,
+            without_truth_in_play: !self.witness.had_truth_in_play(),
+            mismatches_in_play: in_play.mismatches,
+            stalled: stalled + measured.stalled,
+            cpu_cores: measured.cpu_cores,
+            ..Bots::default()
+        };
+        let report = BotsReport {
+            bots,
             faults: self.outages.figures(),
             ends,
-            decoded: self.decoders.len() as u32,
-            state_mismatches: self.witness.at_rest().mismatches,
-            objects_compared: self.witness.at_rest().objects,
-            mismatches_in_play: self.witness.in_play().mismatches,
-            compared_in_play: self.witness.in_play().objects,
-            without_truth_in_play: !self.witness.had_truth_in_play(),
-            not_compared: self.witness.not_compared(),
             without_last: self.witness.without_last().to_vec(),
             differences: self.witness.differences(),
-            cpu_cores: measured.cpu_cores,
-            stalled: stalled + measured.stalled,
+            cpu_cores_of: vec![(throng_machine::boot_id(), measured.cpu_cores)],
+            known_within_40_m: self.witness.known_within_40_m(),
+            age_error_ms: self.witness.age_error_ms(),
+            worst: self.witness.sights().worst(&measured.rates.by_client),
+            ..BotsReport::default()
+        };
+        Gathered {
+            report,
             inputs_due: measured.turns.due,
             inputs_sent: measured.turns.sent,
             late_us: vec![Counted::of(&measured.turns.late_us)],
             rates: measured.rates.of_bots.clone(),
             known: vec![self.witness.known()],
-            known_within_40_m: self.witness.known_within_40_m(),
             looks: vec![self.witness.looks()],
-            age_error_ms: self.witness.age_error_ms(),
             bits,
             decoded_s,
-            worst: self.witness.sights().worst(&measured.rates.by_client),
         }
     }
 
@@ -449,7 +461,7 @@ impl<D: Decoder> Fleet<D> {
             && let Some(from) = bot.service.look(bot.served(now), now)
             && let Some(measuring) = &self.measuring
         {
-            self.outages.note((from.since(measuring.since), now.since(measuring.since)), true);
+            self.outages.note(bot.client_id, (from.since(measuring.since), now.since(measuring.since)), true);
         }
         self.second.late_us.saturating_record(turn.late.as_micros() as u64);
         if self.measuring.is_some() && bot.connection.is_some() {
@@ -506,6 +518,10 @@ fn eyes<'a, D: Decoder>(bots: &'a [Bot<D>], decoders: &'a [u32]) -> impl Iterato
         let is_connected = bot.core.is_connected();
         Eyes { replica: bot.core.replica(), connection: bot.connection.filter(|_| is_connected), edge: bot.edge }
     })
+}
+
+fn sum_of(ends: &[(String, u32)]) -> u32 {
+    ends.iter().map(|(_, count)| count).sum()
 }
 
 pub(super) fn late_histogram() -> Histogram<u64> {

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng_judge::{mean, quantile};
 use throng_summary::neighbours::{Looks, NeighbourLog};
-use throng_summary::{Counted, DIFFERENCES, Difference, FaultFigures, FieldBytes, Known, WorstClient};
+use throng_summary::{Bots, Counted, DIFFERENCES, FieldBytes, Known};
 
 use super::fleet::late_histogram;
 use super::witness::known_histogram;
@@ -16,26 +16,8 @@ use crate::control::Progress;
 /// The counts of a process, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Gathered {
-    pub(super) connected: u32,
-    pub(super) disconnects: u32,
-    pub(super) reconnected: u32,
-    pub(super) faults: Vec<FaultFigures>,
-    pub(super) ends: Vec<(String, u32)>,
-    pub(super) decoded: u32,
-    pub(super) objects_compared: u64,
-    pub(super) state_mismatches: u64,
-    pub(super) compared_in_play: u64,
-    #[serde(default)]
-    pub(super) without_truth_in_play: bool,
-    pub(super) mismatches_in_play: u64,
-    #[serde(default)]
-    pub(super) not_compared: u32,
-    #[serde(default)]
-    pub(super) without_last: Vec<u32>,
-    #[serde(default)]
-    pub(super) differences: Vec<Difference>,
-    pub(super) stalled: u32,
-    pub(super) cpu_cores: f64,
+    /// The figures but for those that come from the lists below.
+    pub(super) report: BotsReport,
     pub(super) inputs_due: u64,
     pub(super) inputs_sent: u64,
     /// How late inputs were, in microseconds; one of each process, as all lists of counts here.
@@ -43,13 +25,10 @@ pub(crate) struct Gathered {
     /// Payload to each bot, and the same with headers, in kbit/s.
     pub(super) rates: Vec<(f64, f64)>,
     pub(super) known: Vec<Counted>,
-    pub(super) known_within_40_m: Option<f64>,
     pub(super) looks: Vec<Looks>,
-    pub(super) age_error_ms: Option<f64>,
     /// Kind, field, and bits of it that decoding bots were sent in `decoded_s` seconds.
     pub(super) bits: Vec<(String, String, u64)>,
     pub(super) decoded_s: f64,
-    pub(super) worst: Vec<WorstClient>,
 }
 
 /// The counts of a second.
@@ -63,39 +42,43 @@ pub(crate) struct SecondCounts {
 impl Gathered {
     /// Adds the counts of another process. From another machine may come any count: a sum stays at the largest number.
     pub(crate) fn add(&mut self, other: Gathered) {
-        // The most at one time: of bots on several machines this is the most of each.
-        self.connected = self.connected.saturating_add(other.connected);
-        self.disconnects = self.disconnects.saturating_add(other.disconnects);
-        self.reconnected = self.reconnected.saturating_add(other.reconnected);
-        outage::join(&mut self.faults, other.faults);
-        for (reason, count) in other.ends {
-            match self.ends.iter_mut().find(|(known, _)| *known == reason) {
+        let (sum, of) = (&mut self.report, other.report);
+        outage::join(&mut sum.faults, of.faults);
+        for (reason, count) in of.ends {
+            match sum.ends.iter_mut().find(|(known, _)| *known == reason) {
                 Some((_, sum)) => *sum = sum.saturating_add(count),
-                None => self.ends.push((reason, count)),
+                None => sum.ends.push((reason, count)),
             }
         }
-        self.decoded = self.decoded.saturating_add(other.decoded);
-        self.objects_compared = self.objects_compared.saturating_add(other.objects_compared);
-        self.state_mismatches = self.state_mismatches.saturating_add(other.state_mismatches);
-        self.compared_in_play = self.compared_in_play.saturating_add(other.compared_in_play);
-        self.without_truth_in_play |= other.without_truth_in_play;
-        self.mismatches_in_play = self.mismatches_in_play.saturating_add(other.mismatches_in_play);
-        self.not_compared = self.not_compared.saturating_add(other.not_compared);
-        self.without_last.extend(other.without_last);
-        self.without_last.sort_unstable();
-        self.without_last.dedup();
-        self.differences.extend(other.differences);
-        self.differences.truncate(DIFFERENCES);
-        self.stalled = self.stalled.saturating_add(other.stalled);
-        self.cpu_cores += other.cpu_cores;
+        sum.without_last.extend(of.without_last);
+        sum.without_last.sort_unstable();
+        sum.without_last.dedup();
+        sum.differences.extend(of.differences);
+        sum.differences.truncate(DIFFERENCES);
+        sum.cpu_cores_of.extend(of.cpu_cores_of);
+        sum.known_within_40_m = sum.known_within_40_m.into_iter().chain(of.known_within_40_m).reduce(f64::min);
+        sum.age_error_ms = sum.age_error_ms.into_iter().chain(of.age_error_ms).reduce(f64::max);
+        sum.worst.extend(of.worst);
+        let (sum, of) = (&mut sum.bots, of.bots);
+        // The most at one time: of bots on several machines this is the most of each.
+        sum.connected = sum.connected.saturating_add(of.connected);
+        sum.disconnects = sum.disconnects.saturating_add(of.disconnects);
+        sum.reconnected = sum.reconnected.saturating_add(of.reconnected);
+        sum.decoded = sum.decoded.saturating_add(of.decoded);
+        sum.objects_compared = sum.objects_compared.saturating_add(of.objects_compared);
+        sum.state_mismatches = sum.state_mismatches.saturating_add(of.state_mismatches);
+        sum.compared_in_play = sum.compared_in_play.saturating_add(of.compared_in_play);
+        sum.without_truth_in_play |= of.without_truth_in_play;
+        sum.mismatches_in_play = sum.mismatches_in_play.saturating_add(of.mismatches_in_play);
+        sum.not_compared = sum.not_compared.saturating_add(of.not_compared);
+        sum.stalled = sum.stalled.saturating_add(of.stalled);
+        sum.cpu_cores += of.cpu_cores;
         self.inputs_due = self.inputs_due.saturating_add(other.inputs_due);
         self.inputs_sent = self.inputs_sent.saturating_add(other.inputs_sent);
         self.late_us.extend(other.late_us);
         self.rates.extend(other.rates);
         self.known.extend(other.known);
-        self.known_within_40_m = least(self.known_within_40_m, other.known_within_40_m);
         self.looks.extend(other.looks);
-        self.age_error_ms = self.age_error_ms.into_iter().chain(other.age_error_ms).reduce(f64::max);
         for (kind, field, bits) in other.bits {
             match self.bits.iter_mut().find(|(of, known, _)| (of, known) == (&kind, &field)) {
                 Some((_, _, sum)) => *sum = sum.saturating_add(bits),
@@ -103,13 +86,12 @@ impl Gathered {
             }
         }
         self.decoded_s += other.decoded_s;
-        self.worst.extend(other.worst);
     }
 
     /// The ages of these bots are not part of the figures.
     pub(crate) fn forget_ages(&mut self) {
         self.looks.clear();
-        self.worst.retain(|client| client.near_age_p99_ms.is_none());
+        self.report.worst.retain(|client| client.near_age_p99_ms.is_none());
     }
 
     /// The figures.
@@ -121,33 +103,18 @@ impl Gathered {
         let at = |share| (!known.is_empty()).then(|| known.value_at_quantile(share) as f64);
         let (payload, with_headers): (Vec<f64>, Vec<f64>) = self.rates.iter().copied().unzip();
         BotsReport {
-            connected: self.connected,
-            disconnects: self.disconnects,
-            reconnected: self.reconnected,
-            faults: self.faults.clone(),
-            ends: self.ends.clone(),
-            decoded: self.decoded,
-            objects_compared: self.objects_compared,
-            state_mismatches: self.state_mismatches,
-            compared_in_play: self.compared_in_play,
-            without_truth_in_play: self.without_truth_in_play,
-            mismatches_in_play: self.mismatches_in_play,
-            not_compared: self.not_compared,
-            without_last: self.without_last.clone(),
-            differences: self.differences.clone(),
-            stalled: self.stalled,
-            cpu_cores: self.cpu_cores,
-            inputs_sent_ratio: self.inputs_sent as f64 / self.inputs_due.max(1) as f64,
-            input_delay_p99_ms: (!late_us.is_empty()).then(|| late_us.value_at_quantile(0.99) as f64 / 1e3),
+            bots: Bots {
+                inputs_sent_ratio: self.inputs_sent as f64 / self.inputs_due.max(1) as f64,
+                input_delay_p99_ms: (!late_us.is_empty()).then(|| late_us.value_at_quantile(0.99) as f64 / 1e3),
+                ..self.report.bots
+            },
             kbit_per_s: (mean(&payload).unwrap_or(0.0), quantile(&payload, 0.99).unwrap_or(0.0)),
             kbit_per_s_with_headers_p99: quantile(&with_headers, 0.99).unwrap_or(0.0),
             known: Known { p1: at(0.01), p50: at(0.5) },
-            known_within_40_m: self.known_within_40_m,
             neighbours: neighbours.figures(),
-            age_error_ms: self.age_error_ms,
             fields: self.fields(),
-            worst: worst::of_all(&self.worst),
-            kept_in: None,
+            worst: worst::of_all(&self.report.worst),
+            ..self.report.clone()
         }
     }
 
@@ -188,12 +155,10 @@ fn joined(mut histogram: Histogram<u64>, all: &[Counted]) -> Histogram<u64> {
     histogram
 }
 
-fn least(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).reduce(f64::min)
-}
-
 #[cfg(test)]
 mod tests {
+    use throng_summary::{Difference, FaultFigures, WorstClient};
+
     use super::*;
 
     fn of(ages_ms: std::ops::Range<u32>, client: u32) -> Gathered {
@@ -210,17 +175,20 @@ mod tests {
             known_within_40_m: None,
         });
         Gathered {
-            connected: 10,
-            ends: vec![("timeout".to_owned(), client)],
+            report: BotsReport {
+                bots: Bots { connected: 10, ..Bots::default() },
+                ends: vec![("timeout".to_owned(), client)],
+                known_within_40_m: Some(1.0 / f64::from(client)),
+                worst: clients.collect(),
+                ..BotsReport::default()
+            },
             inputs_due: 100,
             inputs_sent: 80 + u64::from(client),
             late_us: vec![Counted::of(&late_us)],
             rates: vec![(f64::from(client), 0.0)],
-            known_within_40_m: Some(1.0 / f64::from(client)),
             looks: vec![log.looks()],
             bits: vec![("Character".to_owned(), "yaw".to_owned(), 800)],
             decoded_s: 10.0,
-            worst: clients.collect(),
             ..Gathered::default()
         }
     }
@@ -233,8 +201,9 @@ mod tests {
         let near = report.neighbours.near;
         let close = |measured: Option<f64>, ms: f64| measured.is_some_and(|of| (of - ms).abs() <= ms * 0.01);
         assert!(near.samples == 1_000 && close(near.age_ms.p50, 500.0) && close(near.age_ms.p99, 990.0), "{near:?}");
-        assert!(close(report.input_delay_p99_ms, 990.0), "{report:?}");
-        assert_eq!((report.connected, report.inputs_sent_ratio, report.kbit_per_s.0), (20, 0.83, 3.0));
+        assert!(close(report.bots.input_delay_p99_ms, 990.0), "{report:?}");
+        let (connected, sent) = (report.bots.connected, report.bots.inputs_sent_ratio);
+        assert_eq!((connected, sent, report.kbit_per_s.0), (20, 0.83, 3.0));
         assert_eq!((report.ends, report.known_within_40_m), (vec![("timeout".to_owned(), 6)], Some(0.25)));
         assert_eq!(report.fields[0].bytes_per_s, 10.0, "per client");
         let worst: Vec<u32> = report.worst.iter().map(|client| client.client).collect();
@@ -244,13 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn bots_use_this_machine_if_they_are_on_it_whatever_their_address() {
+        let on = |machine: &str, cpu_cores| {
+            let bots = Bots { cpu_cores, ..Bots::default() };
+            let cpu_cores_of = vec![(machine.to_owned(), cpu_cores)];
+            Gathered { report: BotsReport { bots, cpu_cores_of, ..BotsReport::default() }, ..Gathered::default() }
+        };
+        let mut all = on(&throng_machine::boot_id(), 0.5);
+        all.add(on("another", 4.0));
+        all.add(on(&throng_machine::boot_id(), 0.25));
+        let report = all.report();
+        assert_eq!((report.bots.cpu_cores, report.cpu_cores_here()), (4.75, 0.75));
+    }
+
+    #[test]
     fn counts_that_cannot_be_do_no_harm() {
-        let absurd = || Gathered {
+        let bots = Bots {
             connected: u32::MAX,
             disconnects: u32::MAX,
             reconnected: u32::MAX,
-            faults: vec![FaultFigures { bots: u32::MAX, unserved: u32::MAX, ..FaultFigures::default() }],
-            ends: vec![("timeout".to_owned(), u32::MAX)],
             decoded: u32::MAX,
             objects_compared: u64::MAX,
             state_mismatches: u64::MAX,
@@ -258,8 +239,17 @@ mod tests {
             without_truth_in_play: true,
             mismatches_in_play: u64::MAX,
             not_compared: u32::MAX,
-            differences: vec![Difference::default(); DIFFERENCES],
             stalled: u32::MAX,
+            ..Bots::default()
+        };
+        let absurd = || Gathered {
+            report: BotsReport {
+                bots,
+                faults: vec![FaultFigures { bots: u32::MAX, unserved: u32::MAX, ..FaultFigures::default() }],
+                ends: vec![("timeout".to_owned(), u32::MAX)],
+                differences: vec![Difference::default(); DIFFERENCES],
+                ..BotsReport::default()
+            },
             inputs_due: u64::MAX,
             inputs_sent: u64::MAX,
             bits: vec![("Character".to_owned(), "yaw".to_owned(), u64::MAX)],
@@ -268,7 +258,8 @@ mod tests {
         let mut all = absurd();
         all.add(absurd());
         let report = all.report();
-        assert_eq!((report.connected, report.objects_compared, report.ends[0].1), (u32::MAX, u64::MAX, u32::MAX));
+        let (connected, compared) = (report.bots.connected, report.bots.objects_compared);
+        assert_eq!((connected, compared, report.ends[0].1), (u32::MAX, u64::MAX, u32::MAX));
         assert_eq!((report.faults[0].unserved, report.differences.len()), (u32::MAX, DIFFERENCES));
         let progress = Progress { connected: u32::MAX, ended: u32::MAX, ..Progress::default() };
         let second = || SecondCounts { progress, near_ages: Counted::default() };

@@ -289,15 +289,12 @@ mod tests {
         assert_eq!(fleet.decoders, decoders.collect::<Vec<u32>>());
     }
 
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn shared_sockets_know_the_bots_that_play_and_no_others() {
-        const PLAYERS: u32 = 60;
+    /// Its server is a socket that says nothing.
+    fn fleet(players: u32) -> (Fleet<ReplicaClient>, std::net::UdpSocket) {
         let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let overrides = Overrides { players: Some(PLAYERS), ..Overrides::default() };
-        let server = silent.local_addr().expect("an address");
+        let overrides = Overrides { players: Some(players), ..Overrides::default() };
         let options = BotsOptions {
-            server,
+            server: silent.local_addr().expect("an address"),
             edges: Vec::new(),
             key: Key::new([7; 32]),
             scenario: Scenario::resolve("crowd", &overrides).expect("a scenario"),
@@ -307,8 +304,36 @@ mod tests {
             share: Share::default(),
             begin_us: None,
         };
-        let mut fleet: Fleet<ReplicaClient> = Fleet::new(&options).expect("sockets");
-        fleet.edges.extend([server, server].map(|address| Gate { address, lost_at: None }));
+        (Fleet::new(&options).expect("sockets"), silent)
+    }
+
+    #[test]
+    fn a_connection_that_has_ended_counts_in_all_seconds_also_after_its_bot_was_told_to_leave() {
+        let (mut fleet, _silent) = fleet(3);
+        let mut now = throng_machine::clock::now();
+        let mut ended = |fleet: &mut Fleet<ReplicaClient>, wanted| {
+            fleet.want(wanted);
+            while !fleet.is_complete() {
+                now = now.after(CHANGE_INTERVAL);
+                fleet.change_members(now).expect("sockets");
+            }
+            if wanted == 3 {
+                fleet.bots[2].end = Some(throng::EndReason::Malformed(String::new()));
+            }
+            fleet.second.since = Time(0);
+            fleet.take_progress().map(|counts| counts.progress.ended)
+        };
+        assert_eq!([3, 1, 2].map(|wanted| ended(&mut fleet, wanted)), [Some(1); 3]);
+        let report = fleet.gather(false).report();
+        assert_eq!((report.bots.disconnects, report.cpu_cores_here()), (1, report.bots.cpu_cores));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn shared_sockets_know_the_bots_that_play_and_no_others() {
+        const PLAYERS: u32 = 60;
+        let (mut fleet, _silent) = fleet(PLAYERS);
+        fleet.edges.extend([fleet.server; 2].map(|address| Gate { address, lost_at: None }));
         let mut now = throng_machine::clock::now();
         let mut given = Vec::new();
         for wanted in [PLAYERS, 20, PLAYERS, 1, 40] {

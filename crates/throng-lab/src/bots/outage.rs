@@ -1,5 +1,6 @@
 //! Whom the faults of a run met, and for how long.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use throng::Time;
@@ -44,14 +45,14 @@ impl Service {
     }
 }
 
-/// The faults of a run, with the bots that each has met.
+/// The faults of a run, with the bots that each has met, by client id.
 #[derive(Debug, Default)]
-pub(super) struct Outages(Vec<(Fault, FaultFigures)>);
+pub(super) struct Outages(Vec<(Fault, FaultFigures, HashSet<u32>)>);
 
 impl Outages {
     pub(super) fn new(faults: &[Fault]) -> Outages {
         let figures = |fault: &Fault| FaultFigures { fault: fault.to_string(), ..FaultFigures::default() };
-        Outages(faults.iter().map(|fault| (*fault, figures(fault))).collect())
+        Outages(faults.iter().map(|fault| (*fault, figures(fault), HashSet::new())).collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -59,15 +60,16 @@ impl Outages {
     }
 
     /// A bot was without service from one moment of the measured part to another, or until its end.
-    pub(super) fn note(&mut self, (from, until): (Duration, Duration), is_served: bool) {
+    pub(super) fn note(&mut self, client_id: u32, (from, until): (Duration, Duration), is_served: bool) {
         if until.saturating_sub(from) <= GAP_MIN {
             return;
         }
-        let met = self.0.iter_mut().filter(|(fault, _)| fault.at < until && from <= fault.ends() + SLACK);
+        let met = self.0.iter_mut().filter(|(fault, ..)| fault.at < until && from <= fault.ends() + SLACK);
         // The newest of those that had begun by then, or else the first one that came.
         let rank = |at: Duration| if at <= from + SLACK { (0, Duration::MAX - at) } else { (1, at) };
-        let Some((fault, figures)) = met.min_by_key(|(fault, _)| rank(fault.at)) else { return };
-        figures.bots += 1;
+        let Some((fault, figures, bots)) = met.min_by_key(|(fault, ..)| rank(fault.at)) else { return };
+        // A bot that one fault leaves without service twice is one bot.
+        figures.bots += u32::from(bots.insert(client_id));
         let most = |most: Option<f64>, time: Duration| most.unwrap_or(0.0).max(time.as_secs_f64() * 1e3);
         figures.longest_gap_ms = Some(most(figures.longest_gap_ms, until - from));
         match is_served {
@@ -77,7 +79,7 @@ impl Outages {
     }
 
     pub(super) fn figures(&self) -> Vec<FaultFigures> {
-        self.0.iter().map(|(_, figures)| figures.clone()).collect()
+        self.0.iter().map(|(_, figures, _)| figures.clone()).collect()
     }
 }
 
@@ -120,16 +122,18 @@ mod tests {
         let mut outages = Outages::new(&faults);
         // Too short, before all faults, and long after one.
         for (from, until) in [(4_000, 4_500), (1_000, 3_000), (6_000, 9_000), (12_300, 14_000)] {
-            outages.note((ms(from), ms(until)), true);
+            outages.note(1, (ms(from), ms(until)), true);
         }
         assert!(outages.figures().iter().all(|figures| figures.bots == 0 && figures.served_again_ms.is_none()));
-        outages.note((ms(3_980), ms(7_200)), true);
-        outages.note((ms(4_200), ms(7_000)), true);
-        outages.note((ms(10_020), ms(12_050)), true);
-        outages.note((ms(12_000), ms(20_000)), false);
+        outages.note(1, (ms(3_980), ms(7_200)), true);
+        outages.note(2, (ms(4_200), ms(7_000)), true);
+        outages.note(1, (ms(10_020), ms(12_050)), true);
+        outages.note(2, (ms(12_000), ms(20_000)), false);
         // It overlaps both: the one that had begun when it began counts, or else the first.
-        outages.note((ms(4_000), ms(11_000)), true);
-        outages.note((ms(3_000), ms(11_500)), true);
+        outages.note(3, (ms(4_000), ms(11_000)), true);
+        outages.note(4, (ms(3_000), ms(11_500)), true);
+        // The same bot again.
+        outages.note(2, (ms(4_100), ms(4_700)), true);
         let figures = outages.figures();
         let of = |index: usize| {
             let of = &figures[index];

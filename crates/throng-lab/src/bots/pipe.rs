@@ -41,7 +41,7 @@ pub(super) fn play<D: Decoder>(options: &BotsOptions) -> Result<(), BotsError> {
         match commands.try_recv() {
             Ok(Command::Players(number)) => fleet.want(number),
             Ok(Command::Measure) => fleet.begin_measurement(),
-            Ok(Command::MeasureAt(at)) => measure_at = Some(at),
+            Ok(Command::MeasureAt(us)) => measure_at = Some(Time(us)),
             Ok(Command::Settle) => fleet.end_measurement(),
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
             Ok(_) | Err(TryRecvError::Empty) => {}

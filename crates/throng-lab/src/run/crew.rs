@@ -12,9 +12,9 @@ use throng::{Key, Tick, Time};
 use throng_bus::{NameError, Subject};
 use throng_crowd::scenario::Scenario;
 use throng_machine::clock;
+use throng_machine::piped::{Gone, Piped};
 use throng_summary::{RunSummary, WorkerFigures};
 
-use super::child::Child;
 use super::ledger;
 use super::remote::{Heard, Remote, Say};
 use super::word::{self, WorkOrder};
@@ -147,20 +147,27 @@ impl WorkersOptions {
 }
 
 /// The bots of a run.
-pub(super) enum Crew {
-    Here(Box<Child>),
-    Workers(Vec<Worker>),
-}
+pub(super) struct Crew(Vec<Worker>);
 
-/// A load worker of a run.
+/// Some bots of a run: a process beside the server, or a load worker.
 pub(super) struct Worker {
-    remote: Remote,
+    link: Link,
     second: SecondCounts,
     report: Option<Gathered>,
     fault: Option<String>,
 }
 
+enum Link {
+    Here(Piped),
+    Remote(Remote),
+}
+
 impl Crew {
+    /// Of a process beside the server.
+    pub(super) fn here(process: Piped) -> Crew {
+        Crew(vec![Worker::new(Link::Here(process))])
+    }
+
     /// Has all workers play their share against a server. They begin at the same moment.
     pub(super) fn of_workers(
         options: &WorkersOptions,
@@ -168,145 +175,101 @@ impl Crew {
         server: (SocketAddr, &Key),
     ) -> Result<Crew> {
         options.check(scenario)?;
-        let mut workers: Vec<Worker> = options.connect()?.into_iter().map(Worker::new).collect();
-        await_all(&mut workers, |heard| matches!(heard, Heard::Met))?;
+        let remotes = options.connect()?;
+        await_all(&remotes, |heard| matches!(heard, Heard::Met))?;
         let begin = clock::now().after(AHEAD);
         let (address, key) = server;
-        for (index, worker) in (0..).zip(&workers) {
-            let share = Share { index, of: workers.len() as u32 };
+        for (index, remote) in (0..).zip(&remotes) {
+            let share = Share { index, of: remotes.len() as u32 };
             let (key, scenario) = (*key.as_bytes(), scenario.clone());
             let order = WorkOrder { server: address, key, scenario, share, begin_us: 0 };
-            worker.remote.say(Say::Order(Box::new(order), begin));
+            remote.say(Say::Order(Box::new(order), begin));
         }
-        await_all(&mut workers, |heard| matches!(heard, Heard::Ready))?;
-        Ok(Crew::Workers(workers))
+        await_all(&remotes, |heard| matches!(heard, Heard::Ready))?;
+        Ok(Crew(remotes.into_iter().map(|remote| Worker::new(Link::Remote(remote))).collect()))
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        match self {
-            Crew::Here(child) => child.tell(command),
-            Crew::Workers(workers) => workers.iter_mut().for_each(|worker| worker.tell(command)),
-        }
+        self.0.iter_mut().for_each(|worker| worker.tell(command));
     }
 
     /// Has all measure from the same moment on, which is returned.
     pub(super) fn measure(&mut self) -> Time {
-        let at = match self {
-            Crew::Here(_) => clock::now(),
-            Crew::Workers(workers) => {
-                workers.iter().for_each(|worker| worker.remote.forget_errors());
-                clock::now().after(AHEAD)
-            }
-        };
-        self.tell(match self {
-            Crew::Here(_) => Command::Measure,
-            Crew::Workers(_) => Command::MeasureAt(at),
-        });
+        if self.remotes().next().is_none() {
+            self.tell(Command::Measure);
+            return clock::now();
+        }
+        self.remotes().for_each(Remote::forget_errors);
+        let at = clock::now().after(AHEAD);
+        self.tell(Command::MeasureAt(at.0));
         at
     }
 
     /// A tick begins. To be called before its packets are sent.
     pub(super) fn note_tick(&self, tick: Tick, began: Time) {
-        for worker in self.workers() {
-            worker.remote.say(Say::Tick(tick, began));
+        for remote in self.remotes() {
+            remote.say(Say::Tick(tick, began));
         }
     }
 
     /// The server's state, as it was written for local bots.
     pub(super) fn note_snapshot(&self, bytes: &[u8]) {
-        if !self.workers().is_empty() {
-            let bytes = Arc::new(bytes.to_vec());
-            for worker in self.workers() {
-                worker.remote.say(Say::Snapshot(bytes.clone()));
-            }
+        let mut shared = None;
+        for remote in self.remotes() {
+            let bytes = shared.get_or_insert_with(|| Arc::new(bytes.to_vec()));
+            remote.say(Say::Snapshot(bytes.clone()));
         }
     }
 
     /// Hears what has been said.
     pub(super) fn listen(&mut self) {
-        match self {
-            Crew::Here(child) => child.listen(),
-            Crew::Workers(workers) => workers.iter_mut().for_each(|worker| while worker.hear() {}),
-        }
+        self.0.iter_mut().for_each(|worker| while worker.hear() {});
     }
 
     /// Why some bots are gone, if they are.
     pub(super) fn fault(&self) -> Option<String> {
-        match self {
-            Crew::Here(child) => child.fault().map(str::to_owned),
-            Crew::Workers(workers) => {
-                let faults: Vec<&str> = workers.iter().filter_map(|worker| worker.fault.as_deref()).collect();
-                (!faults.is_empty()).then(|| faults.join("; "))
-            }
-        }
+        let faults: Vec<&str> = self.0.iter().filter_map(|worker| worker.fault.as_deref()).collect();
+        (!faults.is_empty()).then(|| faults.join("; "))
     }
 
     /// Whether nobody is left.
     pub(super) fn is_gone(&self) -> bool {
-        match self {
-            Crew::Here(child) => child.fault().is_some(),
-            Crew::Workers(workers) => workers.iter().all(|worker| worker.fault.is_some()),
-        }
+        self.0.iter().all(|worker| worker.fault.is_some())
     }
 
     /// Whether all that are left have reported.
     pub(super) fn has_reported(&self) -> bool {
-        match self {
-            Crew::Here(child) => child.report().is_some(),
-            Crew::Workers(workers) => workers.iter().all(|worker| worker.report.is_some() || worker.fault.is_some()),
-        }
+        self.0.iter().all(|worker| worker.report.is_some() || worker.fault.is_some())
     }
 
     /// A worker that has not reported by now will not do it any more.
     pub(super) fn give_up(&mut self, patience: Duration) {
-        let why = |who: &str| format!("{who} did not report within {} s", patience.as_secs());
-        match self {
-            Crew::Here(child) => child.fail(why("the bots")),
-            Crew::Workers(workers) => {
-                for worker in workers.iter_mut().filter(|worker| worker.report.is_none()) {
-                    let why = why(&worker.name());
-                    worker.fault.get_or_insert(why);
-                }
-            }
+        for worker in self.0.iter_mut().filter(|worker| worker.report.is_none()) {
+            worker.fail(&format!("no report within {} s", patience.as_secs()));
         }
     }
 
     /// The newest second of all.
     pub(super) fn progress(&self) -> Progress {
-        match self {
-            Crew::Here(child) => child.progress(),
-            Crew::Workers(workers) => {
-                // The bots of a worker that is gone play no more.
-                let left = workers.iter().filter(|worker| worker.fault.is_none());
-                let seconds: Vec<SecondCounts> = left.map(Worker::second).collect();
-                SecondCounts::joined(&seconds)
-            }
+        if let [Worker { link: Link::Here(_), second, .. }] = &self.0[..] {
+            return second.progress;
         }
+        // The bots of a worker that is gone play no more.
+        let left = self.0.iter().filter(|worker| worker.fault.is_none());
+        let seconds: Vec<SecondCounts> = left.map(Worker::second).collect();
+        SecondCounts::joined(&seconds)
     }
 
     /// The figures of all that have reported, and what there is to say of each load worker.
     pub(super) fn report(&mut self) -> (BotsReport, Vec<WorkerFigures>) {
-        match self {
-            Crew::Here(child) => (child.report().map(Gathered::report).unwrap_or_default(), Vec::new()),
-            Crew::Workers(workers) => {
-                let figures = workers.iter_mut().map(Worker::figures).collect();
-                let mut all = Gathered::default();
-                workers.iter_mut().filter_map(|worker| worker.report.take()).for_each(|report| all.add(report));
-                (all.report(), figures)
-            }
-        }
+        let figures = self.0.iter_mut().filter_map(Worker::figures).collect();
+        let mut all = Gathered::default();
+        self.0.iter_mut().filter_map(|worker| worker.report.take()).for_each(|report| all.add(report));
+        (all.report(), figures)
     }
 
-    /// Whether the bots of a worker use this machine.
-    pub(super) fn is_near(address: &str) -> bool {
-        matches!(address.parse(), Ok(WorkerPlace::Address(address)) if address.ip().is_loopback())
-    }
-
-    fn workers(&self) -> &[Worker] {
-        match self {
-            Crew::Here(_) => &[],
-            Crew::Workers(workers) => workers,
-        }
+    fn remotes(&self) -> impl Iterator<Item = &Remote> {
+        self.0.iter().filter_map(Worker::remote)
     }
 }
 
@@ -325,16 +288,26 @@ pub(super) fn note_workers(summary: &mut RunSummary, workers: Vec<WorkerFigures>
 }
 
 impl Worker {
-    fn new(remote: Remote) -> Worker {
-        Worker { remote, second: SecondCounts::default(), report: None, fault: None }
+    fn new(link: Link) -> Worker {
+        Worker { link, second: SecondCounts::default(), report: None, fault: None }
     }
 
-    fn name(&self) -> String {
-        format!("load worker {}", self.remote.place)
+    fn remote(&self) -> Option<&Remote> {
+        match &self.link {
+            Link::Here(_) => None,
+            Link::Remote(remote) => Some(remote),
+        }
     }
 
     fn tell(&mut self, command: Command) {
-        if !self.remote.say(Say::Command(command)) {
+        let is_told = match &mut self.link {
+            Link::Here(process) => {
+                process.tell(&command);
+                true
+            }
+            Link::Remote(remote) => remote.say(Say::Command(command)),
+        };
+        if !is_told {
             // If it is gone, it has said why.
             while self.hear() {}
             self.fail("it takes no commands");
@@ -342,8 +315,8 @@ impl Worker {
     }
 
     fn fail(&mut self, why: &str) {
-        let fault = format!("{}: {why}", self.name());
-        self.fault.get_or_insert(fault);
+        let name = self.remote().map_or_else(|| "the bots' process".to_owned(), name_of);
+        self.fault.get_or_insert(format!("{name}: {why}"));
     }
 
     /// Takes what it has said. False if that is nothing, or it is gone.
@@ -351,13 +324,20 @@ impl Worker {
         if self.fault.is_some() {
             return false;
         }
-        match self.remote.hear() {
+        let heard = match &self.link {
+            Link::Here(process) => match process.next_line(Duration::ZERO) {
+                Ok(line) => line.map(Heard::Line),
+                Err(Gone) => Some(Heard::Ended("it ended without a report".to_owned())),
+            },
+            Link::Remote(remote) => remote.hear(),
+        };
+        match heard {
             None => return false,
             Some(Heard::Line(line)) => match serde_json::from_str(&line) {
                 Ok(BotsLine::Second(second)) => self.second = *second,
                 Ok(BotsLine::Done(report)) => self.report = Some(*report),
                 Ok(BotsLine::Failed(error)) => self.fail(&format!("its bots failed: {error}")),
-                Err(error) => self.fail(&format!("it says what nobody knows: {error}")),
+                Err(error) => self.fail(&format!("it says what nobody knows: {error}: {line:.200}")),
             },
             // After the report, that is as it should be.
             Some(Heard::Ended(_)) if self.report.is_some() => return false,
@@ -370,18 +350,20 @@ impl Worker {
     /// Its newest second. Ages that are less than their error are none.
     fn second(&self) -> SecondCounts {
         let mut second = self.second.clone();
-        let error_ms = self.remote.clock().offset.map_or(f64::INFINITY, |offset| offset.error_us / 1e3);
+        let offset = self.remote().and_then(|remote| remote.clock().offset);
+        let error_ms = offset.map_or(f64::INFINITY, |offset| offset.error_us / 1e3);
         if second.progress.near_age_p99_ms.is_some_and(|age_ms| age_ms < error_ms) {
             second.near_ages = Default::default();
         }
         second
     }
 
-    /// Its own figures. Takes ages that cannot be used out of its report.
-    fn figures(&mut self) -> WorkerFigures {
-        let clock = self.remote.clock();
+    /// Its own figures, if it is a load worker. Takes ages that cannot be used out of its report.
+    fn figures(&mut self) -> Option<WorkerFigures> {
+        let remote = self.remote()?;
+        let clock = remote.clock();
         let error_ms = clock.offset.map(|_| clock.largest_error_us / 1e3);
-        let (address, snapshots) = (self.remote.place.to_string(), self.remote.snapshots());
+        let (address, snapshots) = (remote.place.to_string(), remote.snapshots());
         let clock_offset_ms = clock.offset.map(|offset| offset.us / 1e3);
         let missing = self.report.is_none();
         let figures = WorkerFigures {
@@ -392,20 +374,20 @@ impl Worker {
             snapshots,
             ..Default::default()
         };
-        let Some(gathered) = &mut self.report else { return figures };
+        let Some(gathered) = &mut self.report else { return Some(figures) };
         let report = gathered.report();
         let ages_usable = has_usable_ages(&report, error_ms);
         if !ages_usable {
             gathered.forget_ages();
         }
-        WorkerFigures {
-            connected: report.connected,
-            cpu_cores: report.cpu_cores,
-            inputs_sent_ratio: report.inputs_sent_ratio,
-            input_delay_p99_ms: report.input_delay_p99_ms,
+        Some(WorkerFigures {
+            connected: report.bots.connected,
+            cpu_cores: report.bots.cpu_cores,
+            inputs_sent_ratio: report.bots.inputs_sent_ratio,
+            input_delay_p99_ms: report.bots.input_delay_p99_ms,
             ages_usable,
             ..figures
-        }
+        })
     }
 }
 
@@ -416,13 +398,17 @@ fn has_usable_ages(report: &BotsReport, error_ms: Option<f64>) -> bool {
     age_ms.is_none_or(|age_ms| error_ms.is_some_and(|error_ms| error_ms <= age_ms))
 }
 
+fn name_of(remote: &Remote) -> String {
+    format!("load worker {}", remote.place)
+}
+
 /// Waits until each worker has said something.
-fn await_all(workers: &mut [Worker], is_it: impl Fn(&Heard) -> bool) -> Result<()> {
+fn await_all(remotes: &[Remote], is_it: impl Fn(&Heard) -> bool) -> Result<()> {
     let until = clock::now().after(PATIENCE);
-    for worker in workers {
-        let name = worker.name();
+    for remote in remotes {
+        let name = name_of(remote);
         loop {
-            match worker.remote.hear() {
+            match remote.hear() {
                 Some(heard) if is_it(&heard) => break,
                 Some(Heard::Refused(why)) => bail!("{name} refuses: {why}"),
                 Some(Heard::Ended(why)) => {
@@ -452,12 +438,11 @@ mod tests {
         let worker = |port: u16, connected: u32| {
             let remote = Remote::connect(([127, 0, 0, 1], port).into(), &Key::new([7; 32])).unwrap();
             let progress = Progress { connected, ..Progress::default() };
-            Worker { second: SecondCounts { progress, ..SecondCounts::default() }, ..Worker::new(remote) }
+            Worker { second: SecondCounts { progress, ..SecondCounts::default() }, ..Worker::new(Link::Remote(remote)) }
         };
-        let mut crew = Crew::Workers(vec![worker(9, 30), worker(10, 12)]);
+        let mut crew = Crew(vec![worker(9, 30), worker(10, 12)]);
         assert_eq!(crew.progress().connected, 42);
-        let Crew::Workers(workers) = &mut crew else { unreachable!("it was made of workers") };
-        workers[0].fail("it is gone");
+        crew.0[0].fail("it is gone");
         assert_eq!(crew.progress().connected, 12);
     }
 

@@ -144,7 +144,7 @@ mod tests {
     fn script() -> Vec<OsString> {
         let text = r#"read order; echo '{"ready":{"address":"127.0.0.1:9","truth":"/nowhere"}}'; c=0; e=0
             while read line; do
-            case "$line" in begin) c=7;; measure) e=3;; stop) exit;; esac
+            case "$line" in '"begin"') c=7;; '"measure"') e=3;; '"stop"') exit;; esac
             echo "{\"players\":{\"connected\":$c,\"ended\":$e}}"; done"#;
         ["sh", "-c", text].map(OsString::from).to_vec()
     }

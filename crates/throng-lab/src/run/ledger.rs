@@ -197,11 +197,6 @@ impl Ledger {
         &self.scenario
     }
 
-    /// Cores of this machine that other programs used; `own` are those of further processes of the run.
-    pub(super) fn others_cpu_cores(&self, own: impl IntoIterator<Item = f64>) -> Option<f64> {
-        self.used_cores.of_others(own.into_iter().chain([self.cpu_cores]))
-    }
-
     pub(super) fn begin(&mut self, host: &Host<impl Replication>) {
         self.is_measuring = true;
         self.began = clock::now();
@@ -379,7 +374,7 @@ impl Ledger {
         RunSummary {
             head: RunHead {
                 seconds: self.seconds_measured(),
-                others_cpu_cores: self.others_cpu_cores([bots.cpu_cores]),
+                others_cpu_cores: self.used_cores.of_others([bots.cpu_cores_here(), self.cpu_cores]),
                 ..self.head.clone()
             },
             scenario: self.scenario.name.clone(),
@@ -467,27 +462,13 @@ impl Ledger {
 
     fn bots(&self, bots: &BotsReport) -> Bots {
         let cores_available = if self.scenario.pin { self.cores.saturating_sub(1).max(1) } else { self.cores.max(1) };
-        let late = is_too_late(&self.scenario, bots.input_delay_p99_ms);
         Bots {
             missing: false,
-            connected: bots.connected,
-            disconnects: bots.disconnects,
-            reconnected: bots.reconnected,
             bad_inputs: self.misfortunes.bad_inputs,
-            decoded: bots.decoded,
-            state_mismatches: bots.state_mismatches,
-            objects_compared: bots.objects_compared,
-            not_compared: bots.not_compared,
-            compared_in_play: bots.compared_in_play,
-            without_truth_in_play: bots.without_truth_in_play,
-            mismatches_in_play: bots.mismatches_in_play,
-            stalled: bots.stalled,
-            cpu_cores: bots.cpu_cores,
             // The bots of a process play in one thread.
             cores_available: (cores_available as f64).min(1.0),
-            inputs_sent_ratio: bots.inputs_sent_ratio,
-            input_delay_p99_ms: bots.input_delay_p99_ms,
-            saturated: late,
+            saturated: is_too_late(&self.scenario, bots.bots.input_delay_p99_ms),
+            ..bots.bots
         }
     }
 

@@ -88,7 +88,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
                 part.process = process;
                 // All of its time is of the measured part.
                 part.cpu_from_s = Some(0.0);
-                commands.iter().for_each(|command| part.process.tell(&command.line()));
+                commands.iter().for_each(|command| part.process.tell(command));
             }
             Err(error) => part.fault = Some(format!("{} did not start again: {error:#}", part.name)),
         }
@@ -117,7 +117,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     }
 
     pub(super) fn tell(&mut self, command: Command) {
-        self.parts.iter_mut().for_each(|part| part.process.tell(&command.line()));
+        self.parts.iter_mut().for_each(|part| part.process.tell(&command));
     }
 
     /// The measured part begins.
@@ -136,7 +136,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     /// Tells one of them something, by its place.
     pub(super) fn tell_one(&mut self, index: usize, command: Command) {
         if let Some(part) = self.parts.get_mut(index) {
-            part.process.tell(&command.line());
+            part.process.tell(&command);
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
     fn script(commands: &str, figures: u32) -> Vec<OsString> {
         let text = format!(
             r#"read order; echo '{{"ready":null}}'; {commands}
-            while read line; do if [ "$line" = stop ]; then echo '{{"done":{figures}}}'; exit; fi; done"#
+            while read line; do if [ "$line" = '"stop"' ]; then echo '{{"done":{figures}}}'; exit; fi; done"#
         );
         ["sh", "-c", &text].map(OsString::from).to_vec()
     }

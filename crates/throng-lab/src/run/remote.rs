@@ -367,10 +367,13 @@ impl Link {
                 }
                 Ok(Say::Command(command)) => {
                     let command = match command {
-                        Command::MeasureAt(at) => self.there(at).map_or(Command::Measure, Command::MeasureAt),
+                        Command::MeasureAt(us) => {
+                            self.there(Time(us)).map_or(Command::Measure, |at| Command::MeasureAt(at.0))
+                        }
                         other => other,
                     };
-                    self.push([Word::new(Kind::Command, command.line().into_bytes())])?;
+                    let body = serde_json::to_vec(&command).unwrap_or_default();
+                    self.push([Word::new(Kind::Command, body)])?;
                 }
                 Ok(Say::Tick(tick, began)) => {
                     if let Some(began) = self.there(began) {

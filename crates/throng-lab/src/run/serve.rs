@@ -186,8 +186,6 @@ struct Desk<'a> {
 struct Session {
     /// The client that speaks for them.
     speaker: ConnectionId,
-    /// The bots are on this machine.
-    is_near: bool,
     folder: PathBuf,
     started_at: SystemTime,
     ledger: Ledger,
@@ -326,8 +324,7 @@ impl Session {
         ledger.note_wanted(host.connected());
         ledger.begin(host);
         let (progress, stage) = (Progress::default(), Stage::Measured);
-        let is_near = host.server().address(speaker).is_some_and(|address| address.ip().is_loopback());
-        Ok(Session { speaker, is_near, folder, started_at, ledger, samples, progress, stage })
+        Ok(Session { speaker, folder, started_at, ledger, samples, progress, stage })
     }
 
     fn count(&mut self, host: &Host, began: Time) {
@@ -374,17 +371,13 @@ impl Session {
 
     /// Writes everything to the run's folder. The path of the page.
     fn write(self, bots: &BotsReport, end: Option<&End>) -> Result<PathBuf> {
-        let Session { is_near, folder, started_at, ledger, samples, .. } = self;
+        let Session { folder, started_at, ledger, samples, .. } = self;
         let Written { missing, .. } = samples.finish();
         if !ledger.has_begun() {
             samples::remove_empty(&folder);
         }
         let mut summary = ledger.summary(bots, None);
         summary.head.missing.extend(missing);
-        if !is_near {
-            // The bots' processor time is another machine's.
-            summary.head.others_cpu_cores = ledger.others_cpu_cores([]);
-        }
         conclude(&mut summary, bots, (started_at, end));
         Ok(report::write(&folder, &summary)?)
     }

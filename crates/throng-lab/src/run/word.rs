@@ -6,7 +6,7 @@
 //!                                 <-------    answer (number, when it came, when it left)
 //!   order (JSON)                  ------->    starts its bots
 //!                                 <-------    ready, or refused (why)
-//!   command (a line)              ------->    to its bots
+//!   command (JSON)                ------->    to its bots
 //!   tick (number, beginning)      ------->    lane 1
 //!   snapshot                      ------->    into a file, as the server writes it beside local bots
 //!                                 <-------    got: the next snapshot may come
@@ -31,7 +31,7 @@ use throng_crowd::truth;
 use crate::bots::Share;
 
 /// The protocol id of load workers.
-pub(super) const PROTOCOL_ID: u64 = 0x7468_726F_6E67_7731;
+pub(super) const PROTOCOL_ID: u64 = 0x7468_726F_6E67_7732;
 /// In order, and never lost.
 pub(super) const LANE: u8 = 0;
 /// At once, or never.

@@ -227,9 +227,8 @@ impl Session {
         match kind {
             Kind::Order if self.bots.is_none() => self.ordered = Some(body),
             Kind::Command => {
-                let command = std::str::from_utf8(&body).ok().and_then(Command::read);
-                if let (Some(command), Some(bots)) = (command, &mut self.bots) {
-                    bots.tell(&command.line());
+                if let (Ok(command), Some(bots)) = (serde_json::from_slice::<Command>(&body), &mut self.bots) {
+                    bots.tell(&command);
                 }
             }
             Kind::Snapshot => {
