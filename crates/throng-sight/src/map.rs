@@ -172,8 +172,17 @@ impl Map {
         self.header.depth
     }
 
-    /// Tells maps apart: two maps with the same checksum are the same map.
+    /// Tells maps apart: two maps with the same checksum are the same map, and have the same cells.
     pub fn checksum(&self) -> u64 {
+        match self.cells() {
+            // The checksum of the head leaves the cells out, and names their length alone.
+            Some(cells) => xxhash_rust::xxh3::xxh3_64_with_seed(&cells.checksum().to_le_bytes(), self.header.checksum),
+            None => self.header.checksum,
+        }
+    }
+
+    /// The checksum in the head, by which cells name the map that they belong to.
+    pub(crate) fn head_checksum(&self) -> u64 {
         self.header.checksum
     }
 
@@ -189,7 +198,7 @@ impl Map {
         bytes[..HEADER_BYTES].copy_from_slice(bytemuck::bytes_of(&header));
         header.checksum = checksum(&bytes);
         bytes[..HEADER_BYTES].copy_from_slice(bytemuck::bytes_of(&header));
-        bytes.extend(cells.bytes_for(self.checksum(), header.checksum)?);
+        bytes.extend(cells.bytes_for(self.head_checksum(), header.checksum)?);
         let map = Map::new(aligned(&bytes)).expect("the bake keeps its own format");
         Ok(map.with_processor(self.processor))
     }

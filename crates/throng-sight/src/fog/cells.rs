@@ -204,7 +204,7 @@ impl CellVisibility {
             return Err(CellError::TooMany { found: found as u64, limit: BOXES_MAX });
         }
         let sight = walls.sight_layers;
-        let mut head = Head { map: map.checksum(), sight, cells: 0, lowest, sides, counts: counts.as_uvec3() };
+        let mut head = Head { map: map.head_checksum(), sight, cells: 0, lowest, sides, counts: counts.as_uvec3() };
         let mut numbers = vec![NO_CELL; head.boxes() as usize];
         let mut cells: Vec<Space> = Vec::new();
         for place in head.places() {
@@ -236,7 +236,7 @@ impl CellVisibility {
     /// make this function or a later look-up panic.
     pub fn new(bytes: MapBytes, map: &Map, walls: &FogWalls) -> Result<CellVisibility, CellError> {
         let head = check((*bytes).as_ref())?;
-        if head.map != map.checksum() || head.sight != walls.sight_layers {
+        if head.map != map.head_checksum() || head.sight != walls.sight_layers {
             return Err(CellError::OtherMap);
         }
         Ok(CellVisibility { bytes, at: 0, head })
@@ -267,6 +267,11 @@ impl CellVisibility {
     /// The bytes: the content of a file.
     pub fn as_bytes(&self) -> &[u8] {
         (*self.bytes).as_ref().get(self.at..).unwrap_or_default()
+    }
+
+    /// The checksum of the bytes.
+    pub(crate) fn checksum(&self) -> u64 {
+        u64_at(self.as_bytes(), 24).unwrap_or_default()
     }
 
     /// The number of cells.

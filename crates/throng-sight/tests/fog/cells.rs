@@ -95,6 +95,23 @@ fn the_bytes_are_those_that_the_page_draws() {
 }
 
 #[test]
+fn maps_whose_cells_differ_have_different_checksums() {
+    let (bare, walls, many) = sample();
+    let options = CellOptions { sides_m: vec3(10.0, 5.0, 10.0), rays_max: 0, ..CellOptions::default() };
+    let few = CellVisibility::bake(&bare, &walls, &options).unwrap();
+    assert!(few.hidden_share() < many.hidden_share());
+    let [few, many] = [few, many].map(|cells| bare.with_cells(&cells).unwrap());
+    let len = few.as_bytes().len();
+    assert_eq!((len, &few.as_bytes()[24..32]), (many.as_bytes().len(), &many.as_bytes()[24..32]), "the heads agree");
+    assert_ne!(few.checksum(), many.checksum());
+    // A copy has the same, and its cells belong to it.
+    let copy = Map::new(aligned(many.as_bytes())).unwrap();
+    assert_eq!(copy.checksum(), many.checksum());
+    let cells = copy.cells().unwrap();
+    assert!(CellVisibility::new(aligned(cells.as_bytes()), &copy, &walls).is_ok());
+}
+
+#[test]
 fn each_fault_of_a_file_is_named() {
     let (map, walls, cells) = sample();
     let changed = |change: &dyn Fn(&mut Vec<u8>)| {
