@@ -124,9 +124,14 @@ impl Worker {
     /// The worker died in the middle of its work. The match that it played is over; the others go on.
     fn revive(&self, queue: &mut Queue, message: &str) {
         self.balance.note_frame(self.number, None);
-        lock(&self.state).figures.deaths += 1;
+        {
+            let mut state = lock(&self.state);
+            state.figures.deaths += 1;
+            state.playing.clear();
+        }
         if let Some(slot) = queue.current.take() {
             self.dispose(slot, || MatchError::Worker { message: message.to_owned() });
+            lock(&self.state).figures.matches = queue.slots.len();
         }
     }
 
@@ -346,7 +351,7 @@ mod tests {
             spin_ns: 0,
         };
         let state = worker.state.clone();
-        for number in 0..3_u64 {
+        let game = |number: u64| {
             let address = std::net::SocketAddr::from(([10, 0, 0, 1], 40_000 + number as u16));
             let driver = Box::new(network.endpoint(address).expect("a free address"));
             let schema = Arc::new(Schema::builder().build().expect("a schema"));
@@ -354,9 +359,20 @@ mod tests {
             let options = MatchOptions { rate_hz: 1_000, ..MatchOptions::new(format!("match {number}")) };
             let game = Match::new(options, Box::new(Countdown(50)), server, telemetry.recorder("m")).expect("no log");
             let deadlines = Deadlines::new(telemetry.clock().now_ns(), 1_000, Overrun::CatchUp { at_most: 9 });
-            control.send(Control::Take(Box::new(Slot::new(MatchId(number), game, deadlines)))).expect("it listens");
+            Box::new(Slot::new(MatchId(number), game, deadlines))
+        };
+        for number in 0..3_u64 {
+            control.send(Control::Take(game(number))).expect("it listens");
         }
         control.send(Control::Die).expect("it listens");
+        // One dies in a frame: from then on it plays nothing.
+        let mut queue = Queue { slots: vec![game(8)], current: Some(game(9)), stopping: None, reported_ns: 0 };
+        lock(&state).figures.matches = 2;
+        lock(&state).playing.push_str("match 9");
+        worker.revive(&mut queue, "a fault of the runtime");
+        assert_eq!(lock(&state).figures().matches, 1);
+        assert_eq!(lock(&state).playing(), None);
+        assert_eq!(ended.try_recv().map(|(id, _)| id), Ok(MatchId(9)));
         let thread = std::thread::spawn(move || worker.run());
         let end = || ended.recv_timeout(Duration::from_secs(60)).expect("it ends");
         let mut ends: Vec<_> = (0..3).map(|_| end()).collect();
@@ -364,7 +380,7 @@ mod tests {
         let lines: Vec<String> = ends.iter().map(|(_, end)| end.to_string()).collect();
         assert_eq!(lines[..2], ["match 0, tick 50: counted", "match 1, tick 50: counted"]);
         assert!(lines[2].contains("its worker died: a fault of the runtime (") && lines[2].contains("worker.rs:"));
-        assert_eq!(lock(&state).figures().deaths, 1);
+        assert_eq!(lock(&state).figures().deaths, 2);
         control.send(Control::Stop("done".to_owned())).expect("it listens");
         thread.join().expect("its panic was caught");
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use throng::{Client, ClientOptions, Server, Time};
 use throng_match::{Host, HostError, HostOptions, Match, MatchOptions, Overrun, Pinning, Scheduling};
-use throng_telemetry::{Telemetry, TelemetryOptions};
+use throng_telemetry::{Clock, Telemetry, TelemetryOptions};
 
 use crate::balls::{BALLS, Ball, Balls, Fault, RATE_HZ, schema, server_options};
 
@@ -233,6 +233,29 @@ fn a_worker_whose_last_match_has_ended_has_no_load() {
     host.wait_end(PATIENCE).expect("it ends");
     place.until("it has nothing to do", || host.figures()[1].load == 0.0);
     assert_eq!(host.figures()[1].matches, 0);
+}
+
+#[test]
+fn the_first_deadline_of_a_match_is_within_a_tick_by_the_clock_of_its_host() {
+    let place = Place::new();
+    let (clock, hands) = Clock::manual();
+    hands.wait(3_600_000_000_000);
+    let mut host = Host::start(HostOptions { workers: 1, ..two_workers() }, clock).expect("a thread");
+    host.add(place.game("late", Balls::new(1, 1_000_000)).0);
+    let tick_ns = 1_000_000_000 / u64::from(RATE_HZ);
+    hands.wait(tick_ns);
+    place.until("it plays", || host.figures()[0].frames > 0);
+    let figures = &host.figures()[0];
+    // The deadline of the next tick may have come too.
+    assert!(figures.missed_ticks <= 1, "the hour before counts for nothing: {figures:?}");
+    assert!(figures.late_ns.max <= tick_ns, "{:?}", figures.late_ns);
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(|| host.shut_down("done", Duration::from_secs(10)));
+        place.until("it ends", || {
+            hands.wait(tick_ns);
+            ending.is_finished()
+        });
+    });
 }
 
 #[test]
