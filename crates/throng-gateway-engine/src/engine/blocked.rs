@@ -51,20 +51,22 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// Refuses a name until a time. Of more than `limit` names the oldest are forgotten.
-    pub(super) fn add(&mut self, who: Who, until: Time, limit: usize) {
+    /// Refuses a name until a time. Of more than `limit` names the oldest are forgotten. Returns how many were, before
+    /// their time was over.
+    pub(super) fn add(&mut self, now: Time, who: Who, until: Time, limit: usize) -> usize {
+        self.forget_past(now);
         self.until.insert(who.clone(), until);
         self.order.push_back((until, who));
+        let mut forgotten = 0;
         while self.order.len() > limit {
-            self.forget_first();
+            forgotten += usize::from(self.forget_first());
         }
+        forgotten
     }
 
     /// Whether a name is refused now.
     pub(super) fn contains(&mut self, who: &Who, now: Time) -> bool {
-        while self.order.front().is_some_and(|&(until, _)| until <= now) {
-            self.forget_first();
-        }
+        self.forget_past(now);
         self.until.get(who).is_some_and(|&until| until > now)
     }
 
@@ -82,11 +84,20 @@ impl Blocked {
         self.until.len() < before
     }
 
-    fn forget_first(&mut self) {
-        let Some((until, who)) = self.order.pop_front() else { return };
-        if self.until.get(&who) == Some(&until) {
+    fn forget_past(&mut self, now: Time) {
+        while self.order.front().is_some_and(|&(until, _)| until <= now) {
+            self.forget_first();
+        }
+    }
+
+    /// Returns whether a name was refused until then, and not for longer.
+    fn forget_first(&mut self) -> bool {
+        let Some((until, who)) = self.order.pop_front() else { return false };
+        let is_newest = self.until.get(&who) == Some(&until);
+        if is_newest {
             self.until.remove(&who);
         }
+        is_newest
     }
 }
 
@@ -105,10 +116,10 @@ mod tests {
     #[test]
     fn a_player_is_not_shut_out_by_who_misbehaves_elsewhere_under_its_name() {
         let mut blocked = Blocked::default();
-        blocked.add(who("ada"), Time(100), 10);
+        blocked.add(Time(0), who("ada"), Time(100), 10);
         assert!(!blocked.contains(&at(Side::Client, "ada", "203.0.113.8:4711"), Time(1)));
         assert!(blocked.contains(&at(Side::Client, "ada", "203.0.113.7:1"), Time(1)), "another port is nobody else");
-        blocked.add(at(Side::Client, "bob", "[2001:db8::1]:1"), Time(100), 10);
+        blocked.add(Time(0), at(Side::Client, "bob", "[2001:db8::1]:1"), Time(100), 10);
         assert!(blocked.contains(&at(Side::Client, "bob", "[2001:db8::2]:1"), Time(1)), "nor is the same network");
         assert!(!blocked.contains(&at(Side::Client, "bob", "[2001:db8:0:1::1]:1"), Time(1)));
     }
@@ -116,8 +127,8 @@ mod tests {
     #[test]
     fn names_are_refused_until_their_time_is_over() {
         let mut blocked = Blocked::default();
-        blocked.add(who("ada"), Time(100), 10);
-        blocked.add(who("ada"), Time(200), 10);
+        blocked.add(Time(0), who("ada"), Time(100), 10);
+        blocked.add(Time(0), who("ada"), Time(200), 10);
         assert!(blocked.contains(&who("ada"), Time(150)) && !blocked.contains(&who("bob"), Time(150)));
         assert!(!blocked.contains(&at(Side::Server, "ada", "203.0.113.7:4711"), Time(150)), "that is another door");
         assert!(!blocked.contains(&who("ada"), Time(200)));
@@ -127,7 +138,7 @@ mod tests {
     #[test]
     fn a_ban_that_is_over_is_not_listed() {
         let mut blocked = Blocked::default();
-        blocked.add(who("ada"), Time(100), 10);
+        blocked.add(Time(0), who("ada"), Time(100), 10);
         let left = |now: u64| -> Vec<Duration> { blocked.iter(Time(now)).map(|(_, left)| left).collect() };
         assert_eq!((left(99), left(100)), (vec![Duration::from_micros(1)], vec![]));
     }
@@ -136,7 +147,7 @@ mod tests {
     fn long_names_are_told_apart_and_only_their_beginning_is_remembered() {
         let mut blocked = Blocked::default();
         let names = ["x", "y"].map(|end| "ä".repeat(2_000) + end);
-        blocked.add(who(&names[0]), Time(100), 10);
+        blocked.add(Time(0), who(&names[0]), Time(100), 10);
         assert!(blocked.contains(&who(&names[0]), Time(1)) && !blocked.contains(&who(&names[1]), Time(1)));
         assert!(blocked.iter(Time(1)).all(|(who, _)| who.name.chars().count() <= NAME_CHARS_MAX));
         assert!(blocked.forgive(Side::Client, &names[0]) && !blocked.contains(&who(&names[0]), Time(1)));
@@ -145,9 +156,10 @@ mod tests {
     #[test]
     fn of_too_many_the_oldest_are_forgotten() {
         let mut blocked = Blocked::default();
-        for name in ["a", "b", "c"] {
-            blocked.add(who(name), Time(100), 2);
-        }
+        let forgotten = ["a", "b", "c"].map(|name| blocked.add(Time(1), who(name), Time(100), 2));
+        assert_eq!(forgotten, [0, 0, 1]);
         assert!(!blocked.contains(&who("a"), Time(1)) && blocked.contains(&who("c"), Time(1)));
+        // Names whose time is over make room.
+        assert_eq!(blocked.add(Time(100), who("d"), Time(200), 1), 0);
     }
 }

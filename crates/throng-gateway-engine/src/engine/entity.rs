@@ -142,7 +142,7 @@ impl Engine {
         self.connections.at(from).is_server() || self.settings.client_rights.entity
     }
 
-    /// All clients see it, those to come as well.
+    /// All clients see it, those to come as well. Those that are away see it when they are back.
     pub(super) fn make_well_known(&mut self, channel: ChannelIndex, id: u32) {
         self.entities.get_or_add(id).is_well_known = true;
         self.channels.make_well_known(channel);
@@ -154,6 +154,11 @@ impl Engine {
             .collect();
         for client in clients {
             self.show_well_known(client, channel, 0);
+        }
+        for client in self.lost.clients() {
+            if let Err(refusal) = self.keep_and_tell(None, client, channel, &shown_after(0)) {
+                self.counters.refuse(refusal);
+            }
         }
     }
 
@@ -170,8 +175,7 @@ impl Engine {
         if self.channels.at(channel).subscriber(client).is_some() {
             return;
         }
-        let options = ChannelSubscriptionOptions { fan_out_delay_ms: Some(delay_ms), ..Default::default() };
-        if let Err(refusal) = self.subscribe_and_tell(client, client, channel, &options, 0) {
+        if let Err(refusal) = self.subscribe_and_tell(client, client, channel, &shown_after(delay_ms), 0) {
             self.counters.refuse(refusal);
         }
     }
@@ -333,4 +337,9 @@ impl Engine {
     pub(super) fn cell_at(&self, position: Position) -> Option<u32> {
         self.world.as_ref()?.grid.channel_at(position)
     }
+}
+
+/// The options with which a client sees what is well known.
+fn shown_after(delay_ms: i32) -> ChannelSubscriptionOptions {
+    ChannelSubscriptionOptions { fan_out_delay_ms: Some(delay_ms), ..Default::default() }
 }

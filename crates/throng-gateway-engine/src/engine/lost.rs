@@ -301,6 +301,12 @@ impl LostOnes {
         self.by_name.keys()
     }
 
+    /// The connection ids of lost clients, in the order of their losses.
+    pub(super) fn clients(&self) -> Vec<u32> {
+        let clients = self.losses.values().filter(|loss| loss.key.0 == Side::Client);
+        clients.map(|loss| loss.lost.connection_id).collect()
+    }
+
     /// The connection id of the lost owner of a channel.
     pub(super) fn owner_of(&self, channel: u32) -> Option<u32> {
         self.losses.get(self.owners.get(&channel)?).map(|loss| loss.lost.connection_id)

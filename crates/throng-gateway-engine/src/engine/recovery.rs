@@ -116,10 +116,11 @@ impl Engine {
 
     /// The messages to a connection that has come back.
     pub(super) fn welcome(&mut self, index: Place, recovers: bool) {
-        if recovers {
-            self.give_back_all(index);
+        match recovers {
+            // With all that has become well known meanwhile, and without what a server has taken from it.
+            true => self.give_back_all(index),
+            false => self.subscribe_to_well_known(index),
         }
-        self.subscribe_to_well_known(index);
     }
 
     fn give_back_all(&mut self, index: Place) {

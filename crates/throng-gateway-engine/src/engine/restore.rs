@@ -263,7 +263,7 @@ impl Engine {
 
     /// Waits for a connection that there was, if it may come back.
     fn await_session(&mut self, session: snapshot::Session, owned: &mut FxHashMap<u32, Vec<u32>>) {
-        let snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended } = session;
+        let snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended, created } = session;
         let side = if is_server { Side::Server } else { Side::Client };
         let Some(patience) = self.settings.recovery_patience(side) else { return };
         if name.is_empty() || connection_id == 0 || self.lost.has_connection_id(connection_id) {
@@ -294,11 +294,22 @@ impl Engine {
         }
         let until = patience.map(|patience| self.clock.now().after(patience));
         let owned = owned.into_iter().collect();
-        let created = FxHashSet::default();
-        let lost = Lost { connection_id, owned, subscriptions: kept, ended, key: FORMER, created, until };
+        let creator = Creator { key: Key { generation: connection_id, ..FORMER }, side };
+        let created: FxHashSet<ChannelIndex> =
+            created.into_iter().filter_map(|id| self.restore_creator(id, creator)).collect();
+        let lost = Lost { connection_id, owned, subscriptions: kept, ended, key: creator.key, created, until };
         if let Some(former) = self.lost.insert((side, name), lost) {
             self.give_up(former);
         }
+    }
+
+    /// A channel that one who may come back has created, if it is there and no other has claimed it.
+    fn restore_creator(&mut self, id: u32, creator: Creator) -> Option<ChannelIndex> {
+        let index = self.channels.find(id)?;
+        let known = self.channels.at_mut(index).creator.as_mut();
+        let known = known.filter(|known| known.key == FORMER && known.side == creator.side)?;
+        known.key = creator.key;
+        Some(index)
     }
 
     fn restore_subscription(&mut self, saved: &snapshot::Subscription) -> Option<(u32, Kept)> {

@@ -190,7 +190,9 @@ impl Engine {
         self.clock.set(now);
         let limits = &self.settings.limits;
         let until = now.after(Duration::from_millis(limits.block_ms.into()));
-        self.logins.blocked.add(Who::new(ban.side, &ban.identifier, ban.address), until, limits.max_blocked as usize);
+        let who = Who::new(ban.side, &ban.identifier, ban.address);
+        let forgotten = self.logins.blocked.add(now, who, until, limits.max_blocked as usize);
+        (0..forgotten).for_each(|_| _ = self.counters.refuse(Refusal::Limit("bans")));
     }
 
     /// A connection misbehaves, and its name is to be refused.

@@ -3,7 +3,7 @@
 //! A snapshot begins with a list of the numbers of all channels and entities and the names of all sessions. Each is looked
 //! up when its turn comes: one that is gone by then is left out, and one that has come since is newer than the snapshot.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use throng_channeld::proto::ChannelDataMergeOptions;
 use throng_replica::ChannelIndex;
 
@@ -11,7 +11,7 @@ use super::Engine;
 use super::ends::Ended;
 use super::entities::Entity;
 use super::lost::{Kept, LostKey};
-use super::port::Side;
+use super::port::{Key, Side};
 use crate::snapshot::{self, Kind, Part};
 
 /// Records of one part, however short they are: what there is to say about a channel has to be looked up.
@@ -163,10 +163,11 @@ impl Engine {
     /// A session that may come back: the present one of this name, as if it were lost now, or else the lost one.
     fn session_of(&self, name: &LostKey) -> Option<snapshot::Session> {
         self.settings.recovery_patience(name.0)?;
-        let (connection_id, subscriptions, ended) = self.present_session(name).or_else(|| self.lost_session(name))?;
+        let (connection_id, created, subscriptions, ended) =
+            self.present_session(name).or_else(|| self.lost_session(name))?;
         let slot = self.world.as_ref().and_then(|world| world.slots.server_of(connection_id));
         let (is_server, name) = (name.0 == Side::Server, name.1.clone());
-        Some(snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended })
+        Some(snapshot::Session { is_server, name, connection_id, slot, subscriptions, ended, created })
     }
 
     fn present_session(&self, name: &LostKey) -> Option<SessionParts> {
@@ -176,17 +177,26 @@ impl Engine {
             return None;
         }
         let (subscriptions, ended) = self.subscriptions_of(place);
-        Some(self.session_parts(connection.id, &subscriptions, &ended))
+        let created = self.created_by(connection.key, &connection.created);
+        Some(self.session_parts((connection.id, created), &subscriptions, &ended))
     }
 
     fn lost_session(&self, name: &LostKey) -> Option<SessionParts> {
         let lost = self.lost.get(name)?;
-        Some(self.session_parts(lost.connection_id, &lost.subscriptions, &lost.ended))
+        let created = self.created_by(lost.key, &lost.created);
+        Some(self.session_parts((lost.connection_id, created), &lost.subscriptions, &lost.ended))
+    }
+
+    /// The ids of those of the channels that count for a connection.
+    fn created_by(&self, creator: Key, created: &FxHashSet<ChannelIndex>) -> Vec<u32> {
+        let channels = created.iter().filter_map(|&channel| self.channels.get(channel));
+        let its_own = channels.filter(|channel| channel.creator.is_some_and(|of| of.key == creator));
+        its_own.map(|channel| channel.id).collect()
     }
 
     fn session_parts(
         &self,
-        connection_id: u32,
+        (connection_id, created): (u32, Vec<u32>),
         subscriptions: &FxHashMap<u32, Kept>,
         ended: &FxHashMap<u32, Ended>,
     ) -> SessionParts {
@@ -195,7 +205,7 @@ impl Engine {
         let removed = gone.into_iter().filter(|(_, kept)| kept.is_known).map(|(&id, _)| (id, Ended::Removed));
         let ended = ended.iter().map(|(&id, &ended)| (id, ended)).chain(removed).map(ended_record).collect();
         let there = there.into_iter().map(|(&id, kept)| self.subscription_of(id, kept)).collect();
-        (connection_id, there, ended)
+        (connection_id, created, there, ended)
     }
 
     fn subscription_of(&self, channel: u32, &Kept { wanted, since, is_known, .. }: &Kept) -> snapshot::Subscription {
@@ -215,8 +225,8 @@ impl Engine {
     }
 }
 
-/// A connection id, its subscriptions, and those that its client may believe to have.
-type SessionParts = (u32, Vec<snapshot::Subscription>, Vec<snapshot::EndedSubscription>);
+/// A connection id, the channels that it has created, its subscriptions, and those that its client may believe to have.
+type SessionParts = (u32, Vec<u32>, Vec<snapshot::Subscription>, Vec<snapshot::EndedSubscription>);
 
 fn ended_record((channel, ended): (u32, Ended)) -> snapshot::EndedSubscription {
     let kind = match ended {

@@ -138,6 +138,9 @@ pub(crate) struct Session {
     /// Subscriptions that a client may believe to have.
     #[prost(message, repeated, tag = "6")]
     pub(crate) ended: Vec<EndedSubscription>,
+    /// The channels that it has created.
+    #[prost(uint32, repeated, tag = "7")]
+    pub(crate) created: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -220,6 +220,19 @@ fn a_client_that_violates_its_state_machine_too_often_is_banned_for_a_while() {
 }
 
 #[test]
+fn a_ban_that_is_forgotten_for_another_one_is_counted() {
+    let limits = ["-dev", "-limit", "max_fsm_violations=1", "-limit", "max_blocked=2"];
+    let mut stage = Stage::new(settings(&limits));
+    for (number, name) in ["first", "second", "third"].into_iter().enumerate() {
+        let rude = stage.join_as(Side::Client, name);
+        stage.say_bytes(&rude, Header::new(0, 3), "");
+        assert!(rude.is_closed());
+        assert_eq!(stage.refused("bans"), u64::from(number == 2));
+    }
+    stage.join_as(Side::Client, "first");
+}
+
+#[test]
 fn nonsense_is_counted_and_a_client_that_goes_on_with_it_is_sent_away() {
     let mut stage = Stage::new(open_settings());
     let (server, client) = (stage.master(), stage.client());

@@ -7,8 +7,8 @@ use throng_channeld::proto::unrealpb::{ActorState, FRepMovement, FVector, Spatia
 use throng_channeld::proto::{
     AddEntityGroupMessage, Any, AuthMessage, ChannelDataAccess, ChannelDataHandoverMessage, ChannelSubscriptionOptions,
     CreateChannelResultMessage, CreateEntityChannelMessage, EntityGroupType, RemoveChannelMessage,
-    RemoveEntityGroupMessage, SubscribedToChannelResultMessage, TransformState, UnsubscribedFromChannelResultMessage,
-    Vector4f,
+    RemoveEntityGroupMessage, SubscribedToChannelResultMessage, TransformState, UnsubscribedFromChannelMessage,
+    UnsubscribedFromChannelResultMessage, Vector4f,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{EndCause, Side};
@@ -505,6 +505,45 @@ fn all_clients_see_what_is_well_known_those_to_come_a_second_later() {
     assert_eq!(back.id, present.id);
     stage.pass(1_200);
     assert_eq!(stage.updates::<TransformState>(&back, ENTITY).len(), 1);
+}
+
+/// Whether it was present or away.
+#[test]
+fn a_client_that_comes_back_sees_what_has_become_well_known_and_not_what_was_taken_from_it() {
+    let mut stage = Stage::world(TWO, &["-limit", "client_resume_ms=5000"]);
+    let servers = stage.spatial_servers(TWO);
+    let header = Header::new(FIRST, message_type::CREATE_ENTITY_CHANNEL);
+    let well_known = |entity_id: u32| CreateEntityChannelMessage {
+        entity_id,
+        data: Some(standing(middle(0, 0))),
+        is_well_known: true,
+        ..Default::default()
+    };
+    (ENTITY..ENTITY + 3).for_each(|entity| stage.say(&servers[0], header, &well_known(entity)));
+    let client = stage.join_as(Side::Client, "ada");
+    let leave = UnsubscribedFromChannelMessage { conn_id: client.id };
+    let take = |stage: &mut Stage, entity: u32| {
+        stage.say(&servers[0], Header::new(entity, message_type::UNSUB_FROM_CHANNEL), &leave);
+    };
+    take(&mut stage, ENTITY);
+    stage.drop_connection(&client, EndCause::Lost);
+    take(&mut stage, ENTITY + 1);
+    stage.say(&servers[0], header, &well_known(ENTITY + 3));
+    stage.say(&servers[0], header, &well_known(ENTITY + 4));
+    take(&mut stage, ENTITY + 4);
+    let mut back = stage.connect(Side::Client);
+    stage.authenticate(&mut back, "ada");
+    assert_eq!(back.id, client.id);
+    stage.pass(1_200);
+    let updates = stage.read_type(&back, message_type::CHANNEL_DATA_UPDATE);
+    let mut seen: Vec<u32> = updates.iter().map(|update| update.channel_id).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [ENTITY + 2, ENTITY + 3]);
+    // One that begins anew sees all.
+    let other = stage.join_as(Side::Client, "bob");
+    let subscriptions = stage.engine.connections().find(|c| c.id == other.id).map(|c| c.subscriptions);
+    assert_eq!(subscriptions, Some(5));
+    stage.audit();
 }
 
 #[test]

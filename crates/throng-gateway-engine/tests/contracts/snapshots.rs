@@ -345,6 +345,42 @@ fn a_channel_that_was_taken_from_a_client_that_is_away_is_not_its_own_after_a_re
     assert_ne!(owner.flatten(), Some(ada.id));
 }
 
+#[test]
+fn channels_that_a_client_has_created_count_for_it_after_each_restart() {
+    let arguments = [&RETURNS[..], &["-limit=max_client_channels=2"]].concat();
+    let create = CreateChannelMessage { channel_type: ChannelType::Subworld.into(), ..Default::default() };
+    let header = Header::new(0, message_type::CREATE_CHANNEL);
+    for is_away in [false, true] {
+        let mut stage = Stage::world(TWO, &arguments);
+        stage.join_as(Side::Server, "master");
+        let mut ada = stage.join_as(Side::Client, "ada");
+        let bob = stage.join_as(Side::Client, "bob");
+        stage.create(&bob, ChannelType::Subworld, None);
+        let rooms = [(); 2].map(|()| stage.create(&ada, ChannelType::Subworld, None));
+        for restarts in 1..=3 {
+            // The restart before the second one left everybody away.
+            if is_away && restarts != 2 {
+                stage.drop_connection(&ada, EndCause::Lost);
+            }
+            let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1_000);
+            stage = restart(&stage, &file, world_settings(TWO, &arguments)).0;
+            // Nobody comes back before the second restart.
+            if restarts == 1 {
+                continue;
+            }
+            ada = come_back(&mut stage, Side::Client, "ada").0;
+            assert_eq!(stage.answer::<CreateChannelResultMessage>(&ada, header, &create), None);
+            assert_eq!(stage.refused("channels_created"), 1, "restart {restarts}");
+        }
+        let bob = come_back(&mut stage, Side::Client, "bob").0;
+        stage.create(&bob, ChannelType::Subworld, None);
+        // A room that is removed makes room for another one.
+        let remove = RemoveChannelMessage { channel_id: rooms[0] };
+        stage.say(&ada, Header::new(0, message_type::REMOVE_CHANNEL), &remove);
+        stage.create(&ada, ChannelType::Subworld, None);
+    }
+}
+
 /// The snapshot has the client's subscription and not the channel.
 #[test]
 fn a_channel_that_is_made_while_the_snapshot_is_written_is_removed_for_its_reader() {
