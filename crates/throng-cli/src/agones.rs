@@ -14,7 +14,8 @@ pub(crate) struct Agones {
 }
 
 impl Agones {
-    /// Ready from now on; the run tells the rest.
+    /// Gives signs of life from now on. The process is ready when the run tells its first matches: everything that can fail
+    /// has succeeded then.
     ///
     /// # Errors
     /// The variable of the port is wrong, or there is no thread.

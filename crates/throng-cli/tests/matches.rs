@@ -164,6 +164,20 @@ fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     assert!(line(&refused).contains("AGONES_SDK_HTTP_PORT is `many`"), "{}", line(&refused));
 }
 
+#[test]
+fn a_fleet_is_not_told_that_a_process_is_ready_whose_map_cannot_be_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let map = folder.path().join("damaged.map");
+    fs::write(&map, [7; 4_000]).expect("a file");
+    let fake = fake::FakeSidecar::start(10);
+    // The options of a town do not go with a map.
+    let mut command = Command::new(THRONG);
+    command.args(["match", "--agones", "--no-report", "--quiet", "--map"]).arg(&map);
+    let output = command.env("AGONES_SDK_HTTP_PORT", fake.port.to_string()).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{}", line(&output));
+    assert_eq!(fake.server.lock().expect("no request fails").history, ["Shutdown"]);
+}
+
 fn kill(signal: &str, id: u32) {
     assert!(Command::new("kill").args([signal, &id.to_string()]).status().expect("there is a kill").success());
 }

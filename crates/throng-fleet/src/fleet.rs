@@ -103,7 +103,7 @@ impl Reply {
 /// The state of the process for Agones, as far as it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FleetState {
-    /// It was not told yet that the process is ready.
+    /// It was not told yet that the process can play.
     #[default]
     Starting,
     /// It may be allocated, or ended when the fleet shrinks.
@@ -143,6 +143,7 @@ pub struct Fleet {
     unsure: BTreeSet<String>,
     /// `None` if the answer was lost.
     told_count: Option<usize>,
+    can_play: bool,
     is_draining: bool,
     open: Option<Call>,
     health_at: Time,
@@ -182,6 +183,7 @@ impl Fleet {
             told: BTreeSet::new(),
             unsure: BTreeSet::new(),
             told_count: None,
+            can_play: false,
             is_draining: false,
             open: None,
             health_at: Time(0),
@@ -201,7 +203,12 @@ impl Fleet {
         self.counters
     }
 
-    /// The matches that are played now. Names beyond [`MATCHES_MAX`] and names that are too long or empty are left out.
+    /// The process can play from now on: everything that it needs is there. Until then, only signs of life are said.
+    pub fn set_ready(&mut self) {
+        self.can_play = true;
+    }
+
+    /// The matches that are played now; a process that plays is ready. Names beyond [`MATCHES_MAX`] and names that are too long or empty are left out.
     pub fn set_matches(&mut self, names: impl IntoIterator<Item = String>) {
         self.wanted.clear();
         for name in names {
@@ -212,6 +219,7 @@ impl Fleet {
                 self.counters.left_out += 1;
             }
         }
+        self.can_play |= !self.wanted.is_empty();
     }
 
     /// No further match begins here: when the last one is over, Agones is asked to end the process.
@@ -298,7 +306,10 @@ impl Fleet {
         }
         let plays = !self.wanted.is_empty();
         if self.state == FleetState::Starting {
-            return Some(Call::Ready);
+            return match (self.is_draining, plays) {
+                (true, false) => Some(Call::Shutdown),
+                _ => self.can_play.then_some(Call::Ready),
+            };
         }
         if plays && (self.is_unsure || self.state != FleetState::Allocated) {
             return Some(Call::Allocate);

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  your program                Sidecar (a thread)        the SDK sidecar in the same pod       Kubernetes
+//!  set_ready()
 //!  set_matches(["a", "b"]) --> Fleet: what to say next --> POST /ready, /health, /allocate --> GameServer
 //!  drain()                                                 PATCH /v1beta1/counters/matches     Fleet, allocator
 //!                                                          POST /v1beta1/lists/matches:addValue
 //! ```
 //!
-//! The process is *Ready* when it can play, *Allocated* while it plays at least one match, so that no fleet that shrinks ends it,
+//! The process is *Ready* when it has said that it can play, *Allocated* while it plays at least one match, so that no fleet that shrinks ends it,
 //! and asks for *Shutdown* when it was drained and its last match is over. A counter has the number of matches and a list their
 //! names: an allocator finds a process with room by them.
 //!

@@ -93,7 +93,13 @@ impl Sidecar {
         Ok(Sidecar { shared, thread: Some(thread) })
     }
 
-    /// The matches that are played now.
+    /// The process can play from now on: everything that it needs is there. Until then, Agones gets signs of life alone.
+    pub fn set_ready(&self) {
+        self.shared.lock().fleet.set_ready();
+        self.shared.changed.notify_all();
+    }
+
+    /// The matches that are played now; a process that plays is ready.
     pub fn set_matches(&self, names: impl IntoIterator<Item = String>) {
         self.shared.lock().fleet.set_matches(names);
         self.shared.changed.notify_all();

@@ -22,6 +22,9 @@ fn a_process_tells_the_sidecar_its_life() {
     let fake = FakeSidecar::start(10);
     let options = FleetOptions { health_every: Duration::from_millis(50), ..FleetOptions::default() };
     let sidecar = Sidecar::start(fake.port, options).unwrap();
+    until(|| fake.server.lock().unwrap().health > 1);
+    assert_eq!(sidecar.state(), FleetState::Starting);
+    sidecar.set_ready();
     until(|| sidecar.state() == FleetState::Ready);
     sidecar.set_matches(["match-1".to_owned(), "match \"2\"\n".to_owned()]);
     until(|| fake.server.lock().unwrap().lists["matches"].0.len() == 2);

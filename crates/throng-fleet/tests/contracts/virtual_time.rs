@@ -32,6 +32,7 @@ fn names(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
 #[test]
 fn a_process_is_ready_allocated_ready_again_and_ends_after_its_last_match() {
     let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(10));
+    fleet.set_ready();
     settle(&mut fleet, &mut server, Time(0));
     fleet.set_matches(names([1, 2, 3]));
     settle(&mut fleet, &mut server, Time(1));
@@ -53,8 +54,29 @@ fn a_process_is_ready_allocated_ready_again_and_ends_after_its_last_match() {
 }
 
 #[test]
+fn a_process_is_not_ready_before_it_can_play_and_ends_without_that_if_it_never_can() {
+    let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(10));
+    for second in 0..10 {
+        settle(&mut fleet, &mut server, Time::from_secs(second));
+    }
+    assert_eq!((server.health, &server.history[..]), (5, &[][..]), "signs of life alone");
+    type Act = fn(&mut Fleet);
+    let ready: Act = |fleet| fleet.set_ready();
+    let plays: Act = |fleet| fleet.set_matches(names([1]));
+    let histories = [&["Ready"][..], &["Ready", "Allocated"], &["Shutdown"]];
+    for (act, history) in [ready, plays, Fleet::drain].into_iter().zip(histories) {
+        let (mut fleet, mut server) = (Fleet::new(FleetOptions::default()), GameServer::new(10));
+        settle(&mut fleet, &mut server, Time(0));
+        act(&mut fleet);
+        settle(&mut fleet, &mut server, Time(1));
+        assert_eq!(server.history, history);
+    }
+}
+
+#[test]
 fn signs_of_life_come_on_time_also_while_everything_else_fails() {
     let mut fleet = Fleet::new(FleetOptions::default());
+    fleet.set_ready();
     let mut health = Vec::new();
     for tenth in 0..200 {
         let now = Time::from_millis(tenth * 100);
