@@ -140,7 +140,7 @@ pub struct MatchCounters {
     pub commands: CommandCounters,
     /// Players that got a seat, returning ones included.
     pub joined: u64,
-    /// Clients that got none, because all seats have players, or are reserved for others.
+    /// Clients that got none, because all seats have players or are reserved for others, or the match is over.
     pub turned_away: u64,
     /// Clients that the server refused for their protocol, schema or token.
     pub refused: u64,
@@ -304,7 +304,13 @@ impl Match {
 
     fn leave(&mut self, now: Time) -> Result<(), MatchError> {
         self.server.receive(now)?;
-        while self.server.poll_event().is_some() {}
+        while let Some(event) = self.server.poll_event() {
+            // It would hold the farewell up, and be told nothing at its end.
+            if let ServerEvent::Connected { connection, .. } = event {
+                self.counters.turned_away += 1;
+                self.server.disconnect(connection, now, "the match is over");
+            }
+        }
         while self.server.poll_input().is_some() {}
         self.server.tick(now);
         self.server.wait();

@@ -2,7 +2,7 @@
 
 use throng_match::{Seat, Seats, Stage, Subsystem};
 
-use crate::balls::{BALLS, Ball, Balls, Rules, World};
+use crate::balls::{BALLS, Ball, Balls, RATE_HZ, Rules, World};
 
 #[test]
 fn players_see_the_game_and_steer_it_to_its_end() {
@@ -27,6 +27,27 @@ fn players_see_the_game_and_steer_it_to_its_end() {
     let reason = world.clients[0].end_reason().expect("it was sent away").to_string();
     assert!(reason.contains("bounced"), "{reason}");
     assert_eq!(world.idle(1), Stage::Ended, "an ended match stays ended");
+}
+
+#[test]
+fn a_player_that_comes_after_the_end_is_told_so_and_holds_nobody_up() {
+    let mut world = World::new(Balls::new(1, 10), Rules::default());
+    world.come_all(1);
+    while world.game.stage() == Stage::Playing {
+        world.step(|_| &[]);
+    }
+    // One is silent, so the match waits for it for the whole farewell of two seconds.
+    drop(world.clients.remove(0));
+    let late = world.come(2);
+    let mut frames = 0;
+    while world.step(|_| &[]) != Stage::Ended {
+        frames += 1;
+    }
+    world.idle(5);
+    let reason = world.clients[late].end_reason().map(ToString::to_string);
+    assert!(reason.as_ref().is_some_and(|reason| reason.contains("the match is over")), "{reason:?}");
+    assert!(frames < RATE_HZ * 5 / 2, "{frames} frames: a second more is for connections that do not end");
+    assert_eq!((world.game.counters().joined, world.game.counters().turned_away), (1, 1));
 }
 
 #[test]
