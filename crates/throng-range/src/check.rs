@@ -5,7 +5,7 @@ use glam::{Quat, Vec3};
 use throng_match::{Flow, Game, InputLog, ReplayError, Replayed, Scopes, Seat, Subsystem, TickInput};
 use throng_sight::fog::{AuditCounts, FogAudit, Occluder};
 use throng_sight::{Map, Ray, town};
-use throng_tactical::senses::{Senses, WallSeen};
+use throng_tactical::senses::{RoundPhase, Senses, WallSeen};
 use throng_tactical::{SenseRoom, Tactical};
 use throng_telemetry::{Recorder, Telemetry, TelemetryOptions};
 
@@ -17,7 +17,7 @@ use crate::watch::{Watched, Watcher, Window};
 const FOG_TICKS: u64 = 16;
 /// Most moments that are kept: at 8 Hz more than an hour.
 const MOMENTS_KEPT_MAX: usize = 32_768;
-/// Pairs at which the fog's watcher looks in each live tick; a look costs up to 0.1 ms.
+/// Pairs at which the fog's watcher looks in each tick of the live and the end phase; a look costs up to 0.1 ms.
 const PAIRS_PER_STEP: usize = 2;
 /// Half the width of a body, in metres, within its shoulders.
 const HALF_WIDTH_M: f32 = 0.28;
@@ -36,7 +36,7 @@ pub(crate) struct Checks {
     pub(crate) equal_verdicts: u64,
     pub(crate) largest_bone_error_m: f64,
     pub(crate) fog: FogCheck,
-    /// The verdict of the fog on each pair, in every [`FOG_TICKS`]th live tick.
+    /// The verdict of the fog on each pair, in every [`FOG_TICKS`]th tick of the live and the end phase.
     pub(crate) moments: Moments,
     /// The facts of the match from its inside.
     pub(crate) watched: Option<Watched>,
@@ -223,7 +223,8 @@ impl Looking {
 impl Observer for Looking {
     fn step(&mut self, game: &mut Tactical, input: &TickInput<'_>, scopes: &mut Scopes) -> Flow {
         let flow = self.watcher.step(game, input, scopes);
-        if game.phase().name() == "live" {
+        // Nobody moves in the buy phase.
+        if game.round_phase() != RoundPhase::Buy {
             game.watch_fog(&mut self.audit);
             if input.tick.0.is_multiple_of(FOG_TICKS) {
                 self.check_fog(game);
@@ -265,7 +266,35 @@ fn of_wall(wall: &WallSeen) -> Occluder {
 
 #[cfg(test)]
 mod tests {
+    use throng::Tick;
+    use throng_tactical::Rules;
+
     use super::*;
+    use crate::{MapSource, Stage};
+
+    #[test]
+    fn the_fog_is_watched_from_the_first_live_tick_to_the_end_of_the_match() {
+        let stage = Stage::open(&MapSource::Town { seed: 1, triangles: 5_000 }).unwrap();
+        let rules = Rules { tick_hz: 32, buy_s: 1.0, live_s: 1.0, end_s: 2.0, rounds_to_win: 1, ..Rules::default() };
+        let mut game = Tactical::new(stage.arena.clone(), rules, 1).unwrap();
+        let mut looking = Looking::new(&game, Window::default());
+        let mut ticks = std::collections::BTreeMap::<&str, u64>::new();
+        let mut looks = ticks.clone();
+        for tick in (1..).map(Tick) {
+            let input = TickInput { tick, joined: &[], left: &[], commands: &[], latencies: &[] };
+            let pairs = |looking: &Looking| looking.audit.counts().sent + looking.audit.counts().hidden;
+            let before = pairs(&looking);
+            let flow = looking.step(&mut game, &input, &mut Scopes::off());
+            *ticks.entry(game.phase().name()).or_default() += 1;
+            *looks.entry(game.phase().name()).or_default() += pairs(&looking) - before;
+            if flow == Flow::Over {
+                break;
+            }
+        }
+        assert_eq!(ticks, [("buy", 32), ("live", 32), ("end", 64), ("over", 1)].into());
+        // In the first tick there is no former one that a screen could show.
+        assert_eq!(looks, [("buy", 0), ("live", 62), ("end", 128), ("over", 2)].into());
+    }
 
     #[test]
     fn shots_outside_of_the_live_phase_do_not_make_others_cheaper() {

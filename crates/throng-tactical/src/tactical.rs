@@ -282,7 +282,8 @@ impl Tactical {
     }
 
     /// Compares the fog of the last step with 360 lines for each pair that is looked at, at the time when the viewer's
-    /// screen shows it. Call it after each step of the live phase.
+    /// screen shows it. Call it after each step but those of the
+    /// buy phase, in which nobody moves.
     pub fn watch_fog(&self, audit: &mut FogAudit) {
         self.vision.watch(self.now, self.arena.map(), audit);
     }

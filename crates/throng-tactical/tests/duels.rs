@@ -220,13 +220,14 @@ fn poses_of_every_fourth_tick_give_the_verdicts_of_all_poses() {
 
 #[test]
 fn a_fog_that_ignores_latency_is_found_out_and_the_real_one_hides_nobody_who_is_seen() {
-    let faults = |ignores_latency: bool| {
-        let mut play = Play::new(course(), quick(), 3);
+    let faults = |phase: RoundPhase, ignores_latency: bool| {
+        let rules = Rules { live_s: if phase == RoundPhase::End { 1.0 } else { 10.0 }, end_s: 10.0, ..quick() };
+        let mut play = Play::new(course(), rules, 3);
         if ignores_latency {
             play.game.ignore_latency();
         }
         (0..10).for_each(|seat| play.rtt(seat, 150_000));
-        play.until(RoundPhase::Live);
+        play.until(phase);
         let mut audit = play.game.fog_audit(100);
         // Seat 0 runs out from behind the thin wall, time and again; seat 5 stands on the other side.
         for _ in 0..6 {
@@ -238,8 +239,12 @@ fn a_fog_that_ignores_latency_is_found_out_and_the_real_one_hides_nobody_who_is_
             }
         }
         assert!(audit.counts().hidden > 100, "{:?}", audit.counts());
+        assert_eq!(play.game.round_phase(), phase);
         audit.counts().hidden_but_visible
     };
-    assert_eq!(faults(false), 0);
-    assert!(faults(true) > 0);
+    // The players go on in the end phase, and the fog does.
+    for phase in [RoundPhase::Live, RoundPhase::End] {
+        assert_eq!(faults(phase, false), 0, "{phase:?}");
+        assert!(faults(phase, true) > 0, "{phase:?}");
+    }
 }
