@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use throng_gateway::settings::{Profile, Settings};
+use throng_machine::TemporaryFolder;
 use tracing::{info, warn};
 
 /// The name that Go's profiler gives its files too.
@@ -19,7 +20,14 @@ const FILE: &str = "cpu.pprof";
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A profile that is being taken, if one was asked for.
-pub(crate) struct Profiling(Option<(Sender<()>, JoinHandle<()>)>);
+pub(crate) struct Profiling(Option<Running>);
+
+struct Running {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+    /// The profiler keeps a file for rare samples in it, and never removes that.
+    _samples: TemporaryFolder,
+}
 
 impl Profiling {
     /// Begins to sample, if the settings ask for it. The folder is created now, so that an error shows at the start and
@@ -34,7 +42,7 @@ impl Profiling {
 
     /// Writes the profile.
     pub(crate) fn end(self) {
-        let Some((stop, thread)) = self.0 else { return };
+        let Some(Running { stop, thread, _samples }) = self.0 else { return };
         drop(stop);
         if thread.join().is_err() {
             warn!("-profile cpu: no profile was written");
@@ -42,13 +50,15 @@ impl Profiling {
     }
 }
 
-fn begin(folder: &Path) -> Result<(Sender<()>, JoinHandle<()>)> {
+fn begin(folder: &Path) -> Result<Running> {
     std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+    let samples = TemporaryFolder::new().context("there is no temporary folder")?;
+    samples.take_others_files()?;
     let sampler = Sampler::begin()?;
     let file = folder.join(FILE);
     let (stop, stopped) = channel();
     let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || run(sampler, &file, &stopped))?;
-    Ok((stop, thread))
+    Ok(Running { stop, thread, _samples: samples })
 }
 
 fn run(sampler: Sampler, file: &Path, stopped: &Receiver<()>) {

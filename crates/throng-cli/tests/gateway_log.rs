@@ -177,7 +177,10 @@ fn a_profile_of_the_processor_is_written_at_the_end() {
     use pprof::protos::Message as _;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("profiles");
-    let mut gateway = Gateway::start(&["-dev", "-profile=cpu", &format!("-profilepath={}", path.display())]);
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary).expect("there is room");
+    let arguments = ["-dev", "-profile=cpu", &format!("-profilepath={}", path.display())];
+    let mut gateway = Gateway::start_beside(&temporary, &arguments);
     let health = gateway.address("health and metrics at http://");
     // Until it has used the processor for two seconds: samples come with that time, but not of code of the system.
     let used_s = || throng_machine::clock::cpu_s_of(&gateway.id().to_string()).expect("it runs");
@@ -191,6 +194,7 @@ fn a_profile_of_the_processor_is_written_at_the_end() {
     assert!(said.contains("cpu.pprof"), "{said}");
     let bytes = fs::read(path.join("cpu.pprof")).expect("it is written");
     let profile = pprof::protos::Profile::decode(&bytes[..]).expect("it is what pprof reads");
+    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0, "no file of the profiler stays");
     assert!(!profile.sample.is_empty());
     assert!(profile.string_table.iter().any(|name| name.contains("throng_gateway")), "{:?}", profile.string_table);
 }

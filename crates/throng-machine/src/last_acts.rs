@@ -68,4 +68,14 @@ impl TemporaryFolder {
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
+
+    /// From now on libraries make this process's temporary files here, if they ask `tempfile` and name no folder. It has
+    /// to stay as long as the process makes any.
+    ///
+    /// # Errors
+    /// Another folder has been chosen before. The first one holds.
+    pub fn take_others_files(&self) -> io::Result<()> {
+        let taken = tempfile::env::override_temp_dir(self.path());
+        taken.map_err(|path| io::Error::other(format!("temporary files are in {} already", path.display())))
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -44,9 +45,15 @@ impl Gateway {
     }
 
     pub(crate) fn start(more: &[&str]) -> Gateway {
+        Gateway::start_beside(&std::env::temp_dir(), more)
+    }
+
+    /// One whose temporary files are in this folder.
+    pub(crate) fn start_beside(temporary: &Path, more: &[&str]) -> Gateway {
         let arguments = ["gateway", "-sa=127.0.0.1:0", "-ca=127.0.0.1:0", "-http=127.0.0.1:0"];
         let mut process = Command::new(env!("CARGO_BIN_EXE_throng"))
             .args(arguments.iter().chain(more))
+            .env("TMPDIR", temporary)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the gateway starts");
