@@ -297,7 +297,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             disturbed: Vec::new(),
             pool: FramePool::default(),
             limits,
-            saves_memory: false,
+            saves_memory: true,
             now,
             counters: HubCounters::default(),
             swept: 0,

@@ -53,7 +53,7 @@ impl Channels {
     pub fn new(schema: &Arc<Schema>, options: &ServerOptions) -> Result<Channels, StartError> {
         let replicator_options = ReplicatorOptions {
             tick_interval_us: options.tick_interval_us(),
-            saves_memory: options.max_clients > KEEPING_SEATS,
+            saves_memory: options.replicator.saves_memory || options.max_clients > KEEPING_SEATS,
             ..options.replicator
         };
         let mut replicator = Replicator::new(Arc::clone(schema), replicator_options);
