@@ -12,6 +12,9 @@ pub fn friendly(message: &str) -> String {
     if one_line.starts_with("unknown field") || one_line.starts_with("unknown variant") {
         let word = quoted.next().unwrap_or_default().to_owned();
         let allowed: Vec<&str> = quoted.collect();
+        if allowed.is_empty() {
+            return one_line;
+        }
         let what = if one_line.starts_with("unknown field") { "unknown key" } else { "unknown value" };
         return match nearest(&word, &allowed) {
             Some(nearest) => format!("{what} `{word}`: did you mean `{nearest}`?"),
@@ -56,6 +59,8 @@ mod tests {
         assert_eq!([0, 3, 4, 99].map(|byte| line_of("one\ntwo\n", byte)), [1, 1, 2, 3]);
         let unknown = "unknown field `frame_us`, expected one of `frame_ms`,\n`slow_frame_ms`";
         assert_eq!(friendly(unknown), "unknown key `frame_us`: did you mean `frame_ms`?");
+        let none = "unknown field `x`, there are no fields";
+        assert_eq!(friendly(none), none);
         assert_eq!(friendly("missing field `players`"), "the key `players` is missing");
     }
 

@@ -148,9 +148,9 @@ pub struct BotsReport {
     /// The first objects that differed, described.
     #[serde(default)]
     pub differences: Vec<Difference>,
-    /// Processor time by wall time on each machine, which [`boot_id`](throng_machine::boot_id) names.
-    #[serde(default)]
-    pub cpu_cores_of: Vec<(String, f64)>,
+    /// Processor time by wall time of each process of bots, with the name of its machine as [`boot_id`](throng_machine::boot_id)
+    /// has it.
+    pub cpu_cores_of: Vec<(Option<String>, f64)>,
     /// Payload to each bot, mean and 99th percentile of the bots, in kbit/s.
     pub kbit_per_s: (f64, f64),
     /// The same with the headers of IP and UDP, 99th percentile of the bots.
@@ -177,9 +177,11 @@ pub struct BotsReport {
 }
 
 impl BotsReport {
-    /// Processor time of the bots on this machine, by wall time.
-    pub(crate) fn cpu_cores_here(&self) -> f64 {
-        let here = throng_machine::boot_id();
-        self.cpu_cores_of.iter().filter(|(machine, _)| *machine == here).map(|(_, cores)| cores).sum()
+    /// Processor time of the bots on this machine, by wall time. `None` if a machine has no name: it could be this one.
+    pub(crate) fn cpu_cores_here(&self) -> Option<f64> {
+        let here = throng_machine::boot_id()?;
+        let on_this =
+            |(machine, cores): &(Option<String>, f64)| Some(if *machine.as_ref()? == here { *cores } else { 0.0 });
+        self.cpu_cores_of.iter().map(on_this).sum()
     }
 }

@@ -211,9 +211,10 @@ pub fn kernel() -> String {
     format!("{} {}", part("ostype"), part("osrelease"))
 }
 
-/// Tells this machine from all others until it starts again, also from within its containers; [`UNKNOWN`] where the system does not tell.
-pub fn boot_id() -> String {
-    one_line("/proc/sys/kernel/random/boot_id")
+/// Tells this machine from others until it starts again, also from within its containers; `None` where the system does not tell.
+/// Virtual machines that were copied while they ran have the same.
+pub fn boot_id() -> Option<String> {
+    Some(one_line("/proc/sys/kernel/random/boot_id")).filter(|id| id != UNKNOWN)
 }
 
 /// Frequency governor of the first core.

@@ -257,12 +257,20 @@ pub fn hear<T: Send + 'static>(read: impl Fn(&str) -> Option<T> + Send + 'static
     receiver
 }
 
-/// Writes a line to the standard output.
+/// Writes a line to the standard output. If the other process has ended, nobody reads it; the end of the input will show that.
 pub fn answer(line: &impl Serialize) {
-    let Ok(json) = serde_json::to_string(line) else { return };
+    let _ = last_answer(line);
+}
+
+/// Writes the last line, after which nothing is read any more.
+///
+/// # Errors
+/// The line cannot be written.
+pub fn last_answer(line: &impl Serialize) -> io::Result<()> {
+    let json = serde_json::to_string(line)?;
     let mut out = io::stdout().lock();
-    // If the other process has ended, nobody reads this; the end of the input will show it.
-    let _ = writeln!(out, "{json}").and_then(|()| out.flush());
+    writeln!(out, "{json}")?;
+    out.flush()
 }
 
 #[cfg(all(test, unix))]

@@ -127,8 +127,7 @@ pub fn serve() -> Result<(), RangeError> {
         told.end();
     });
     let report = play(&order, &wanted, |step| piped::answer(&step))?;
-    piped::answer(&report);
-    Ok(())
+    piped::last_answer(&report).map_err(|error| RangeError::Bots(format!("the report cannot be written: {error}")))
 }
 
 /// Plays until it is [over](Wanted::end), or all matches are that were wanted. Tells each

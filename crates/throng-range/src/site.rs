@@ -545,8 +545,8 @@ pub fn serve() -> Result<(), RangeError> {
         }
     }
     let (report, _) = site.finish();
-    piped::answer(&SiteLine::Done(Box::new(report)));
-    Ok(())
+    piped::last_answer(&SiteLine::Done(Box::new(report)))
+        .map_err(|source| RangeError::File { path: "standard output".into(), source })
 }
 
 /// The kinds of the game.

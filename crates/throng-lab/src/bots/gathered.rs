@@ -214,16 +214,18 @@ mod tests {
 
     #[test]
     fn bots_use_this_machine_if_they_are_on_it_whatever_their_address() {
-        let on = |machine: &str, cpu_cores| {
+        let on = |machine: Option<String>, cpu_cores| {
             let bots = Bots { cpu_cores, ..Bots::default() };
-            let cpu_cores_of = vec![(machine.to_owned(), cpu_cores)];
+            let cpu_cores_of = vec![(machine, cpu_cores)];
             Gathered { report: BotsReport { bots, cpu_cores_of, ..BotsReport::default() }, ..Gathered::default() }
         };
-        let mut all = on(&throng_machine::boot_id(), 0.5);
-        all.add(on("another", 4.0));
-        all.add(on(&throng_machine::boot_id(), 0.25));
+        let mut all = on(throng_machine::boot_id(), 0.5);
+        all.add(on(Some("another".to_owned()), 4.0));
+        all.add(on(throng_machine::boot_id(), 0.25));
         let report = all.report();
-        assert_eq!((report.bots.cpu_cores, report.cpu_cores_here()), (4.75, 0.75));
+        assert_eq!((report.bots.cpu_cores, report.cpu_cores_here()), (4.75, Some(0.75)));
+        all.add(on(None, 1.0));
+        assert_eq!(all.report().cpu_cores_here(), None, "a machine without a name may be this one");
     }
 
     #[test]

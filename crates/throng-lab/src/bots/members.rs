@@ -325,7 +325,7 @@ mod tests {
         };
         assert_eq!([3, 1, 2].map(|wanted| ended(&mut fleet, wanted)), [Some(1); 3]);
         let report = fleet.gather(false).report();
-        assert_eq!((report.bots.disconnects, report.cpu_cores_here()), (1, report.bots.cpu_cores));
+        assert_eq!((report.bots.disconnects, report.cpu_cores_here()), (1, Some(report.bots.cpu_cores)));
     }
 
     #[test]

@@ -374,7 +374,9 @@ impl Ledger {
         RunSummary {
             head: RunHead {
                 seconds: self.seconds_measured(),
-                others_cpu_cores: self.used_cores.of_others([bots.cpu_cores_here(), self.cpu_cores]),
+                others_cpu_cores: bots
+                    .cpu_cores_here()
+                    .and_then(|bots| self.used_cores.of_others([bots, self.cpu_cores])),
                 ..self.head.clone()
             },
             scenario: self.scenario.name.clone(),
