@@ -301,6 +301,34 @@ fn challenges_of_copies_that_are_passed_on_to_the_client_do_not_displace_its_own
 }
 
 #[test]
+fn a_wish_moves_a_connection_once() {
+    let (there, thief) = (client_address(2), client_address(9));
+    for (first, second) in [(there, thief), (thief, there)] {
+        let mut stage = Stage::new();
+        stage.client.probe.on_address_changed(at(0));
+        let wish = stage.poll(at(0)).unwrap();
+        // A copy of the wish is challenged too, and the thief passes that challenge on. The client answers both.
+        let challenges = [there, thief].map(|from| stage.handle(at(20), from, &wish).unwrap());
+        let [to_there, to_thief] = challenges.map(|challenge| {
+            stage.challenge(at(40), challenge);
+            stage.poll(at(40)).unwrap()
+        });
+        let answer = |from| if from == there { &to_there } else { &to_thief };
+        stage.handle(at(60), first, answer(first)).unwrap();
+        assert_eq!(stage.handle(at(61), second, answer(second)), Err(DropReason::ChallengeOutdated));
+        assert_eq!(stage.handle(at(62), second, &wish), Err(DropReason::Replayed));
+        assert_eq!((stage.address, stage.server.door.counters().moved), (first, 1));
+        // If the thief was faster, the client's next wish brings the connection back.
+        let wish = (63..1_000).find_map(|ms| stage.poll(at(ms)).filter(|packet| is_wish(packet))).unwrap();
+        let challenge = stage.handle(at(1_000), there, &wish).unwrap();
+        stage.challenge(at(1_000), challenge);
+        let response = stage.poll(at(1_000)).unwrap();
+        stage.handle(at(1_000), there, &response).unwrap();
+        assert_eq!(stage.address, there);
+    }
+}
+
+#[test]
 fn an_answer_counts_although_a_later_wish_has_come_from_elsewhere() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! client id          8
-//! user data        256    of a move: when it was sent (8), zeros
+//! user data        256    of a move: when it was sent (8), the number of the wish (8), zeros
 //! connect token tag 16    the standard leaves this to zeros; ties the challenge to one connect token
 //! zeros              4
 //! tag               16    ChaCha20-Poly1305, nonce from the challenge sequence number
@@ -32,16 +32,20 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    /// The challenge of a client that wants to move.
-    pub(super) fn of_move(client_id: u64, sent_at: Time) -> Challenge {
+    /// The challenge of a client that wants to move: the answer to the wish with this sequence number.
+    pub(super) fn of_move(client_id: u64, sent_at: Time, wish: u64) -> Challenge {
         let mut user_data = [0; USER_DATA_LEN];
-        user_data[..8].copy_from_slice(&sent_at.0.to_le_bytes());
+        let mut w = FieldWriter::new(&mut user_data);
+        w.u64(sent_at.0);
+        w.u64(wish);
         Challenge { client_id, user_data, token_tag: [0; TAG_LEN] }
     }
 
-    /// When the challenge of a move was sent.
-    pub(super) fn sent_at(&self) -> Time {
-        Time(u64::from_le_bytes(*self.user_data.first_chunk().expect("user data is longer than a time")))
+    /// When the challenge of a move was sent, and the sequence number of its wish.
+    pub(super) fn sent_at_and_wish(&self) -> (Time, u64) {
+        let mut r = FieldReader::new(&self.user_data);
+        let mut fields = || Some((Time(r.u64()?), r.u64()?));
+        fields().expect("user data has room for two numbers")
     }
 }
 

@@ -49,7 +49,8 @@ pub enum DropReason {
     HandshakeOver,
     /// A request, a wish to move or the answer to a challenge that was not looked at because too many had come.
     TooManyRequests,
-    /// The answer to a challenge that is too old, or older than one that was answered.
+    /// The answer to a challenge that is too old or older than one that was answered, or to a wish that is no newer than one
+    /// that has moved the connection.
     ChallengeOutdated,
     /// A wish to move that names no connection, or an answer of a connection that has not asked to move.
     MoveNotOurs,

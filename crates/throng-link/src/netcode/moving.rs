@@ -25,12 +25,14 @@
 //! Attacks that fail:
 //!
 //! - *Take a connection over.* The response is sealed with the client's key, and its challenge is bound to the address
-//!   that it was sent to. A recorded response answers an older challenge, or one for another address.
+//!   that it was sent to. Someone on the way can copy a wish, pass the challenge of the copy on to the client, and copy the
+//!   client's answer to it. A wish moves the connection once, so this fails if the client's own answer arrives first. If the
+//!   copies are faster, the connection moves to their address until the client's next wish.
 //! - *Hinder a move by copies of its packets, or by other wishes.* Each wish is challenged where it comes from: a copy that
 //!   overtakes the newest wish, or another client that names the same address, takes no place from it. Older wishes have been
 //!   opened before, and a keep-alive opens once.
-//! - *Move a connection back by a recorded answer.* An answer counts for [`MOVE_TIME`], and not after one to a later
-//!   challenge.
+//! - *Move a connection back by a recorded answer.* An answer counts for [`MOVE_TIME`], and only if its wish is newer than
+//!   the last one that moved the connection.
 //! - *Fill tables.* A connection keeps its newest wish, of constant size.
 //! - *Use the server as an amplifier.* The challenge is shorter than the move, and nothing else is sent to an address
 //!   that is not proved.
@@ -71,8 +73,8 @@ pub fn is_response(datagram: &[u8]) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Moves {
     newest: Option<Wish>,
-    /// The answers to challenges below this number count no more.
-    first_challenge: u64,
+    /// Wishes with sequence numbers below this one move the connection no more.
+    first_wish: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +140,7 @@ impl ServerHandshake {
             match read_header(Side::Server, packet)? {
                 Header { kind: PacketKind::KeepAlive, sequence, .. } => {
                     door.hear_wish(now, sequence, packet, end)?;
-                    door.challenge_move(now, from, end, reply);
+                    door.challenge_move(now, from, sequence, end, reply);
                     Ok(MoveStep::Challenged)
                 }
                 _ => door.hear_answer(now, from, packet, end).map(|round_trip| MoveStep::Proved { round_trip }),
@@ -147,7 +149,7 @@ impl ServerHandshake {
     }
 
     /// Checks that the client has sent a wish. Its keep-alive opens once; copies of the newest wish count too, since they may
-    /// have overtaken it.
+    /// have overtaken it, until it has moved the connection.
     fn hear_wish(
         &mut self,
         now: Time,
@@ -157,7 +159,8 @@ impl ServerHandshake {
     ) -> Result<(), DropReason> {
         self.work.take(now)?;
         let tag = *packet.last_chunk().ok_or(DropReason::TooShort)?;
-        if end.moves.current(now).is_some_and(|newest| (newest.sequence, newest.tag) == (sequence, tag)) {
+        let is_copy = |newest: Wish| (newest.sequence, newest.tag) == (sequence, tag);
+        if sequence >= end.moves.first_wish && end.moves.current(now).is_some_and(is_copy) {
             return Ok(());
         }
         end.opener.open(packet)?;
@@ -167,8 +170,8 @@ impl ServerHandshake {
         Ok(())
     }
 
-    fn challenge_move(&mut self, now: Time, to: SocketAddr, end: &Movable<'_>, reply: &mut Vec<u8>) {
-        let body = self.challenge_body(Purpose::Move, to, &Challenge::of_move(end.client_id, now)).1;
+    fn challenge_move(&mut self, now: Time, to: SocketAddr, wish: u64, end: &Movable<'_>, reply: &mut Vec<u8>) {
+        let body = self.challenge_body(Purpose::Move, to, &Challenge::of_move(end.client_id, now, wish)).1;
         let sequence = self.sequences.challenge();
         end.sealer.seal_unconnected(PacketKind::Challenge, sequence, &body, reply);
         self.counters.move_challenged += 1;
@@ -184,12 +187,13 @@ impl ServerHandshake {
     ) -> Result<Duration, DropReason> {
         end.moves.current(now).ok_or(DropReason::MoveNotOurs)?;
         self.answers.take(now)?;
-        let (number, challenge) = self.open_challenge(Purpose::Move, from, end.opener.open(packet)?.body)?;
-        let round_trip = now.since(challenge.sent_at());
-        if number < end.moves.first_challenge || round_trip >= MOVE_TIME {
+        let (_, challenge) = self.open_challenge(Purpose::Move, from, end.opener.open(packet)?.body)?;
+        let (sent_at, wish) = challenge.sent_at_and_wish();
+        let round_trip = now.since(sent_at);
+        if wish < end.moves.first_wish || round_trip >= MOVE_TIME {
             return Err(DropReason::ChallengeOutdated);
         }
-        end.moves.first_challenge = number + 1;
+        end.moves.first_wish = wish + 1;
         self.counters.moved += u64::from(from != plain_address(end.address));
         Ok(round_trip)
     }
