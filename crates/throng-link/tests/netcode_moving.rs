@@ -329,6 +329,20 @@ fn a_wish_moves_a_connection_once() {
 }
 
 #[test]
+fn a_challenge_for_another_client_proves_nothing() {
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let challenge = stage.handle(at(0), there, &wish).unwrap();
+    stage.challenge(at(10), challenge);
+    let response = stage.poll(at(10)).unwrap();
+    stage.server.connected[0].1.client_id += 1;
+    assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::ChallengeNotAuthentic));
+    stage.server.connected[0].1.client_id -= 1;
+    assert_eq!(stage.handle(at(20), there, &response), Ok(Vec::new()));
+}
+
+#[test]
 fn an_answer_counts_although_a_later_wish_has_come_from_elsewhere() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));

@@ -41,7 +41,7 @@ pub enum DropReason {
     TokenUsedElsewhere,
     /// A packet from an address that has not shown a token, or whose handshake is too old.
     UnknownAddress,
-    /// The challenge token is not one of ours.
+    /// The challenge token is not one of ours, or is another client's.
     ChallengeNotAuthentic,
     /// The challenge token answers a challenge for another connect token.
     ChallengeForOtherToken,

@@ -188,6 +188,9 @@ impl ServerHandshake {
         end.moves.current(now).ok_or(DropReason::MoveNotOurs)?;
         self.answers.take(now)?;
         let (_, challenge) = self.open_challenge(Purpose::Move, from, end.opener.open(packet)?.body)?;
+        if challenge.client_id != end.client_id {
+            return Err(DropReason::ChallengeNotAuthentic);
+        }
         let (sent_at, wish) = challenge.sent_at_and_wish();
         let round_trip = now.since(sent_at);
         if wish < end.moves.first_wish || round_trip >= MOVE_TIME {
