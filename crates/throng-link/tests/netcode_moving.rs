@@ -283,7 +283,8 @@ fn challenges_of_copies_that_are_passed_on_to_the_client_do_not_displace_its_own
     stage.client.probe.on_address_changed(at(0));
     let wish = stage.poll(at(0)).unwrap();
     let genuine = stage.handle(at(20), there, &wish).unwrap();
-    let foreign: Vec<_> = (100..120).map(|thief| stage.handle(at(20), client_address(thief), &wish).unwrap()).collect();
+    let mut copies = (100..130).map(|thief| stage.handle(at(20), client_address(thief), &wish).unwrap());
+    let (foreign, later): (Vec<_>, Vec<_>) = (copies.by_ref().take(20).collect(), copies.collect());
     stage.challenge(at(40), genuine);
     // Challenges are not protected from replay. One that is known is not answered again.
     (0..100).for_each(|_| stage.challenge(at(40), foreign[0].clone()));
@@ -293,7 +294,9 @@ fn challenges_of_copies_that_are_passed_on_to_the_client_do_not_displace_its_own
     answers.iter().for_each(|answer| drop(stage.handle(at(60), there, answer)));
     assert_eq!(stage.address, there);
     // Later ones take the places of those that were answered. All are repeated once, and then it asks again.
-    foreign[10..].iter().for_each(|challenge| stage.challenge(at(100), challenge.clone()));
+    foreign.iter().for_each(|challenge| stage.challenge(at(90), challenge.clone()));
+    assert_eq!(stage.poll(at(90)), None, "all of them have come before");
+    later.iter().for_each(|challenge| stage.challenge(at(100), challenge.clone()));
     assert_eq!(std::iter::from_fn(|| stage.poll(at(100))).count(), 8);
     let repeated: Vec<_> = std::iter::from_fn(|| stage.poll(at(300))).collect();
     assert!(repeated.len() == 8 && !repeated.iter().any(|packet| is_wish(packet)));
@@ -340,6 +343,66 @@ fn a_challenge_for_another_client_proves_nothing() {
     assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::ChallengeNotAuthentic));
     stage.server.connected[0].1.client_id -= 1;
     assert_eq!(stage.handle(at(20), there, &response), Ok(Vec::new()));
+}
+
+#[test]
+fn challenges_that_have_come_before_are_not_answered_in_a_later_attempt() {
+    let (mut stage, there) = (Stage::new(), client_address(2));
+    stage.client.probe.on_address_changed(at(0));
+    let wish = stage.poll(at(0)).unwrap();
+    let old: Vec<_> = (100..140).map(|thief| stage.handle(at(0), client_address(thief), &wish).unwrap()).collect();
+    for challenge in &old {
+        stage.challenge(at(10), challenge.clone());
+        while stage.poll(at(10)).is_some() {}
+    }
+    stage.talk(at(20));
+    stage.client.probe.on_address_changed(at(1_000));
+    let wish = stage.poll(at(1_000)).unwrap();
+    let genuine = stage.handle(at(1_010), there, &wish).unwrap();
+    old.iter().for_each(|challenge| stage.challenge(at(1_020), challenge.clone()));
+    stage.challenge(at(1_020), genuine);
+    let answers: Vec<_> = std::iter::from_fn(|| stage.poll(at(1_020))).collect();
+    assert_eq!(answers.len(), 1);
+    stage.handle(at(1_030), there, &answers[0]).unwrap();
+    assert_eq!(stage.address, there);
+}
+
+#[test]
+fn too_many_challenges_at_once_displace_neither_the_first_nor_the_newest() {
+    for before in 0..50 {
+        let (mut stage, there) = (Stage::new(), client_address(2));
+        stage.client.probe.on_address_changed(at(0));
+        let wish = stage.poll(at(0)).unwrap();
+        let mut challenges: Vec<_> =
+            (100..150).map(|thief| stage.handle(at(0), client_address(thief), &wish).unwrap()).collect();
+        challenges.insert(before, stage.handle(at(0), there, &wish).unwrap());
+        challenges.into_iter().for_each(|challenge| stage.challenge(at(10), challenge));
+        let answers: Vec<_> = std::iter::from_fn(|| stage.poll(at(10))).collect();
+        assert_eq!(answers.len(), 8);
+        answers.iter().for_each(|answer| drop(stage.handle(at(20), there, answer)));
+        assert_eq!(stage.address == there, !(4..47).contains(&before), "{before}");
+    }
+}
+
+#[test]
+fn a_client_asks_again_however_many_challenges_come() {
+    let (mut stage, thief) = (Stage::new(), client_address(9));
+    stage.client.probe.on_address_changed(at(0));
+    let mut wish = stage.poll(at(0)).unwrap();
+    let mut asked = Vec::new();
+    // A thief copies each wish every 100 ms, and passes the challenges on.
+    for ms in (0..10_000).step_by(100) {
+        let challenge = stage.handle(at(ms), thief, &wish).unwrap();
+        stage.challenge(at(ms), challenge);
+        while let Some(packet) = stage.poll(at(ms)) {
+            if is_wish(&packet) {
+                asked.push(ms);
+                wish = packet;
+            }
+        }
+    }
+    let mut pauses = asked.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(asked.len() > 10 && pauses.all(|pause| (200..=800).contains(&pause)), "{asked:?}");
 }
 
 #[test]

@@ -31,6 +31,8 @@
 //! - *Hinder a move by copies of its packets, or by other wishes.* Each wish is challenged where it comes from: a copy that
 //!   overtakes the newest wish, or another client that names the same address, takes no place from it. Older wishes have been
 //!   opened before, and a keep-alive opens once.
+//! - *Keep a client from asking by challenges, recorded or of copies.* The client answers a challenge number once, and sends its
+//!   next wish on time however many challenges come.
 //! - *Move a connection back by a recorded answer.* An answer counts for [`MOVE_TIME`], and only if its wish is newer than
 //!   the last one that moved the connection.
 //! - *Fill tables.* A connection keeps its newest wish, of constant size.
@@ -41,6 +43,7 @@ use super::PacketKind;
 use super::challenge::{Challenge, Purpose};
 use super::counters::DropReason;
 use super::packet::{CHALLENGE_BODY_LEN, HEADER_MAX, Header, KEEP_ALIVE_BODY_LEN, Side, read_header};
+use super::replay::ReplayWindow;
 use super::seal::{Opener, Sealer};
 use super::server::ServerHandshake;
 use super::{TAG_LEN, plain_address};
@@ -238,9 +241,14 @@ const SILENCE_MAX: Duration = Duration::from_millis(4_000);
 /// Time between two packets of one attempt, doubled each time up to the second value.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_millis(1_600);
+/// Time from the first challenge after a wish to the next wish. Later challenges do not change it: somebody on the way could pass
+/// them on for ever.
+const ANSWER_TIME: Duration = Duration::from_millis(600);
 /// Challenges of one attempt that are answered between two polls, and remembered. One of them is for the client's own address; the
 /// others are for copies of its wish, and somebody on the way has passed them on.
 const ANSWERS_MAX: usize = 8;
+/// Each answer is sent so many times, [`RETRY_MIN`] apart, because one may be lost.
+const ANSWER_SENDS: u8 = 2;
 
 /// The client's side of a move: notices silence, and proves the client's address again.
 ///
@@ -255,31 +263,41 @@ pub struct PathProbe {
     heard_at: Time,
     /// Smoothed pause between received datagrams, in microseconds.
     pause_micros: u64,
+    /// The numbers of the challenges that have come. Challenge packets are not protected from replay.
+    challenges: ReplayWindow,
     attempt: Option<Attempt>,
 }
 
 #[derive(Debug)]
 struct Attempt {
-    next_at: Time,
+    /// When the next wish is due, and the time from then to the one after it.
+    wish_at: Time,
     pause: Duration,
-    /// The bodies of the challenges that have come, oldest first.
-    answers: VecDeque<Box<[u8; CHALLENGE_BODY_LEN]>>,
-    /// How many of them, from the end, are to be sent now.
-    unsent: usize,
+    /// The answers to the challenges that have come since the last wish, oldest first.
+    answers: VecDeque<Answer>,
     /// Packets have no effect before the new address is proved.
     is_sure: bool,
 }
 
+#[derive(Debug)]
+struct Answer {
+    /// The body of the challenge.
+    body: Box<[u8; CHALLENGE_BODY_LEN]>,
+    /// When it is due, if any sends are left.
+    next_at: Time,
+    sends_left: u8,
+}
+
 impl Attempt {
     fn new(now: Time, is_sure: bool) -> Attempt {
-        Attempt { next_at: now, pause: RETRY_MIN, answers: VecDeque::new(), unsent: 0, is_sure }
+        Attempt { wish_at: now, pause: RETRY_MIN, answers: VecDeque::new(), is_sure }
     }
 }
 
 impl PathProbe {
     /// A probe for the connection at this seat, which has just been made.
     pub fn new(seat: u32, now: Time) -> PathProbe {
-        PathProbe { seat, heard_at: now, pause_micros: 100_000, attempt: None }
+        PathProbe { seat, heard_at: now, pause_micros: 100_000, challenges: ReplayWindow::default(), attempt: None }
     }
 
     /// An authentic payload or keep-alive has come.
@@ -295,19 +313,25 @@ impl PathProbe {
         }
     }
 
-    /// A challenge has come. It is answered only if we have asked for it, and beside other ones: somebody on the way may have
-    /// copied our wish, and passes on what the server has sent to another address.
+    /// A challenge has come. It is answered only if we have asked for it, and if it has not come before. It is answered beside other
+    /// ones: somebody on the way may have copied our wish, and passes on what the server has sent to another address.
     pub fn on_challenge(&mut self, now: Time, body: &[u8]) {
-        let (Some(attempt), Ok(body)) = (&mut self.attempt, body.try_into()) else { return };
-        if attempt.unsent == ANSWERS_MAX || attempt.answers.iter().any(|known| **known == body) {
+        let Ok(body) = <[u8; CHALLENGE_BODY_LEN]>::try_from(body) else { return };
+        let number = u64::from_le_bytes(*body.first_chunk().expect("a challenge begins with its number"));
+        if self.challenges.is_replayed(number) {
             return;
         }
-        if attempt.answers.len() == ANSWERS_MAX {
-            attempt.answers.pop_front();
+        self.challenges.mark(number);
+        let Some(attempt) = &mut self.attempt else { return };
+        if attempt.answers.is_empty() {
+            (attempt.wish_at, attempt.pause) = (now.after(ANSWER_TIME), ANSWER_TIME);
         }
-        attempt.answers.push_back(Box::new(body));
-        attempt.unsent += 1;
-        (attempt.next_at, attempt.pause) = (now, RETRY_MIN);
+        if attempt.answers.len() == ANSWERS_MAX {
+            // If no answer has been sent, the first and the newest stay: others may come just before ours, or just after it.
+            let is_sent = attempt.answers[0].sends_left < ANSWER_SENDS;
+            attempt.answers.remove(if is_sent { 0 } else { ANSWERS_MAX / 2 });
+        }
+        attempt.answers.push_back(Answer { body: Box::new(body), next_at: now, sends_left: ANSWER_SENDS });
     }
 
     /// The program knows that its address has changed: it has a new socket, or the system has reported it.
@@ -317,10 +341,9 @@ impl PathProbe {
 
     /// When [`poll_transmit`](PathProbe::poll_transmit) has something to send, if nothing is received before.
     pub fn next_deadline(&self) -> Time {
-        match &self.attempt {
-            Some(attempt) => attempt.next_at,
-            None => self.heard_at.after(self.silence()),
-        }
+        let Some(attempt) = &self.attempt else { return self.heard_at.after(self.silence()) };
+        let answers = attempt.answers.iter().filter(|answer| answer.sends_left > 0);
+        answers.map(|answer| answer.next_at).fold(attempt.wish_at, Time::min)
     }
 
     /// Replaces `out` with the next packet of a move, if one is due. It goes to the server, from wherever the client is. Poll
@@ -330,20 +353,17 @@ impl PathProbe {
             return false;
         }
         let attempt = self.attempt.get_or_insert_with(|| Attempt::new(now, false));
-        if attempt.unsent == 0 {
-            // Answers that were lost are repeated once; then the server may have forgotten what it asked.
-            match attempt.pause <= RETRY_MIN * 2 {
-                true => attempt.unsent = attempt.answers.len(),
-                false => attempt.answers.clear(),
-            }
+        let is_due = |answer: &&mut Answer| answer.sends_left > 0 && answer.next_at <= now;
+        if let Some(answer) = attempt.answers.iter_mut().find(is_due) {
+            answer.sends_left -= 1;
+            answer.next_at = now.after(RETRY_MIN);
+            return write_move(self.seat, Some(&answer.body), sealer, out);
         }
-        let answer = attempt.answers.get(attempt.answers.len() - attempt.unsent);
-        attempt.unsent = attempt.unsent.saturating_sub(1);
-        if attempt.unsent == 0 {
-            attempt.next_at = now.after(attempt.pause);
-            attempt.pause = (attempt.pause * 2).min(RETRY_MAX);
-        }
-        write_move(self.seat, answer.map(|body| &**body), sealer, out)
+        // The answers were lost, or the server has forgotten what it asked.
+        attempt.answers.clear();
+        attempt.wish_at = now.after(attempt.pause);
+        attempt.pause = (attempt.pause * 2).min(RETRY_MAX);
+        write_move(self.seat, None, sealer, out)
     }
 
     fn silence(&self) -> Duration {
