@@ -719,7 +719,7 @@ impl Origin {
         let Some((&user_data, token_ends_s, [])) = split_join(&talk.body) else { return false };
         let client_id = talk.number;
         if !self.seat_player(player, Seat { client_id, token_ends_s, ..Seat::default() }) {
-            return self.turn_away(player);
+            return self.turn_away(player, FULL);
         }
         let arrived = self.take_arrived(client_id);
         let goes_on = talk.lane == GOES_ON;
@@ -776,12 +776,10 @@ impl Origin {
         true
     }
 
-    /// Whether a client is here by a newer connection than one whose token ends then. It has joined while its player was on the way. Of two
-    /// tokens of the same second, the one of the player who arrives has been in use for longer.
-    fn has_newer(&mut self, client_id: u64, token_ends_s: u64) -> bool {
-        let known = self.clients.get(&client_id).filter(|(_, until)| until.is_none()).map(|&(known, _)| known);
-        let seat = known.and_then(|known| self.player(known));
-        seat.is_some_and(|seat| seat.stage != Stage::Released && seat.token_ends_s >= token_ends_s)
+    /// The seat of a client that is here. A player who is released has one until its edge says that it has arrived.
+    fn seat_of(&mut self, client_id: u64) -> Option<Seat> {
+        let (known, _) = *self.clients.get(&client_id).filter(|(_, until)| until.is_none())?;
+        self.player(known).copied()
     }
 
     /// A client is this player from now on. Returns the player that it was, if that is kept for it.
@@ -876,11 +874,11 @@ impl Origin {
     }
 
     /// Ends a player who got no seat. False if it has one already.
-    fn turn_away(&mut self, player: PlayerId) -> bool {
+    fn turn_away(&mut self, player: PlayerId, reason: &'static str) -> bool {
         if self.player(player).is_some() {
             return false;
         }
-        self.end_session(player, FULL);
+        self.end_session(player, reason);
         true
     }
 
@@ -894,18 +892,22 @@ impl Origin {
     /// A player comes from another origin, or back from the way to one that is gone.
     fn arrive(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Some(Arrival { user_data, token_ends_s, former, state }) = Arrival::read(&talk.body) else { return false };
-        // A state that this origin has let go of before is older.
-        self.let_go.forget(talk.number);
         if self.at_stage(player, |stage| stage == Stage::Released).is_ok() {
             self.leave(player, false);
         }
+        // The client has joined by another connection while this player was on the way. Of two tokens of the same second, the one of the
+        // player who arrives has been in use for longer, unless the other player has gone on its way before.
+        let is_older = self.seat_of(talk.number).is_some_and(|seat| {
+            seat.token_ends_s > token_ends_s || seat.token_ends_s == token_ends_s && seat.stage != Stage::Released
+        });
+        if is_older {
+            return self.turn_away(player, CONNECTED_AGAIN);
+        }
+        // A state that this origin has let go of before is older.
+        self.let_go.forget(talk.number);
         let seat = Seat { client_id: talk.number, token_ends_s, former: Some(former), ..Seat::default() };
         if !self.seat_player(player, seat) {
-            return self.turn_away(player);
-        }
-        if self.has_newer(talk.number, token_ends_s) {
-            self.unseat(player, CONNECTED_AGAIN);
-            return true;
+            return self.turn_away(player, FULL);
         }
         if !self.has_room_for(state.len()) {
             self.counters.arrivals_refused += 1;

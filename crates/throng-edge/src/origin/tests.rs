@@ -319,21 +319,34 @@ fn an_end_that_finds_no_room_is_told_later_and_an_edge_with_too_many_is_sent_awa
 /// The player of a client arrives by one edge, and the client has joined by another one.
 #[test]
 fn of_a_player_who_arrives_and_one_of_the_same_client_who_is_here_the_one_with_the_newer_token_stays() {
-    for (joined_s, arrived_s, stays) in [(20, 10, 1), (20, 20, 1), (20, 21, 2)] {
+    let cases = [
+        (20, Stage::Here, 10, 1),
+        (20, Stage::Here, 20, 1),
+        (20, Stage::Here, 21, 2),
+        (20, Stage::Released, 19, 1),
+        (20, Stage::Released, 20, 2),
+        (20, Stage::Released, 21, 2),
+    ];
+    for (joined_s, stage, arrived_s, stays) in cases {
         let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
         let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
         edges.iter().for_each(|edge| connect(&mut origin, *edge));
         let [joined, arrived] = [(edges[1], 1), (edges[0], 2)].map(|(edge, session)| PlayerId { edge, session });
         let body = join_bytes(&[0; USER_DATA_LEN], joined_s);
         assert!(origin.join(joined, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+        if stage == Stage::Released {
+            origin.set_stage(joined, Stage::Free { to: 2 });
+            origin.release(joined, ObjectId { index: 3, generation: 1 }, b"newer").expect("it is free to go");
+        }
         let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
         let arrival = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: arrived_s, former, state: b"hero" };
         assert!(origin.arrive(arrived, &ToOrigin { number: 5, body: arrival.bytes(), ..ToOrigin::default() }));
-        let told = format!("{joined_s} s and {arrived_s} s");
+        let told = format!("{joined_s} s, {stage:?}, and {arrived_s} s");
         assert_eq!(origin.players().map(|player| player.session).collect::<Vec<_>>(), [stays], "{told}");
-        let ended =
-            origin.edges.values().flat_map(|seat| &seat.waiting).map(|talk| (Down::of(talk.step), talk.session));
-        assert_eq!(ended.collect::<Vec<_>>(), [(Some(Down::End), 3 - stays)], "{told}");
+        let waiting = origin.edges.values().flat_map(|seat| &seat.waiting);
+        let ended = waiting.filter(|talk| Down::of(talk.step) == Some(Down::End)).map(|talk| talk.session);
+        assert_eq!(ended.collect::<Vec<_>>(), [3 - stays], "{told}");
+        assert_eq!(origin.let_go.find(5).is_some(), (stage, stays) == (Stage::Released, 1), "{told}");
         let has_arrived = origin.events.iter().any(|event| matches!(event, OriginEvent::Arrived { .. }));
         let has_left = origin.events.iter().any(|event| matches!(event, OriginEvent::Left(_)));
         assert_eq!(has_left, stays == 2, "{told}: the game was not told of one who is turned away");
