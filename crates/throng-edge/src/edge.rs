@@ -16,8 +16,8 @@ use throng::{
 
 use crate::mirror::{Mirror, position_m};
 use crate::talk::{
-    BODY_MAX, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up, join_bytes, push_input,
-    push_look, read_looks, read_object, refusals_bytes, split_refusals,
+    BODY_MAX, CONNECTED_AGAIN, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up,
+    join_bytes, push_input, push_look, read_looks, read_object, refusals_bytes, split_refusals,
 };
 use moves::{Continuing, Leaving, Stage, leave, leave_former};
 
@@ -505,7 +505,10 @@ impl Edge {
                 Err(_) => false,
             },
             Some(Down::End) => {
-                self.end_refused_move(number, connection);
+                // With a newer connection the client has a newer state.
+                if talk.body != CONNECTED_AGAIN.as_bytes() {
+                    self.end_refused_move(number, connection);
+                }
                 let reason = String::from_utf8_lossy(&talk.body[..talk.body.len().min(REASON_BYTES)]).into_owned();
                 self.server.disconnect(connection, now, &reason);
                 true

@@ -15,8 +15,9 @@ use throng::{
 };
 
 use crate::talk::{
-    Arrival, BODY_MAX, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up, continues_bytes,
-    is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_join, split_refusals,
+    Arrival, BODY_MAX, CONNECTED_AGAIN, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up,
+    continues_bytes, is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_join,
+    split_refusals,
 };
 pub use counters::OriginCounters;
 use edge_seat::{EdgeSeat, UNSEEN_WAITING_MAX, WAITING_MAX};
@@ -227,9 +228,6 @@ const PACKET_BYTES: u32 = 600;
 
 /// Why a connection ends for which there is no room.
 const FULL: &str = "the server of this part of the world is full";
-
-/// Why a connection ends whose client has a newer one.
-const CONNECTED_AGAIN: &str = "you have connected again, to another edge";
 
 /// Bytes of messages, and of the states of players who arrive, that wait while an origin is closed.
 const CLOSED_BYTES_MAX: usize = 64 << 20;
@@ -718,6 +716,10 @@ impl Origin {
     fn join(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
         let Some((&user_data, token_ends_s, [])) = split_join(&talk.body) else { return false };
         let client_id = talk.number;
+        // An edge that has lost its connection for a while tells of clients again that have connected to another one meanwhile.
+        if self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s) {
+            return self.turn_away(player, CONNECTED_AGAIN);
+        }
         if !self.seat_player(player, Seat { client_id, token_ends_s, ..Seat::default() }) {
             return self.turn_away(player, FULL);
         }

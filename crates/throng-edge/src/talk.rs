@@ -119,6 +119,9 @@ pub struct ToEdge {
 /// The lane of an [`Up::Elsewhere`] that is about a kept state of the player alone.
 pub(crate) const LET_GO_ONLY: u8 = 1;
 
+/// Why a connection ends whose client has a newer one. The edge knows by it that no state of the player is of use any more.
+pub(crate) const CONNECTED_AGAIN: &str = "you have connected again, to another edge";
+
 /// The lane of a join that goes on with a kept state.
 pub(crate) const GOES_ON: u8 = 1;
 

@@ -354,6 +354,42 @@ fn of_a_player_who_arrives_and_one_of_the_same_client_who_is_here_the_one_with_t
     }
 }
 
+/// An edge that has found its origin again tells of all its clients, also of those that have left it without a word.
+#[test]
+fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_one_that_joins_with_an_older_token() {
+    for (stage, joined_s, stays) in [
+        (Stage::Here, 19, 1),
+        (Stage::Here, 20, 2),
+        (Stage::Here, 21, 2),
+        (Stage::Released, 19, 1),
+        (Stage::Released, 20, 2),
+    ] {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let join = |origin: &mut Origin, index: usize, token_ends_s| {
+            let player = PlayerId { edge: edges[index], session: index as u32 + 1 };
+            let body = join_bytes(&[0; USER_DATA_LEN], token_ends_s);
+            assert!(origin.join(player, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+            player
+        };
+        let first = join(&mut origin, 0, 20);
+        if stage == Stage::Released {
+            origin.set_stage(first, Stage::Free { to: 2 });
+            origin.release(first, ObjectId { index: 3, generation: 1 }, b"newer").expect("it is free to go");
+        }
+        let events = origin.events.len();
+        join(&mut origin, 1, joined_s);
+        let told = format!("{stage:?}, {joined_s} s");
+        assert_eq!(origin.players().map(|player| player.session).collect::<Vec<_>>(), [stays], "{told}");
+        let waiting = origin.edges.values().flat_map(|seat| &seat.waiting);
+        let ended = waiting.filter(|talk| Down::of(talk.step) == Some(Down::End)).map(|talk| talk.session);
+        assert_eq!(ended.collect::<Vec<_>>(), [3 - stays], "{told}");
+        assert_eq!((origin.events.len() > events, origin.clients[&5].0.session), (stays == 2, stays), "{told}");
+        assert_eq!(origin.let_go.find(5).is_some(), (stage, stays) == (Stage::Released, 1), "{told}");
+    }
+}
+
 #[test]
 fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
     let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });

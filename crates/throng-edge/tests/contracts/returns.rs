@@ -1,6 +1,6 @@
 //! Clients whose edge dies come back to another one as the same players.
 
-use throng_edge::{Origin, OriginOptions};
+use throng_edge::{Origin, OriginOptions, edge_user_data};
 
 use crate::moves::{hand_over, two_worlds};
 use crate::stage::{Hero, Stage, Word, World};
@@ -194,6 +194,61 @@ fn a_player_who_arrives_late_does_not_end_a_newer_connection_of_its_client() {
     stage.settle();
     assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1);
     (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
+/// Its former edge has lost its server for a while, and tells it of all its clients again.
+#[test]
+fn a_client_that_joins_again_with_its_edge_does_not_end_a_newer_connection() {
+    let mut stage = stage("none");
+    let mut cut_off = stage.edges.remove(0);
+    let mut former = stage.clients.pop().unwrap();
+    let again = stage.connection_with_token(2, 1, 60);
+    stage.clients.push(again);
+    stage.ticks_until(60, |stage| stage.clients[2].owned_objects::<Hero>().next().is_some());
+    let link = stage.connection_of_edge(0, 0, &edge_user_data());
+    assert!(cut_off.replace_origin(0, link));
+    stage.edges.insert(0, cut_off);
+    for _ in 0..40 {
+        stage.tick();
+        former.update(stage.now).unwrap();
+    }
+    let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("connected again"), "{end}");
+    assert!(stage.ends.is_empty(), "{:?}", stage.ends);
+    assert_eq!(acts(&stage), [(0, 5), (1, 6), (2, 7)]);
+    stage.settle();
+    (0..3).for_each(|number| stage.check(number).unwrap());
+}
+
+/// Its server was silent while the client connected again and has begun anew at another server, to which it now hands the former player over.
+#[test]
+fn the_state_of_a_player_who_is_turned_away_for_a_newer_connection_is_not_used_later() {
+    let mut stage = two_edges_and_worlds("none");
+    stage.clients[5].send_input(&[9]).unwrap();
+    hand_over(&mut stage, 0, 5);
+    stage.ticks(60);
+    let silent = stage.worlds.pop().unwrap();
+    let mut former = stage.clients.pop().unwrap();
+    let again = stage.connection_with_token(5, 1, 60);
+    stage.clients.push(again);
+    stage.ticks(60);
+    assert_eq!(acts(&stage).last(), Some(&(5, 0)));
+    stage.worlds.push(silent);
+    stage.ticks(5);
+    hand_over(&mut stage, 1, 5);
+    for _ in 0..40 {
+        stage.tick();
+        former.update(stage.now).unwrap();
+    }
+    let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("connected again"), "{end}");
+    assert!(stage.ends.is_empty() && stage.worlds[1].heroes.is_empty(), "{:?}", stage.ends);
+    let now = stage.now;
+    stage.clients[5].close(now, "enough");
+    stage.ticks(20);
+    stage.reconnect(5, 1);
+    stage.ticks(60);
+    assert_eq!(acts(&stage).last(), Some(&(5, 0)));
 }
 
 /// Its next server takes nobody in. The former one still has its state.

@@ -500,12 +500,17 @@ impl Stage {
 
     /// A connection with the id of a client.
     pub(crate) fn connection_to_edge(&mut self, number: usize, edge: usize) -> Client {
+        self.connection_with_token(number, edge, server_options(&self.key).token_issuer().lifetime_s)
+    }
+
+    /// The same, with a token that expires after so many seconds: of two, the one that expires later is the newer one.
+    pub(crate) fn connection_with_token(&mut self, number: usize, edge: usize, lifetime_s: u64) -> Client {
         let id = number as u64;
         let address = self.next_address();
         let driver = Box::new(self.network.endpoint(address).unwrap());
         let mut user_data = [0; 256];
         user_data[0] = id as u8;
-        let issuer = server_options(&self.key).token_issuer();
+        let issuer = TokenIssuer { lifetime_s, ..server_options(&self.key).token_issuer() };
         let token = issuer.issue_with(id, &[edge_address(edge)], &user_data).unwrap();
         Client::new(driver, token, schema(), ClientOptions::default(), self.now).unwrap()
     }
