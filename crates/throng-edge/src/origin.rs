@@ -733,6 +733,8 @@ impl Origin {
         }
         if let Some(OriginEvent::Arrived { client_id, user_data, former, state, .. }) = arrived {
             self.events.push_back(OriginEvent::Arrived { player, client_id, user_data, former, state });
+            // The bytes may have been counted anew without it.
+            self.count_waiting();
             return true;
         }
         let user_data = Box::new(user_data);

@@ -93,6 +93,22 @@ fn states_of_those_who_arrive_at_a_closed_origin_have_room_up_to_64_mib_and_the_
 }
 
 #[test]
+fn a_state_that_waits_at_a_closed_origin_is_counted_also_when_its_client_joins_by_another_edge() {
+    let mut origin = Origin::new(OriginOptions::default());
+    origin.set_open(false);
+    let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+    edges.iter().for_each(|edge| connect(&mut origin, *edge));
+    let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
+    let body = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: 0, former, state: b"hero" }.bytes();
+    let talk = ToOrigin { number: 5, body, ..ToOrigin::default() };
+    assert!(origin.arrive(PlayerId { edge: edges[0], session: 1 }, &talk) && origin.waiting_bytes == 4);
+    let talk = ToOrigin { number: 5, body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
+    assert!(origin.join(PlayerId { edge: edges[1], session: 1 }, &talk));
+    assert!(matches!(origin.events.back(), Some(OriginEvent::Arrived { player, .. }) if player.edge == edges[1]));
+    assert_eq!(origin.waiting_bytes, 4);
+}
+
+#[test]
 fn messages_of_those_who_leave_a_closed_origin_make_room_for_others() {
     let mut server =
         server(&throng::net::MemoryNetwork::new(throng::net::Condition::NONE, 1).unwrap(), throng::random_key());
