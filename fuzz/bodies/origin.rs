@@ -127,6 +127,10 @@ impl Game {
         let length = [0, 9, 15, 264, 274, 288][choices.below(6)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
+        // A join and an arrival say after the user data when the token ends.
+        if let Some(token_ends_s) = body.get_mut(256..264) {
+            token_ends_s.copy_from_slice(&(choices.below(3) as u64).to_le_bytes());
+        }
         let talk = ToOrigin { step, session, number, lane, body };
         let bytes = self.server.encoded(&talk).expect("it is in the schema");
         let message = self.server.received(if choices.below(16) == 0 { vec![choices.byte(); 5] } else { bytes });
