@@ -136,7 +136,8 @@ pub struct EdgeCounters {
     pub messages_dropped: u64,
     /// How often the ticks of an origin were counted anew.
     pub recounts: u64,
-    /// Connections to origins that the edge has ended because their tick interval or grids are others. [`Edge::origin_end`] says which.
+    /// Connections to origins that the edge has ended because their tick interval, grids or lane do not
+    /// fit. [`Edge::origin_end`] says which.
     pub origins_unfit: u64,
     /// Connections to origins that have ended.
     pub origins_lost: u64,
