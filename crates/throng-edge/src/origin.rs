@@ -4,6 +4,7 @@ mod counters;
 mod edge_seat;
 mod let_go;
 mod options;
+mod seat;
 
 use std::collections::VecDeque;
 
@@ -23,6 +24,7 @@ pub use counters::OriginCounters;
 use edge_seat::{EdgeSeat, UNSEEN_WAITING_MAX, WAITING_MAX};
 use let_go::LetGo;
 pub use options::OriginOptions;
+use seat::{Away, Seat, Stage};
 
 /// A player at an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -189,31 +191,6 @@ impl OriginError {
     }
 }
 
-/// A player, as its origin knows it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seat {
-    client_id: u64,
-    /// When the token of its connection ends: tells which of two connections is newer.
-    token_ends_s: u64,
-    stage: Stage,
-    /// Its object elsewhere, as long as it has none here.
-    former: Option<Former>,
-}
-
-/// How far a player is on its way to another origin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// It is here.
-    #[default]
-    Here,
-    /// The edge was asked to hold back its inputs.
-    Asked { to: u16 },
-    /// It may be released.
-    Free { to: u16 },
-    /// Its state has left. Its objects stay until the other origin has it.
-    Released,
-}
-
 /// Players who are here and away. More than so many are not kept.
 const KEPT_MAX: usize = 1 << 17;
 
@@ -312,8 +289,8 @@ pub struct Origin {
     options: OriginOptions,
     /// By index of the connection.
     edges: FxHashMap<u32, EdgeSeat>,
-    /// By client id: players who are here, and those who are away with the tick until which they are kept.
-    clients: FxHashMap<u64, (PlayerId, Option<Tick>)>,
+    /// By client id: players who are here, and those who are away.
+    clients: FxHashMap<u64, (PlayerId, Option<Away>)>,
     /// Edges of other revisions that are sent away.
     strangers: FxHashSet<ConnectionId>,
     /// Edges for which too many ends of clients wait. They are to be sent away.
@@ -480,8 +457,8 @@ impl Origin {
     /// Of the players who are away, those leave whose last tick is such a one.
     fn end_kept(&mut self, is_over: impl Fn(Tick) -> bool) {
         let Origin { clients, events, .. } = self;
-        clients.retain(|_, (player, until)| {
-            let is_over = until.is_some_and(&is_over);
+        clients.retain(|_, (player, away)| {
+            let is_over = away.is_some_and(|away| is_over(away.until));
             if is_over {
                 events.push_back(OriginEvent::Left(*player));
             }
@@ -759,9 +736,10 @@ impl Origin {
 
     /// Answers an edge to which a client has just come. False if there is no room for the answer.
     fn tell_whether_it_is_here(&mut self, player: PlayerId, client_id: u64) -> bool {
-        let known = self.clients.get(&client_id).copied().filter(|&(known, until)| {
-            until.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
-        });
+        let known =
+            self.clients.get(&client_id).copied().filter(|&(known, away)| {
+                away.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
+            });
         let is_here = known.is_some() && self.options.keep_ticks > 0;
         if let Some((former, _)) = known.filter(|_| !is_here) {
             // A client of which nothing is kept begins anew where its entry says, and not here.
@@ -782,14 +760,14 @@ impl Origin {
 
     /// The seat of a client that is here. A player who is released has one until its edge says that it has arrived.
     fn seat_of(&mut self, client_id: u64) -> Option<Seat> {
-        let (known, _) = *self.clients.get(&client_id).filter(|(_, until)| until.is_none())?;
+        let (known, _) = *self.clients.get(&client_id).filter(|(_, away)| away.is_none())?;
         self.player(known).copied()
     }
 
     /// A client is this player from now on. Returns the player that it was, if that is kept for it.
     fn note_client(&mut self, client_id: u64, player: PlayerId) -> Option<PlayerId> {
-        let (former, until) = self.clients.insert(client_id, (player, None))?;
-        if until.is_some() {
+        let (former, away) = self.clients.insert(client_id, (player, None))?;
+        if away.is_some() {
             return Some(former);
         }
         let seat = self.unseat(former, CONNECTED_AGAIN)?;
@@ -824,8 +802,8 @@ impl Origin {
         }
         let has_room = keep_ticks > 0 && is_known && self.clients.len() <= KEPT_MAX;
         if may_return && has_room && seat.stage != Stage::Released && !self.is_closed {
-            let until = self.tick.after(keep_ticks);
-            self.clients.insert(seat.client_id, (player, Some(until)));
+            let away = Away { until: self.tick.after(keep_ticks), token_ends_s: seat.token_ends_s };
+            self.clients.insert(seat.client_id, (player, Some(away)));
             self.events.push_back(OriginEvent::Away(player));
         } else {
             if is_known {
@@ -904,7 +882,9 @@ impl Origin {
         let is_older = self.seat_of(talk.number).is_some_and(|seat| {
             seat.token_ends_s > token_ends_s || seat.token_ends_s == token_ends_s && seat.stage != Stage::Released
         });
-        if is_older {
+        // A player who is away has come by such a connection, too, and may come back.
+        let away = self.clients.get(&talk.number).and_then(|(_, away)| *away);
+        if is_older || away.is_some_and(|away| away.token_ends_s > token_ends_s) {
             return self.turn_away(player, CONNECTED_AGAIN);
         }
         // A state that this origin has let go of before is older.
@@ -919,7 +899,7 @@ impl Origin {
             return true;
         }
         if let Some(former) = self.note_client(talk.number, player) {
-            // The one that arrives is newer than the one that was kept.
+            // The one that arrives is not older than the one that was kept.
             self.events.push_back(OriginEvent::Left(former));
         }
         let (user_data, state, former) = (Box::new(*user_data), state.to_vec(), Some(former));

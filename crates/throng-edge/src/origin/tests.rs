@@ -406,6 +406,29 @@ fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_one_that_joins_with_an
     }
 }
 
+/// Its client had connected again, to another edge, which has died.
+#[test]
+fn a_player_who_is_away_is_not_replaced_by_one_who_arrives_with_an_older_token() {
+    for (arrived_s, is_replaced) in [(19, false), (20, true), (21, true)] {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let [kept, arrived] = edges.map(|edge| PlayerId { edge, session: 1 });
+        let body = join_bytes(&[0; USER_DATA_LEN], 20);
+        assert!(origin.join(kept, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+        origin.end(kept.edge);
+        assert!(origin.events.contains(&OriginEvent::Away(kept)));
+        let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
+        let arrival = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: arrived_s, former, state: b"hero" };
+        assert!(origin.arrive(arrived, &ToOrigin { number: 5, body: arrival.bytes(), ..ToOrigin::default() }));
+        let told = format!("{arrived_s} s");
+        assert_eq!(origin.events.contains(&OriginEvent::Left(kept)), is_replaced, "{told}");
+        assert_eq!(origin.clients[&5].0, if is_replaced { arrived } else { kept }, "{told}");
+        let ended = origin.edges[&1].waiting.iter().any(|talk| Down::of(talk.step) == Some(Down::End));
+        assert_eq!((ended, origin.players().count()), (!is_replaced, usize::from(is_replaced)), "{told}");
+    }
+}
+
 #[test]
 fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
     let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
