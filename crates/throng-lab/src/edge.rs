@@ -1,5 +1,6 @@
 //! A process that is an edge of a run: clients connect to it, and it connects to the server.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -187,6 +188,10 @@ struct Links {
     servers: Vec<SocketAddr>,
     /// Bytes of state that came over connections that have ended.
     came_bytes: u64,
+    /// [`EdgeCounters::origins_unfit`](throng_edge::EdgeCounters::origins_unfit) when it last looked.
+    unfit: u64,
+    /// The servers of which it has said why they do not fit. It connects again and again.
+    said_unfit: BTreeSet<usize>,
     /// Of the network to the servers and to the clients.
     cut: Cut,
     /// Of what comes from the servers.
@@ -202,6 +207,8 @@ impl Links {
             issuer,
             servers: order.servers.clone(),
             came_bytes: 0,
+            unfit: 0,
+            said_unfit: BTreeSet::new(),
             cut: cut.clone(),
             slow: SlowReader::default(),
         }
@@ -237,7 +244,18 @@ impl Links {
     ) -> anyhow::Result<()> {
         for origin in 0..self.servers.len() {
             let is_elsewhere = self.find(origin, shared);
-            if is_elsewhere || edge.origin_end(origin).is_some() {
+            let end = edge.origin_end(origin);
+            if let Some(end) = end {
+                let unfit = edge.counters().origins_unfit;
+                if std::mem::replace(&mut self.unfit, unfit) < unfit && self.said_unfit.insert(origin) {
+                    eprintln!(
+                        "edge {}: the connection to server {} has ended: {end}",
+                        self.id - FIRST_ID + 1,
+                        origin + 1
+                    );
+                }
+            }
+            if is_elsewhere || end.is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
                 edge.replace_origin(origin, self.connect(origin, bus, now)?);
             }
