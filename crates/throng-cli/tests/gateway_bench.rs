@@ -255,7 +255,7 @@ fn an_edge_can_be_killed_only_beside_another_one() {
 const TELLS: &str = r#"
 mkfifo "$0.words"
 exec 3<&0
-while read -r word; do echo "$word"; [ "$word" != measure ] || : >"$0"; done <&3 >"$0.words" 2>/dev/null &
+while read -r word; do echo "$word"; [ "$word" != '"measure"' ] || : >"$0"; done <&3 >"$0.words" 2>/dev/null &
 exec 3<&- <"$0.words"
 "#;
 

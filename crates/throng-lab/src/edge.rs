@@ -9,7 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng::net::{Driver, UdpDriver, UdpOptions};
-use throng::{Client, ClientOptions, Key, Server, Tick, Time, TokenIssuer};
+use throng::{Client, ClientOptions, CloseCause, EndReason, Key, Server, Tick, Time, TokenIssuer};
 use throng_bus::Bus;
 use throng_crowd::copies::{CopiesWriter, Original};
 use throng_crowd::kinds;
@@ -188,8 +188,6 @@ struct Links {
     servers: Vec<SocketAddr>,
     /// Bytes of state that came over connections that have ended.
     came_bytes: u64,
-    /// [`EdgeCounters::origins_unfit`](throng_edge::EdgeCounters::origins_unfit) when it last looked.
-    unfit: u64,
     /// The servers of which it has said why they do not fit. It connects again and again.
     said_unfit: BTreeSet<usize>,
     /// Of the network to the servers and to the clients.
@@ -207,7 +205,6 @@ impl Links {
             issuer,
             servers: order.servers.clone(),
             came_bytes: 0,
-            unfit: 0,
             said_unfit: BTreeSet::new(),
             cut: cut.clone(),
             slow: SlowReader::default(),
@@ -245,15 +242,12 @@ impl Links {
         for origin in 0..self.servers.len() {
             let is_elsewhere = self.find(origin, shared);
             let end = edge.origin_end(origin);
-            if let Some(end) = end {
-                let unfit = edge.counters().origins_unfit;
-                if std::mem::replace(&mut self.unfit, unfit) < unfit && self.said_unfit.insert(origin) {
-                    eprintln!(
-                        "edge {}: the connection to server {} has ended: {end}",
-                        self.id - FIRST_ID + 1,
-                        origin + 1
-                    );
-                }
+            // The edge itself ends a connection only to a server that does not fit. It connects again at once.
+            if let Some(end @ EndReason::Closed(CloseCause::Local(_))) = end
+                && self.said_unfit.insert(origin)
+            {
+                let edge = self.id - FIRST_ID + 1;
+                eprintln!("edge {edge}: the connection to server {} has ended: {end}", origin + 1);
             }
             if is_elsewhere || end.is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());

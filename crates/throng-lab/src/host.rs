@@ -32,7 +32,7 @@ use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
 use crate::pace::{Finish, Pace};
 
-/// Protocol id of the lab; its tokens work with no other protocol. It is another one when reports of bots have other fields.
+/// Protocol id of the lab; its tokens work with no other protocol. Change it when the fields of `BotsReport` change.
 pub const PROTOCOL_ID: u64 = 0x7468_726F_6E67_6C63;
 
 /// Longest time between two reads of the socket.

@@ -305,9 +305,12 @@ impl Match {
     fn leave(&mut self, now: Time) -> Result<(), MatchError> {
         self.server.receive(now)?;
         while let Some(event) = self.server.poll_event() {
-            // It would hold the farewell up, and be told nothing at its end.
+            // A client that came in now would hold the farewell up, and be told nothing at its end.
             if let ServerEvent::Connected { connection, .. } = event {
                 self.counters.turned_away += 1;
+                if let Some(end) = &mut self.end {
+                    end.counters.turned_away += 1;
+                }
                 self.server.disconnect(connection, now, "the match is over");
             }
         }

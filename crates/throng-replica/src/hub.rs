@@ -417,6 +417,12 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         self.channels[channel.0 as usize].turns
     }
 
+    /// Whether lists that are needed only now and then are given back in between. A hub does so, unless its replicator says otherwise:
+    /// [`ReplicatorOptions::saves_memory`](crate::ReplicatorOptions::saves_memory).
+    pub fn saves_memory(&self) -> bool {
+        self.saves_memory
+    }
+
     pub(crate) fn limits(&self) -> HubLimits {
         self.limits
     }

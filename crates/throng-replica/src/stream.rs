@@ -702,6 +702,7 @@ mod tests {
     #[test]
     fn slots_are_given_out_again_the_first_of_them_first() {
         let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
+        assert!(hub.saves_memory(), "nobody has told a hub by itself how many readers there will be");
         let readers: Vec<ConnectionId> = (0..5).map(|_| hub.connect().expect("there is room")).collect();
         [3, 1, 3].iter().for_each(|&index: &usize| hub.disconnect(readers[index]));
         assert_eq!(hub.connect_at(7).index, 7);

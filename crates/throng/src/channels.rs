@@ -22,8 +22,8 @@ const SUBSCRIPTIONS_MAX: usize = 16_383;
 /// Channels that are checked for removal in each tick.
 const SWEEP_CHANNELS: usize = 256;
 
-/// Servers with so many seats keep the memory of their connections' lists, so that a tick allocates nothing: 20 MB at most. With
-/// more seats memory is shorter than time.
+/// Servers with at most so many seats keep the memory of their connections' lists, so that a tick allocates nothing: 20 MB at most.
+/// With more seats memory is shorter than time.
 const KEEPING_SEATS: u32 = 2_048;
 
 /// A client that looks from its cell stays there until it is outside by this part of the cell's side.
@@ -563,5 +563,23 @@ impl Replication for Channels {
 
     fn refusals(&self) -> [(&'static str, u64); 2] {
         [("views_refused", self.views.refused), ("hub_limits", self.replicator.hub_ref().counters().limit_reached)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_with_few_seats_keep_the_memory_of_lists_unless_the_game_says_otherwise() {
+        let schema = Arc::new(Schema::builder().build().expect("a schema without kinds"));
+        let saves_memory = |max_clients, is_set| {
+            let mut options = ServerOptions::new(1, crate::random_key());
+            (options.max_clients, options.replicator.saves_memory) = (max_clients, is_set);
+            let channels = Channels::new(&schema, &options).expect("good options");
+            channels.replicator.hub_ref().saves_memory()
+        };
+        let seats = [(2_048, false), (2_049, false), (1, true)];
+        assert_eq!(seats.map(|(seats, is_set)| saves_memory(seats, is_set)), [false, true, true]);
     }
 }

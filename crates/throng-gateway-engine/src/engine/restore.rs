@@ -303,7 +303,7 @@ impl Engine {
         }
     }
 
-    /// A channel that one who may come back has created, if it is there and no other has claimed it.
+    /// Marks a channel as created by a connection that may come back. `None` if the channel is gone, or is marked for another one.
     fn restore_creator(&mut self, id: u32, creator: Creator) -> Option<ChannelIndex> {
         let index = self.channels.find(id)?;
         let known = self.channels.at_mut(index).creator.as_mut();
