@@ -48,7 +48,10 @@ fn a_player_that_comes_after_the_end_is_told_so_and_holds_nobody_up() {
     assert!(reason.as_ref().is_some_and(|reason| reason.contains("the match is over")), "{reason:?}");
     assert!(frames < RATE_HZ * 5 / 2, "{frames} frames: a second more is for connections that do not end");
     let end = world.game.end().expect("the match is over");
-    assert_eq!([world.game.counters(), end.counters].map(|counters| (counters.joined, counters.turned_away)), [(1, 1); 2]);
+    assert_eq!(
+        [world.game.counters(), end.counters].map(|counters| (counters.joined, counters.turned_away)),
+        [(1, 1); 2]
+    );
 }
 
 #[test]
