@@ -80,7 +80,7 @@ fn states_of_those_who_arrive_at_a_closed_origin_have_room_up_to_64_mib_and_the_
     assert_eq!((origin.counters.arrivals_refused, origin.players().count() as u64), (0, most));
     arrive(&mut origin, most, &state);
     assert_eq!((origin.counters.arrivals_refused, origin.players().count() as u64), (1, most));
-    let told = origin.edges[&0].waiting.back().expect("the edge is told");
+    let told = origin.edges[&0].waiting.back().expect("a message waits for the edge");
     assert_eq!((Down::of(told.step), u64::from(told.session)), (Some(Down::End), most));
     // One that leaves makes room.
     assert!(origin.leave(PlayerId { edge, session: 3 }, false));

@@ -1,5 +1,6 @@
 //! Clients whose edge dies come back to another one as the same players.
 
+use throng::Client;
 use throng_edge::{Origin, OriginOptions, edge_user_data};
 
 use crate::moves::{hand_over, two_worlds};
@@ -183,6 +184,15 @@ fn a_player_who_arrives_late_does_not_end_a_newer_connection_of_its_client() {
     stage.clients.push(again);
     stage.ticks_until(60, |stage| acts(stage).iter().any(|(id, _)| *id == 5));
     stage.edges.insert(0, stopped);
+    former_connection_ends(&mut stage, &mut former);
+    assert!(stage.worlds.iter().all(|world| world.ghosts.is_empty()));
+    stage.settle();
+    assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1);
+    (0..6).for_each(|number| stage.check(number).unwrap());
+}
+
+/// The former connection of a client hears that there is a newer one, and no other connection ends.
+fn former_connection_ends(stage: &mut Stage, former: &mut Client) {
     for _ in 0..40 {
         stage.tick();
         former.update(stage.now).unwrap();
@@ -190,10 +200,6 @@ fn a_player_who_arrives_late_does_not_end_a_newer_connection_of_its_client() {
     let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
     assert!(end.contains("connected again"), "{end}");
     assert!(stage.ends.is_empty(), "{:?}", stage.ends);
-    assert!(stage.worlds.iter().all(|world| world.ghosts.is_empty()));
-    stage.settle();
-    assert_eq!(acts(&stage).iter().filter(|(id, _)| *id == 5).count(), 1);
-    (0..6).for_each(|number| stage.check(number).unwrap());
 }
 
 /// Its former edge has lost its server for a while, and tells it of all its clients again.
@@ -208,13 +214,7 @@ fn a_client_that_joins_again_with_its_edge_does_not_end_a_newer_connection() {
     let link = stage.connection_of_edge(0, 0, &edge_user_data());
     assert!(cut_off.replace_origin(0, link));
     stage.edges.insert(0, cut_off);
-    for _ in 0..40 {
-        stage.tick();
-        former.update(stage.now).unwrap();
-    }
-    let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
-    assert!(end.contains("connected again"), "{end}");
-    assert!(stage.ends.is_empty(), "{:?}", stage.ends);
+    former_connection_ends(&mut stage, &mut former);
     assert_eq!(acts(&stage), [(0, 5), (1, 6), (2, 7)]);
     stage.settle();
     (0..3).for_each(|number| stage.check(number).unwrap());
