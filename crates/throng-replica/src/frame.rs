@@ -159,8 +159,9 @@ pub(crate) struct FramePool {
     /// Those that have grown long: of a channel with many objects.
     long: Vec<Arc<Frame>>,
     lent: VecDeque<Arc<Frame>>,
-    /// The most frames that were in use at once, where what is long ago counts less.
-    usual: usize,
+    /// The most frames that were in use at once, where what is long ago counts less. In parts of [`FORGOTTEN_PART`], since a
+    /// tick takes off less than one frame.
+    usual_parts: usize,
 }
 
 /// This many unused frames are kept at most.
@@ -177,6 +178,9 @@ const LONG_FRAME: (usize, usize) = (1_024, 64);
 
 /// Half as many again as the usual number are kept, and these: crowds come and go, and a steady tick is to allocate nothing.
 const SPARE_FRAMES: usize = 64;
+
+/// Spare frames are made beforehand when fewer are left than this part of those that are kept.
+const SPARE_LEFT_PART: usize = 4;
 
 /// Frames that are given back to the allocator in one tick.
 const TRIMMED_PER_TICK: usize = 64;
@@ -209,14 +213,36 @@ impl FramePool {
 
     /// Keeps frames for half as many again as have usually been in use at once: in the last tick `used`.
     pub(crate) fn trim(&mut self, used: usize) {
-        let forgotten = self.usual.div_ceil(FORGOTTEN_PART);
-        self.usual = used.max(self.usual - forgotten);
-        let kept = self.usual + self.usual / 2 + SPARE_FRAMES;
-        let surplus = (self.free.len() + self.long.len() + self.lent.len()).saturating_sub(kept);
+        let forgotten = self.usual_parts / FORGOTTEN_PART;
+        self.usual_parts = (used * FORGOTTEN_PART).max(self.usual_parts - forgotten);
+        let surplus = self.count().saturating_sub(self.usual() + self.spare());
         for _ in 0..surplus.min(TRIMMED_PER_TICK) {
             let longer = if self.long.len() > self.free.len() { &mut self.long } else { &mut self.free };
             longer.pop();
         }
+    }
+
+    /// Makes frames beforehand if few are spare, so that more than usual can be in use without an allocation. To be called after
+    /// [`trim`](Self::trim).
+    pub(crate) fn stock_up(&mut self, make: impl Fn() -> Frame) {
+        let spare = self.count().saturating_sub(self.usual());
+        if spare < self.spare() / SPARE_LEFT_PART {
+            self.free.extend((spare..self.spare()).map(|_| Arc::new(make())));
+        }
+    }
+
+    /// All frames: those in use, and those to be used again.
+    fn count(&self) -> usize {
+        self.free.len() + self.long.len() + self.lent.len()
+    }
+
+    fn usual(&self) -> usize {
+        self.usual_parts.div_ceil(FORGOTTEN_PART)
+    }
+
+    /// How many frames are kept beyond the usual number.
+    fn spare(&self) -> usize {
+        self.usual() / 2 + SPARE_FRAMES
     }
 
     /// Checks up to `count` of the oldest frames and takes back the unused ones. A frame that is still held goes to the
@@ -266,12 +292,31 @@ mod tests {
 
     #[test]
     fn what_is_needed_now_and_then_is_kept_in_between() {
+        for burst in [200, 1_000, 4_000] {
+            let mut pool = FramePool::default();
+            tick(&mut pool, burst);
+            for _ in 0..10 {
+                (0..300).for_each(|_| tick(&mut pool, 10));
+                assert!(pool.free.len() >= burst, "{burst}: {}", pool.free.len());
+                tick(&mut pool, burst);
+            }
+        }
+    }
+
+    /// The steady part of a match: most ticks need 200 frames, and a stall of the network a third more.
+    #[test]
+    fn a_stocked_pool_makes_no_frame_for_a_tick_with_a_third_more_than_usual() {
         let mut pool = FramePool::default();
-        tick(&mut pool, 1_000);
-        for _ in 0..10 {
-            (0..300).for_each(|_| tick(&mut pool, 10));
-            assert!(pool.free.len() >= 1_000, "{}", pool.free.len());
-            tick(&mut pool, 1_000);
+        let needs = |tick: u32| if tick % 97 == 96 { 266 } else { 190 + tick as usize * 7 % 20 };
+        for number in 0..1_000 {
+            let make = || {
+                assert!(number < 2, "tick {number} needs a new frame");
+                Frame::default()
+            };
+            let taken: Vec<Arc<Frame>> = (0..needs(number)).map(|_| pool.take(false, make)).collect();
+            taken.into_iter().for_each(|frame| pool.take_back(frame));
+            pool.trim(needs(number));
+            pool.stock_up(make);
         }
     }
 

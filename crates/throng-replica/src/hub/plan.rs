@@ -321,6 +321,9 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             self.pool.take_back(request.frame);
         }
         self.pool.trim(used);
+        if !self.saves_memory {
+            self.pool.stock_up(S::new_frame);
+        }
     }
 
     fn register(&mut self) {
