@@ -694,7 +694,9 @@ impl Origin {
         let Some((&user_data, token_ends_s, [])) = split_join(&talk.body) else { return false };
         let client_id = talk.number;
         // An edge that has lost its connection for a while tells of clients again that have connected to another one meanwhile.
-        if self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s) {
+        if self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s)
+            || self.is_away_by_newer(client_id, token_ends_s)
+        {
             return self.turn_away(player, CONNECTED_AGAIN);
         }
         if !self.seat_player(player, Seat { client_id, token_ends_s, ..Seat::default() }) {
@@ -762,6 +764,12 @@ impl Origin {
     fn seat_of(&mut self, client_id: u64) -> Option<Seat> {
         let (known, _) = *self.clients.get(&client_id).filter(|(_, away)| away.is_none())?;
         self.player(known).copied()
+    }
+
+    /// Whether a client's player is away whose connection had a newer token than this: its client may come back.
+    fn is_away_by_newer(&self, client_id: u64, token_ends_s: u64) -> bool {
+        let away = self.clients.get(&client_id).and_then(|(_, away)| *away);
+        away.is_some_and(|away| away.token_ends_s > token_ends_s)
     }
 
     /// A client is this player from now on. Returns the player that it was, if that is kept for it.
@@ -882,9 +890,7 @@ impl Origin {
         let is_older = self.seat_of(talk.number).is_some_and(|seat| {
             seat.token_ends_s > token_ends_s || seat.token_ends_s == token_ends_s && seat.stage != Stage::Released
         });
-        // A player who is away has come by such a connection, too, and may come back.
-        let away = self.clients.get(&talk.number).and_then(|(_, away)| *away);
-        if is_older || away.is_some_and(|away| away.token_ends_s > token_ends_s) {
+        if is_older || self.is_away_by_newer(talk.number, token_ends_s) {
             return self.turn_away(player, CONNECTED_AGAIN);
         }
         // A state that this origin has let go of before is older.

@@ -430,6 +430,29 @@ fn a_player_who_is_away_is_not_replaced_by_one_who_arrives_with_an_older_token()
 }
 
 #[test]
+fn a_player_who_is_away_is_not_taken_over_by_a_client_that_joins_with_an_older_token() {
+    for (joined_s, is_taken_over) in [(19, false), (20, true), (21, true)] {
+        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let [kept, joined] = edges.map(|edge| PlayerId { edge, session: 1 });
+        let mut join = |player, token_ends_s| {
+            let body = join_bytes(&[0; USER_DATA_LEN], token_ends_s);
+            assert!(origin.join(player, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+            origin.end(kept.edge);
+        };
+        join(kept, 20);
+        join(joined, joined_s);
+        let told = format!("{joined_s} s");
+        let returned = OriginEvent::Returned { player: joined, former: kept };
+        assert_eq!(origin.events.contains(&returned), is_taken_over, "{told}");
+        assert_eq!(origin.clients[&5].0, if is_taken_over { joined } else { kept }, "{told}");
+        let ended = origin.edges[&1].waiting.iter().any(|talk| Down::of(talk.step) == Some(Down::End));
+        assert_eq!(ended, !is_taken_over, "{told}");
+    }
+}
+
+#[test]
 fn sessions_without_a_seat_are_remembered_up_to_a_limit() {
     let mut seat = EdgeSeat::new(ConnectionId { index: 0, generation: 1 });
     (0..=GONE_MAX as u32).for_each(|session| seat.note_gone(session));
