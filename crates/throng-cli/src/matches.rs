@@ -241,7 +241,7 @@ impl MatchWorkload {
             note: if self.output.quiet { |_| () } else { show },
             metrics: self.metrics.map(metrics_page::of_matches).transpose()?,
             live: self.live.address()?,
-            ..RunOptions::new()
+            ..RunOptions::default()
         })
     }
 

@@ -18,6 +18,7 @@ use throng_tactical::client::Eyes;
 use throng_tactical::{Arena, Rules, kinds};
 
 use crate::RangeError;
+use crate::summary::Bots;
 use pace::Planned;
 
 /// A step that the bots tell of.
@@ -56,23 +57,15 @@ pub struct Order {
 /// How the bots did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BotsReport {
-    /// Bots that got a seat and a character.
-    pub joined: u64,
-    /// Bots whose connection ended before their match was over.
-    pub lost: u64,
+    /// Their figures, without the use of the processor.
+    #[serde(flatten)]
+    pub bots: Bots,
     /// Commands sent.
     pub commands: u64,
-    /// Commands that were due and were not sent, because the bots were too late for a match to take them.
-    pub skipped: u64,
-    /// Commands that were made more than a tick after the instant for which they were planned, and those that were not sent.
-    pub late: u64,
     /// Decisions of brains.
     pub decisions: u64,
     /// Decisions that were made more than a tick after their time.
     pub late_decisions: u64,
-    /// How long after their planned instants commands were made, 99th percentile, in microseconds. One that was not sent is as
-    /// late as its bot was when it came back.
-    pub late_p99_us: u64,
     /// Processor time of the bots' thread, in seconds; `None` where the system does not tell it.
     pub cpu_s: Option<f64>,
 }
@@ -150,7 +143,7 @@ pub fn play(order: &Order, wanted: &Wanted, mut tell: impl FnMut(Step)) -> Resul
             break;
         }
         crowd.turn(order, &arena)?;
-        if !has_told && crowd.report.joined == crowd.bots.len() as u64 {
+        if !has_told && crowd.report.bots.joined == crowd.bots.len() as u64 {
             has_told = true;
             tell(Step::Joined);
         }
@@ -236,14 +229,14 @@ impl Crowd {
         }
         if bot.client.end_reason().is_some() {
             bot.is_done = true;
-            self.report.lost += u64::from(!bot.was_in);
+            self.report.bots.lost += u64::from(!bot.was_in);
             return Ok(());
         }
         let Some(senses) = bot.eyes.look(&bot.client) else { return Ok(()) };
         self.planned.take(due);
         if !bot.was_in {
             bot.was_in = true;
-            self.report.joined += 1;
+            self.report.bots.joined += 1;
         }
         if bot.player.is_none() {
             let seats = usize::from(order.seats);
@@ -270,7 +263,8 @@ impl Crowd {
     fn report(self) -> BotsReport {
         let cpu_s = thread_cpu_s().zip(self.cpu_s).map(|(now, before)| now - before);
         let Planned { late_us, late, missed, .. } = self.planned;
-        BotsReport { late_p99_us: late_us.quantile(0.99), late, skipped: missed, cpu_s, ..self.report }
+        let bots = Bots { late_p99_us: late_us.quantile(0.99), late, skipped: missed, ..self.report.bots };
+        BotsReport { bots, cpu_s, ..self.report }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use glam::{Quat, Vec3};
 use throng_match::{Flow, Game, InputLog, ReplayError, Replayed, Scopes, Seat, Subsystem, TickInput};
+use throng_rewind::Comparison;
 use throng_sight::fog::{AuditCounts, FogAudit, Occluder};
 use throng_sight::{Map, Ray, town};
 use throng_tactical::senses::{RoundPhase, Senses, WallSeen};
@@ -32,10 +33,10 @@ pub(crate) struct Checks {
     /// The replay, or why it differs.
     pub(crate) replay: Option<Result<Replayed, ReplayError>>,
     pub(crate) us_per_shot: Option<f64>,
-    pub(crate) compared_shots: u64,
-    pub(crate) equal_verdicts: u64,
-    pub(crate) largest_bone_error_m: f64,
-    pub(crate) fog: FogCheck,
+    /// The verdicts on shots, beside those with a pose for each tick.
+    pub(crate) comparison: Comparison,
+    /// Looks at pairs of a viewer and an enemy.
+    pub(crate) fog: AuditCounts,
     /// The verdict of the fog on each pair, in every [`FOG_TICKS`]th tick of the live and the end phase.
     pub(crate) moments: Moments,
     /// The facts of the match from its inside.
@@ -78,30 +79,6 @@ pub(crate) enum Veil {
     Fault,
 }
 
-/// Pairs of a viewer and an enemy, at moments.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FogCheck {
-    /// Pairs that were looked at.
-    pub(crate) pairs: u64,
-    /// Pairs in which the enemy was sent.
-    pub(crate) shown: u64,
-    /// Of these: no line reached the enemy.
-    pub(crate) shown_needlessly: u64,
-    /// Pairs in which the enemy was hidden, and a line reached it.
-    pub(crate) hidden_but_visible: u64,
-}
-
-impl From<AuditCounts> for FogCheck {
-    fn from(counts: AuditCounts) -> FogCheck {
-        FogCheck {
-            pairs: counts.sent + counts.hidden,
-            shown: counts.sent,
-            shown_needlessly: counts.sent_needlessly,
-            hidden_but_visible: counts.hidden_but_visible,
-        }
-    }
-}
-
 /// Plays a log again on games that `make` makes as the match was made. Twice: as it was, and with all that is compared.
 pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, RangeError>) -> Result<Checks, RangeError> {
     let mut timed = Observed { game: make()?, observer: Timing::new()? };
@@ -114,13 +91,9 @@ pub(crate) fn check(log: &InputLog<'_>, make: impl Fn() -> Result<Tactical, Rang
         let mut compared = Observed { observer: Looking::new(&game, window.clone()), game };
         // It is the same match, whose digests were compared before.
         let _ = log.clone().replay(&mut compared);
-        (checks.fog, checks.moments) = (compared.observer.audit.counts().into(), compared.observer.moments);
+        (checks.fog, checks.moments) = (compared.observer.audit.counts(), compared.observer.moments);
         checks.watched = Some(std::mem::take(&mut *window.look()));
-        if let Some(comparison) = compared.game.comparison() {
-            checks.compared_shots = comparison.shots;
-            checks.equal_verdicts = comparison.equal;
-            checks.largest_bone_error_m = comparison.largest_bone_error_m;
-        }
+        checks.comparison = compared.game.comparison().copied().unwrap_or_default();
     }
     Ok(Checks { replay: Some(replay), ..checks })
 }

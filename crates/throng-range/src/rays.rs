@@ -4,7 +4,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use glam::{Vec3, vec3};
+use throng_judge::median;
 use throng_sight::{Layers, Map, Ray, town};
+
+use crate::summary::Sight;
 
 /// Rays of a round.
 const RAYS: usize = 8_192;
@@ -13,18 +16,11 @@ const ROUNDS: usize = 5;
 /// The longest ray, in metres.
 const LENGTH_M: f32 = 50.0;
 
-/// Rays per second of one core, and the ratio to Embree's single rays where it is there.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct RayRate {
-    pub(crate) rays_per_s: f64,
-    pub(crate) ratio_to_embree: Option<f64>,
-}
-
-/// Closest hits, one ray after the other. Ours and Embree's take turns. `None` of a map without ground.
-pub(crate) fn measure(map: &Map) -> Option<RayRate> {
+/// Closest hits, one ray after the other. Ours and Embree's take turns, where it is there. Nothing is known of a map without ground.
+pub(crate) fn measure(map: &Map) -> Sight {
     let rays = rays(map);
     if rays.is_empty() {
-        return None;
+        return Sight::default();
     }
     let embree = embree(map);
     let mut times: [Vec<f64>; 2] = Default::default();
@@ -36,13 +32,9 @@ pub(crate) fn measure(map: &Map) -> Option<RayRate> {
             times[1].extend(theirs);
         }
     }
-    let median = |times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times.get(times.len() / 2).copied()
-    };
-    let [ours, theirs] = times.each_mut().map(median);
+    let [ours, theirs] = times.each_ref().map(|times| median(times));
     let ratio_to_embree = theirs.zip(ours).map(|(theirs, ours)| theirs / ours);
-    ours.map(|seconds| RayRate { rays_per_s: rays.len() as f64 / seconds, ratio_to_embree })
+    Sight { rays_per_s: ours.map(|seconds| rays.len() as f64 / seconds), ratio_to_embree }
 }
 
 fn seconds(rays: &[Ray], is_hit: impl Fn(&Ray) -> bool) -> f64 {

@@ -25,7 +25,7 @@ use crate::show::Show;
 use crate::site::{GAME, RulesText, SiteOrder, budgets, new_game};
 use crate::sites::Sites;
 use crate::stage::file_error;
-use crate::summary::{Found, MatchLevel, Samples, Summary, summarise};
+use crate::summary::{Found, MatchLevel, Samples, Sight, Summary, summarise};
 use crate::{MapSource, RangeError, Stage, rays, report};
 
 /// Bots have so long to read the map and to join.
@@ -142,9 +142,9 @@ pub enum Note<'a> {
     Table(&'a str),
 }
 
-impl RunOptions {
+impl Default for RunOptions {
     /// One match on a generated town with ten bots in a thread, to its result.
-    pub fn new() -> RunOptions {
+    fn default() -> RunOptions {
         RunOptions {
             map: MapSource::Town { seed: 1, triangles: 200_000 },
             seed: 1,
@@ -171,7 +171,9 @@ impl RunOptions {
             playing: None,
         }
     }
+}
 
+impl RunOptions {
     /// Whether a run can begin, as far as that is known without the map. Makes the folder of the report.
     ///
     /// # Errors
@@ -273,12 +275,6 @@ impl RunOptions {
     }
 }
 
-impl Default for RunOptions {
-    fn default() -> RunOptions {
-        RunOptions::new()
-    }
-}
-
 /// A run that is over.
 #[derive(Debug)]
 pub struct Finished {
@@ -335,18 +331,11 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         }
         false => Checks::default(),
     };
-    let seats = options.rules.seats() as u32;
     let course = if options.has_profile() { format!(" ({})", options.profile) } else { String::new() };
     let measures_rays = options.is_checked && !stop.load(Ordering::Relaxed);
     let summary = summarise(&Found {
-        matches: options.matches,
+        options,
         begun,
-        players: options.matches * seats,
-        bot_players: begun * (seats - u32::from(options.agents)),
-        profile: options.profile,
-        tick_hz: options.rules.tick_hz,
-        is_by_processes: options.processes.is_some(),
-        is_budget_goal: options.budgets.is_none(),
         workers: match options.processes.is_some() {
             // They may use the cores that they are pinned to, or all.
             true if options.is_pinned => options.workers.min(cores.len().max(1)),
@@ -359,7 +348,7 @@ pub fn play(options: &RunOptions, stop: &AtomicBool) -> Result<Finished, RangeEr
         samples: sampler.samples,
         steps: if options.has_profile() { sampler.steps } else { Vec::new() },
         checks: &checks,
-        rays: measures_rays.then(|| rays::measure(stage.map())).flatten(),
+        rays: if measures_rays { rays::measure(stage.map()) } else { Sight::default() },
         triangles: stage.map().triangle_count(),
         head: RunHead {
             others_cpu_cores,

@@ -149,7 +149,7 @@ pub struct SubsystemTimes {
 }
 
 /// How a match ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndLine {
     /// Of the first match of the run.
     pub is_first: bool,

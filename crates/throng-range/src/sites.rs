@@ -267,16 +267,7 @@ impl MatchProcess {
         };
         report.unwrap_or_else(|| {
             let line = format!("match {}: its process died: {}", number + 1, left.status);
-            let end = EndLine {
-                line,
-                is_first: false,
-                outcome: None,
-                is_sound: false,
-                is_logged: false,
-                taken: 0,
-                refused: 0,
-            };
-            SiteReport { ends: vec![end], ..SiteReport::default() }
+            SiteReport { ends: vec![EndLine { line, ..EndLine::default() }], ..SiteReport::default() }
         })
     }
 }

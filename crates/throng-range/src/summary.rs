@@ -11,7 +11,7 @@ use throng_report::{FrameHistogram, Frames, Profile, RunHead};
 use crate::bots::BotsReport;
 use crate::check::Checks;
 use crate::growth::Growth;
-use crate::rays::RayRate;
+use crate::run::RunOptions;
 use crate::site::{LIVE, SiteReport, Times};
 
 /// The goal of a frame at 128 Hz with three matches per core, a tenth held back: 2.34 ms.
@@ -359,17 +359,9 @@ pub struct Step {
 
 /// The findings of a run, before they are a summary.
 pub(crate) struct Found<'a> {
-    pub(crate) matches: u32,
+    pub(crate) options: &'a RunOptions,
     /// Matches that were played.
     pub(crate) begun: u32,
-    pub(crate) profile: Profile,
-    pub(crate) players: u32,
-    /// Players that are bots over UDP.
-    pub(crate) bot_players: u32,
-    pub(crate) tick_hz: u32,
-    pub(crate) is_by_processes: bool,
-    /// Whether the budget of a frame, by which samples are counted, is the goal.
-    pub(crate) is_budget_goal: bool,
     pub(crate) workers: usize,
     pub(crate) sites: &'a [SiteReport],
     pub(crate) bots: BotsReport,
@@ -380,14 +372,16 @@ pub(crate) struct Found<'a> {
     /// The figures of each level of the profile.
     pub(crate) steps: Vec<MatchLevel>,
     pub(crate) checks: &'a Checks,
-    pub(crate) rays: Option<RayRate>,
+    pub(crate) rays: Sight,
     pub(crate) triangles: u32,
     pub(crate) head: RunHead,
 }
 
 /// Adds up.
 pub(crate) fn summarise(found: &Found<'_>) -> Summary {
-    let sites = found.sites;
+    let Found { options, sites, begun, checks, .. } = *found;
+    let RunOptions { matches, profile, rules, .. } = *options;
+    let (players, is_by_processes) = (matches * rules.seats() as u32, options.processes.is_some());
     let seconds = sites.iter().map(|site| site.seconds).fold(0.0, f64::max);
     let frame = Times::joined(sites.iter().map(|site| &site.frame));
     let in_ms: Vec<(f64, u64)> = frame.values.iter().map(|&(ns, count)| (ns as f64 / 1e6, count)).collect();
@@ -402,15 +396,15 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let measuring_ns: Option<u64> = sites.iter().map(|site| site.measuring_ns).sum();
     let measuring_ns = measuring_ns.filter(|_| frame.count > 0).map(|ns| ns as f64 / frame.count as f64);
     let share = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
-    let checks = found.checks;
+    let pairs_checked = checks.fog.sent + checks.fog.hidden;
     let mut summary = Summary {
         head: RunHead { seconds, ..found.head.clone() },
-        matches: found.matches,
-        profile: found.profile.to_string(),
-        players: found.players,
-        tick_hz: found.tick_hz,
+        matches,
+        profile: profile.to_string(),
+        players,
+        tick_hz: rules.tick_hz,
         result: ends().find(|end| end.is_first).and_then(|end| end.outcome.clone()),
-        mode: if found.is_by_processes { "processes" } else { "threads" }.to_owned(),
+        mode: if is_by_processes { "processes" } else { "threads" }.to_owned(),
         workers: found.workers,
         frame_ms: Percentiles::of(&frame, 1e6),
         not_running_ms: total(|site| site.not_running_ns) as f64 / 1e6 / frame.count.max(1) as f64,
@@ -422,49 +416,36 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         wake_lateness_us: Percentiles::of(&Times::joined(sites.iter().map(|site| &site.wake_late)), 1e3),
         cpu_cores: cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
         rss_bytes: rss_bytes.map(|[_, after]| after),
-        memory_bytes_per_match: grown_by(if found.is_by_processes { found.begun } else { found.matches }),
-        memory_bytes_per_player: match found.is_by_processes {
-            true => grown_by(found.begun * (found.players / found.matches.max(1))),
-            false => grown_by(found.players),
-        },
+        memory_bytes_per_match: grown_by(if is_by_processes { begun } else { matches }),
+        memory_bytes_per_player: grown_by(if is_by_processes { begun * rules.seats() as u32 } else { players }),
         subsystems: subsystems(sites),
         phases: phases(sites),
         rewind: Rewind {
             us_per_shot: checks.us_per_shot,
             history_bytes_per_player: sites.iter().map(|site| site.history_bytes).max().unwrap_or(0),
-            verdicts_equal_share: share(checks.equal_verdicts, checks.compared_shots),
-            compared_shots: checks.compared_shots,
-            largest_bone_error_m: (checks.compared_shots > 0).then_some(checks.largest_bone_error_m),
+            verdicts_equal_share: share(checks.comparison.equal, checks.comparison.shots),
+            compared_shots: checks.comparison.shots,
+            largest_bone_error_m: (checks.comparison.shots > 0).then_some(checks.comparison.largest_bone_error_m),
             shots: total(|site| site.shots),
             hits: total(|site| site.hits),
             clamped: total(|site| site.clamped),
         },
         fog: Fog {
-            hidden_but_visible: (checks.fog.pairs > 0).then_some(checks.fog.hidden_but_visible),
-            sent_needlessly_share: share(checks.fog.shown_needlessly, checks.fog.shown),
-            pairs_checked: checks.fog.pairs,
+            hidden_but_visible: (pairs_checked > 0).then_some(checks.fog.hidden_but_visible),
+            sent_needlessly_share: share(checks.fog.sent_needlessly, checks.fog.sent),
+            pairs_checked,
             cpu_share: 0.0,
-            cpu_share_live: fog_share_live(sites, found.tick_hz),
+            cpu_share_live: fog_share_live(sites, rules.tick_hz),
             rays: total(|site| site.fog_rays),
         },
-        sight: Sight {
-            rays_per_s: found.rays.map(|rays| rays.rays_per_s),
-            ratio_to_embree: found.rays.and_then(|rays| rays.ratio_to_embree),
-        },
+        sight: found.rays,
         ai: Ai { decisions: found.bots.decisions, late_share: share(found.bots.late_decisions, found.bots.decisions) },
         commands: Commands {
             taken: ends().map(|end| end.taken).sum(),
             refused: ends().map(|end| end.refused).sum(),
             refused_by_game: total(|site| site.refused_by_game),
         },
-        bots: Bots {
-            joined: found.bots.joined,
-            lost: found.bots.lost,
-            skipped: found.bots.skipped,
-            late: found.bots.late,
-            late_p99_us: found.bots.late_p99_us,
-            cpu_cores: found.bots.cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)),
-        },
+        bots: Bots { cpu_cores: found.bots.cpu_s.map(|cpu_s| cpu_s / seconds.max(1e-9)), ..found.bots.bots },
         animation: animation(sites),
         replay: replay(checks.replay.as_ref()),
         ends: ends().map(|end| end.line.clone()).collect(),
@@ -477,21 +458,22 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
         ..Summary::default()
     };
     let fog_ms = summary.subsystems.get("fog_of_war").map_or(0.0, |fog| fog.mean_ms);
-    summary.fog.cpu_share = fog_ms / 1e3 * f64::from(found.tick_hz);
+    summary.fog.cpu_share = fog_ms / 1e3 * f64::from(rules.tick_hz);
     let reasons = reasons(found, &summary, frame.count);
     summary.head.conclude(reasons);
     let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
         && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
-    let matches_per_core = f64::from(found.matches) / found.workers.max(1) as f64;
+    let matches_per_core = f64::from(matches) / found.workers.max(1) as f64;
     // With a load profile, fewer than all of them play, or for a part of the time.
-    let is_shown = summary.head.valid && is_within && found.profile == Profile::Constant;
+    let is_shown = summary.head.valid && is_within && profile == Profile::Constant;
     summary.matches_per_core = is_shown.then_some(matches_per_core);
     summary
 }
 
 /// Frames beyond the goal: by second where the budget of a frame is the goal, else by process.
 fn goal(found: &Found<'_>) -> Vec<Block> {
-    if found.is_budget_goal && !found.samples.frames.is_empty() {
+    // The budget of a frame, by which samples are counted, is the goal if no other one is given.
+    if found.options.budgets.is_none() && !found.samples.frames.is_empty() {
         let seconds = found.samples.frames.iter().zip(&found.samples.frames_over);
         return seconds.map(|(of, over)| Block { over: *over, of: *of }).collect();
     }
@@ -547,12 +529,14 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         reasons.push(format!("{} matches have no end", found.begun as usize - ended));
     }
     // Bots that left no report are a fault of its own.
-    if summary.bots.joined < found.bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
-        reasons.push(format!("only {} of {} bots joined", summary.bots.joined, found.bot_players));
+    let RunOptions { rules, agents, .. } = found.options;
+    let bot_players = found.begun * (rules.seats() as u32 - u32::from(*agents));
+    let Bots { joined, late, skipped, .. } = summary.bots;
+    if joined < bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {
+        reasons.push(format!("only {joined} of {bot_players} bots joined"));
     }
-    let due = found.bots.commands + found.bots.skipped;
-    if found.bots.late as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
-        let BotsReport { late, skipped, .. } = found.bots;
+    let due = found.bots.commands + skipped;
+    if late as f64 > BOTS_LATE_SHARE_MAX * due as f64 {
         reasons
             .push(format!("{late} of {due} commands of bots were more than a tick late, {skipped} of them not sent"));
     }

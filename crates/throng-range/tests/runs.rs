@@ -11,7 +11,7 @@ fn options() -> RunOptions {
         map: MapSource::Town { seed: 7, triangles: 5_000 },
         rules: Rules { tick_hz: 32, rounds_to_win: 1, buy_s: 1.0, live_s: 12.0, end_s: 0.5, ..Rules::default() },
         is_pinned: false,
-        ..RunOptions::new()
+        ..RunOptions::default()
     }
 }
 
@@ -118,7 +118,7 @@ fn a_profile_that_is_longer_than_any_match_is_refused_before_the_run() {
     let of = |profile: &str, seconds| {
         let rules = Rules { rounds_to_win: 100, ..Rules::default() };
         let profile = profile.parse().expect("a profile");
-        RunOptions { rules, profile, seconds: Some(seconds), ..RunOptions::new() }.check()
+        RunOptions { rules, profile, seconds: Some(seconds), ..RunOptions::default() }.check()
     };
     // 199 rounds of 8 s, 100 s, 40 s and 3 s.
     of("soak:30049s", 30_049).expect("it is possible");
