@@ -19,6 +19,7 @@ use crate::control::{Command, Commands, Line};
 use crate::light::Message;
 use crate::link::{RETRY, Reader, Rounds, SCRATCH_BYTES};
 use crate::load::{Load, Transport};
+use crate::times::histogram;
 use client::{Client, Context};
 pub(super) use report::{ClientsProgress, ClientsReport};
 
@@ -156,13 +157,6 @@ struct Sums {
     acknowledgements: u64,
     due: u64,
     sent: u64,
-}
-
-fn histogram() -> Histogram<u32> {
-    // Up to a minute in microseconds: the bounds are constants that the library accepts.
-    let mut histogram = Histogram::new_with_bounds(1, 60_000_000, 3).expect("sound bounds");
-    histogram.auto(false);
-    histogram
 }
 
 impl Crowd {

@@ -40,6 +40,7 @@ mod run;
 mod scrape;
 mod settings;
 mod summary;
+mod times;
 mod traffic;
 mod world;
 

@@ -15,7 +15,6 @@ mod stage;
 use std::io;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use throng_machine::clock;
 use throng_machine::piped::answer;
 use throng_wire::Time;
@@ -147,9 +146,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-fn histogram() -> Histogram<u32> {
-    // Up to a minute in microseconds: the bounds are constants that the library accepts.
-    Histogram::new_with_bounds(1, 60_000_000, 3).expect("sound bounds")
 }

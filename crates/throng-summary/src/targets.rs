@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use throng_crowd::scenario::{Overrides, Scenario};
 
-use throng_report::Kind;
+use throng_report::{Figures, Kind};
 
 use super::RunSummary;
 
@@ -52,12 +52,43 @@ pub(crate) fn for_run(run: &RunSummary) -> Vec<Target> {
     if !has_own_settings(&run.settings) {
         return Vec::new();
     }
+    let json = serde_json::to_value(run).unwrap_or_default();
+    let figures = Figures::new(Kind::Crowd, &json);
+    let at_most = |path: &str, limit| of_metric(path, limit, figures.number(path), Bound::AtMost);
+    let at_least = |path: &str, limit| of_metric(path, limit, figures.number(path), Bound::AtLeast);
+    let us = &run.server.us_per_connection;
+    let missed = at_most("server.missed_ticks", 0.0);
+    let budget = at_most("client.kbit_per_s_with_headers_p99", run.client.budget_kbit_per_s);
+    let allocations = at_most("server.steady_state_allocations_per_tick", 0.0);
     match run.scenario.as_str() {
-        "dense" => dense(run),
-        "crowd" => crowd(run),
-        "crowd-10k" => crowd_10k(run),
-        "sparse" => sparse(run),
-        "sparse-10" | "sparse-20" | "converge" => vec![missed(run), allocations(run)],
+        "dense" => vec![
+            of_several("quantise + plan + encode + write per connection and tick", 1.0, us.replicating()),
+            at_most("floor.ratio", 1.5),
+            at_most("client.object_update_bytes.mean", 11.0),
+            missed,
+            allocations,
+        ],
+        "crowd" => vec![
+            missed,
+            at_most("server.frame_ms.p99", 20.0),
+            at_most("neighbours.near.age_ms.p99", 100.0),
+            at_least("client.known_within_40_m", 1.0),
+            budget,
+            allocations,
+        ],
+        "crowd-10k" => vec![
+            missed,
+            at_most("server.frame_ms.p99", run.server.tick_ms),
+            budget,
+            at_most("server.rss_bytes_per_connection", 65_536.0),
+            allocations,
+        ],
+        "sparse" => vec![
+            of_several("interest to encryption per connection and tick", 3.0, us.outgoing() - us.send),
+            missed,
+            allocations,
+        ],
+        "sparse-10" | "sparse-20" | "converge" => vec![missed, allocations],
         _ => Vec::new(),
     }
 }
@@ -84,83 +115,17 @@ fn has_own_settings(settings: &Scenario) -> bool {
     played == *settings
 }
 
-fn dense(run: &RunSummary) -> Vec<Target> {
-    let us = &run.server.us_per_connection;
-    vec![
-        of_several("quantise + plan + encode + write per connection and tick", 1.0, "µs", Some(us.replicating())),
-        at_most("floor.ratio", 1.5, run.floor.ratio),
-        at_most("client.object_update_bytes.mean", 11.0, run.client.object_update_bytes.mean),
-        missed(run),
-        allocations(run),
-    ]
-}
-
-fn crowd(run: &RunSummary) -> Vec<Target> {
-    vec![
-        missed(run),
-        at_most("server.frame_ms.p99", 20.0, Some(run.server.frame_ms.p99)),
-        at_most("neighbours.near.age_ms.p99", 100.0, run.neighbours.near.age_ms.p99),
-        at_least("client.known_within_40_m", 1.0, run.client.known_within_40_m),
-        budget(run),
-        allocations(run),
-    ]
-}
-
-fn crowd_10k(run: &RunSummary) -> Vec<Target> {
-    vec![
-        missed(run),
-        at_most("server.frame_ms.p99", run.server.tick_ms, Some(run.server.frame_ms.p99)),
-        budget(run),
-        at_most("server.rss_bytes_per_connection", 65_536.0, Some(run.server.rss_bytes_per_connection)),
-        allocations(run),
-    ]
-}
-
-fn sparse(run: &RunSummary) -> Vec<Target> {
-    let us = &run.server.us_per_connection;
-    let beyond_kernel = us.outgoing() - us.send;
-    vec![
-        of_several("interest to encryption per connection and tick", 3.0, "µs", Some(beyond_kernel)),
-        missed(run),
-        allocations(run),
-    ]
-}
-
-fn missed(run: &RunSummary) -> Target {
-    at_most("server.missed_ticks", 0.0, Some(run.server.missed_ticks as f64))
-}
-
-fn budget(run: &RunSummary) -> Target {
-    at_most(
-        "client.kbit_per_s_with_headers_p99",
-        run.client.budget_kbit_per_s,
-        Some(run.client.kbit_per_s_with_headers_p99),
-    )
-}
-
-fn allocations(run: &RunSummary) -> Target {
-    at_most("server.steady_state_allocations_per_tick", 0.0, run.server.steady_state_allocations_per_tick)
-}
-
-fn at_most(path: &str, limit: f64, measured: Option<f64>) -> Target {
-    of_metric(path, limit, measured, Bound::AtMost)
-}
-
-fn at_least(path: &str, limit: f64, measured: Option<f64>) -> Target {
-    of_metric(path, limit, measured, Bound::AtLeast)
-}
-
 fn of_metric(path: &str, limit: f64, measured: Option<f64>, bound: Bound) -> Target {
     let metric = throng_report::metric(Kind::Crowd, path);
-    let target = Target { bound, path: Some(path.to_owned()), ..of_several(metric.name, limit, metric.unit, measured) };
     let met = measured.map(|measured| if bound == Bound::AtMost { measured <= limit } else { measured >= limit });
-    Target { met, ..target }
+    let (name, unit) = (metric.name.to_owned(), metric.unit.to_owned());
+    Target { name, path: Some(path.to_owned()), bound, limit, unit, measured, met }
 }
 
-/// A target of a sum of figures, at most `limit`.
-fn of_several(name: &str, limit: f64, unit: &str, measured: Option<f64>) -> Target {
-    let met = measured.map(|measured| measured <= limit);
-    Target { name: name.to_owned(), path: None, bound: Bound::AtMost, limit, unit: unit.to_owned(), measured, met }
+/// A target of a sum of times, at most `limit` microseconds.
+fn of_several(name: &str, limit: f64, us: f64) -> Target {
+    let (name, unit, met) = (name.to_owned(), "µs".to_owned(), Some(us <= limit));
+    Target { name, path: None, bound: Bound::AtMost, limit, unit, measured: Some(us), met }
 }
 
 impl Target {

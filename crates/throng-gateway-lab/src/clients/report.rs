@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use throng_machine::clock;
 
 use super::{Crowd, Phase};
+use crate::times::quantile_ms;
 
 /// The clients' report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -146,8 +146,4 @@ impl Crowd {
     fn joined(&self) -> u32 {
         self.clients.iter().filter(|client| client.is_joined()).count() as u32
     }
-}
-
-fn quantile_ms(histogram: &Histogram<u32>, share: f64) -> Option<f64> {
-    (!histogram.is_empty()).then(|| histogram.value_at_quantile(share) as f64 / 1e3)
 }

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use throng_machine::clock;
 use throng_wire::Time;
 
-use super::histogram;
 use super::stage::{Counts, Stage};
 use crate::ledger::Arrived;
+use crate::times::{histogram, quantile_ms};
 
 /// The world's report of each second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,8 +148,6 @@ impl Stage {
         let (before, after) = (began.counts, ended.counts);
         let seconds = ended.at.since(began.at).as_secs_f64().max(1e-9);
         let servers = self.servers.len().max(1);
-        let quantile_ms =
-            |share| (!self.call_us.is_empty()).then(|| self.call_us.value_at_quantile(share) as f64 / 1e3);
         WorldReport {
             seconds,
             servers: self.servers.len() as u32,
@@ -163,8 +161,8 @@ impl Stage {
             messages_out: ended.messages_out - began.messages_out,
             bytes_in: after.bytes_in - before.bytes_in,
             bytes_out: after.bytes_out - before.bytes_out,
-            call_p50_ms: quantile_ms(0.5),
-            call_p99_ms: quantile_ms(0.99),
+            call_p50_ms: quantile_ms(&self.call_us, 0.5),
+            call_p99_ms: quantile_ms(&self.call_us, 0.99),
             calls: self.ledger.arrived(),
             handovers_of_run: self.counts.handovers,
             restart_ms: self.death.restart.map(|restart| restart.as_secs_f64() * 1e3),

@@ -10,13 +10,13 @@ use throng_channeld::{GLOBAL_CHANNEL, message_type as kinds};
 use throng_machine::clock;
 use throng_wire::Time;
 
-use super::histogram;
 use super::interest::Pairs;
 use super::player::Player;
 use super::recovery::Death;
 use crate::ledger::Ledger;
 use crate::light::{Fields, Message, Outgoing};
 use crate::load::{CONNECTION_BITS, FRAME_HZ, GRID_CELLS, Load};
+use crate::times::histogram;
 use crate::traffic::Call;
 
 pub(super) const FRAME: Duration = Duration::from_micros(1_000_000 / FRAME_HZ as u64);

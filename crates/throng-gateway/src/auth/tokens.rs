@@ -79,8 +79,7 @@ impl Tokens {
             true => serde_json::from_str(&text)
                 .map_err(|cause| format(format!("line {}: {}", cause.line(), without_values(cause.is_data()))))?,
             false => toml::from_str(&text).map_err(|cause| {
-                let before = text.bytes().take(cause.span().unwrap_or_default().start);
-                let line = before.filter(|&byte| byte == b'\n').count() + 1;
+                let line = throng_file::line_of(&text, cause.span().unwrap_or_default().start);
                 format(format!("line {line}: {}", without_values(toml::from_str::<toml::Table>(&text).is_ok())))
             })?,
         };

@@ -116,11 +116,6 @@ impl Figures {
         self.missed_share() > OVERLOADED_SHARE
     }
 
-    /// Outgoing work by the floor of the same run.
-    pub fn by_floor(&self) -> Option<f64> {
-        self.floor_ratio
-    }
-
     fn per_tick_ms(&self, us_per_connection: f64) -> f64 {
         us_per_connection * self.connections / 1e3
     }
@@ -176,6 +171,6 @@ mod tests {
         let us = &run.server.us_per_connection;
         assert!((figures.model_us() + us.seal + us.send - us.outgoing()).abs() < 1e-9);
         assert!((figures.outgoing_ms() - us.outgoing() * run.server.connections / 1e3).abs() < 1e-9);
-        assert!((figures.by_floor().unwrap() - run.floor.ratio.unwrap()).abs() < 0.02);
+        assert!((figures.floor_ratio.unwrap() - run.floor.ratio.unwrap()).abs() < 0.02);
     }
 }

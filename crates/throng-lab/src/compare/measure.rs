@@ -72,7 +72,7 @@ pub fn measures(workload: &str) -> Vec<Measure> {
         OUTGOING,
         OUTSIDE_KERNEL,
         cost("  model alone, not sealed", "µs", |figures| Some(figures.model_us())),
-        cost("outgoing by the floor", "", Figures::by_floor),
+        cost("outgoing by the floor", "", |figures| figures.floor_ratio),
         cost("to a client", "kbit/s", |figures| Some(figures.kbit_per_s)),
         cost("object update", "B", |figures| figures.update_bytes),
         gain("updates to a client", "1/s", |figures| Some(figures.updates_per_s)),
