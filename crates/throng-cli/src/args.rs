@@ -216,7 +216,7 @@ pub(crate) struct CrowdArguments {
     #[arg(long, value_name = "KBIT", value_parser = number::<u32>(..))]
     budget: Option<u32>,
     /// Simulated network of the bots: none, lan, wifi, 4g or bad
-    #[arg(long, value_name = "PRESET", value_parser = net_preset)]
+    #[arg(long, value_name = "PRESET", value_parser = one_of(&NetPreset::ALL))]
     net: Option<NetPreset>,
     /// Number of objects, spread over the area, that never change
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(..))]
@@ -258,13 +258,13 @@ pub(crate) struct CrowdArguments {
     #[arg(long)]
     pin: bool,
     /// Cipher of the packets: chacha20-poly1305, aes-256-gcm, or the one that is the fastest here
-    #[arg(long, value_name = "CIPHER", value_parser = cipher)]
+    #[arg(long, value_name = "CIPHER", value_parser = one_of(&Cipher::ALL))]
     cipher: Option<Cipher>,
     /// The server's replication model: legacy, legacy-push, graph, shared-state or throng
-    #[arg(long, value_name = "MODEL", value_parser = model)]
+    #[arg(long, value_name = "MODEL", value_parser = one_of(&Model::ALL))]
     model: Option<Model>,
     /// With --model shared-state: allocate its sort list for each connection (per-connection) or reuse one (shared)
-    #[arg(long, value_name = "WHERE", value_parser = scratch)]
+    #[arg(long, value_name = "WHERE", value_parser = one_of(&Scratch::ALL))]
     scratch: Option<Scratch>,
     /// With --model shared-state: write positions as differences from positions that the client is known to hold
     #[arg(long)]
@@ -346,16 +346,12 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "S", default_value = "30", value_parser = number(1u64..=86_400), requires = "snapshot")]
     pub(crate) snapshot_every: u64,
     #[command(flatten)]
-    key: KeyArgument,
+    pub(crate) key: KeyArgument,
 }
 
 impl ServeArguments {
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides { server_threads: self.server_threads, ..self.workload.overrides() }
-    }
-
-    pub(crate) fn key(&self) -> Key {
-        self.key.get()
     }
 }
 
@@ -369,7 +365,7 @@ pub(crate) struct BotsArguments {
     #[command(flatten)]
     length: Length,
     /// Simulated network: none, lan, wifi, 4g or bad
-    #[arg(long, value_name = "PRESET", value_parser = net_preset)]
+    #[arg(long, value_name = "PRESET", value_parser = one_of(&NetPreset::ALL))]
     net: Option<NetPreset>,
     /// Allow a server on another machine: confirms that you own it and may put it under load
     #[arg(long)]
@@ -378,7 +374,7 @@ pub(crate) struct BotsArguments {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    key: KeyArgument,
+    pub(crate) key: KeyArgument,
 }
 
 impl BotsArguments {
@@ -390,10 +386,6 @@ impl BotsArguments {
             warmup_seconds: self.length.warmup,
             ..self.workload.overrides()
         }
-    }
-
-    pub(crate) fn key(&self) -> Key {
-        self.key.get()
     }
 }
 
@@ -440,24 +432,16 @@ impl KeyArgument {
     }
 }
 
-fn net_preset(text: &str) -> Result<NetPreset, String> {
-    let known = NetPreset::ALL.iter().find(|(name, _)| *name == text);
-    known.map(|&(_, preset)| preset).ok_or_else(|| "use none, lan, wifi, 4g or bad".to_owned())
-}
-
-fn cipher(text: &str) -> Result<Cipher, String> {
-    let known = Cipher::ALL.iter().find(|(name, _)| *name == text);
-    known.map(|&(_, cipher)| cipher).ok_or_else(|| "use fastest, chacha20-poly1305 or aes-256-gcm".to_owned())
-}
-
-fn model(text: &str) -> Result<Model, String> {
-    let known = Model::ALL.iter().find(|(name, _)| *name == text);
-    known.map(|&(_, model)| model).ok_or_else(|| "use legacy, legacy-push, graph, shared-state or throng".to_owned())
-}
-
-fn scratch(text: &str) -> Result<Scratch, String> {
-    let known = Scratch::ALL.iter().find(|(name, _)| *name == text);
-    known.map(|&(_, scratch)| scratch).ok_or_else(|| "use per-connection or shared".to_owned())
+/// Takes one of these names.
+fn one_of<T: Copy + Send + Sync>(
+    all: &'static [(&'static str, T)],
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let known = all.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        let mut names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+        let last = names.pop().unwrap_or_default();
+        known.ok_or_else(|| format!("use {} or {last}", names.join(", ")))
+    }
 }
 
 fn parse_key(text: &str) -> Result<[u8; 32], String> {

@@ -19,6 +19,7 @@ use throng_doctor::{
 
 use crate::exit::{Failure, Outcome};
 use crate::number::number;
+use crate::out;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Check this machine's settings, measure what one is worth, or find the programs that make frames slow
@@ -145,7 +146,7 @@ fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
             "ok": report.count(Verdict::Ok),
             "checks": report.rows,
         });
-        print(&summary)?;
+        out::json(&summary)?;
     } else {
         out!("{}", report.text(&arguments.checks));
     }
@@ -161,7 +162,7 @@ enum Way {
 fn change(json: bool, check: &Check, written: Result<Vec<Written>, ApplyError>, way: Way) -> Outcome {
     let written = written.map_err(failure)?;
     if json {
-        print(&changed(check, &written))?;
+        out::json(&changed(check, &written))?;
         return Ok(ExitCode::SUCCESS);
     }
     const SHOWN: usize = 8;
@@ -193,11 +194,6 @@ fn failure(error: ApplyError) -> Failure {
         "nothing-to-apply" | "per-process" => Failure::Usage(error.into()),
         _ => Failure::Run(error.into()),
     }
-}
-
-fn print(value: &Value) -> Result<()> {
-    outln!("{}", serde_json::to_string_pretty(value).context("cannot write JSON")?);
-    Ok(())
 }
 
 /// A flag that Ctrl-C sets. A second Ctrl-C does not end the program: a setting may have to be put back first.

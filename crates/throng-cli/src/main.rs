@@ -43,17 +43,15 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, bail};
 use clap::{CommandFactory, Parser};
 use throng_gateway_lab::Part;
-use throng_lab::bots::{self, BotsOptions, BotsReport, Brains, Progress, Share};
+use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
 use throng_lab::report;
 use throng_lab::run::{self, BusOptions, RunOptions, RunResult, ServeOptions};
 use throng_lab::scenario::Scenario;
 use throng_report::{Kind, MetricLimit, RunFile, RunHead};
 use throng_summary::RunSummary;
 
-use ai_server::AiServerArguments;
 use args::{Arguments, BotsArguments, Command, CrowdArguments, ReportArguments, ServeArguments};
 use exit::{Failure, Outcome};
-use matches::{DensityArguments, MatchArguments};
 use play::{Figures, Load, Run};
 
 #[global_allocator]
@@ -67,7 +65,11 @@ fn main() -> ExitCode {
     if matches!(arguments.command, Command::Crowd(_) | Command::Serve(_) | Command::Bots(_)) {
         large_pages::ask();
     }
-    let outcome = match arguments.command {
+    exit::report(execute(arguments.command))
+}
+
+fn execute(command: Command) -> Outcome {
+    match command {
         Command::Crowd(arguments) => crowd(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Serve(arguments) => serve(&arguments),
@@ -75,10 +77,10 @@ fn main() -> ExitCode {
         Command::Gateway(arguments) => gateway::serve(&arguments),
         Command::GatewayBench(arguments) => gateway_bench::bench(&arguments),
         Command::GatewayReplay(arguments) => gateway_replay::replay(&arguments),
-        Command::AiServer(arguments) => ai_server(&arguments),
+        Command::AiServer(arguments) => ai_server::measure(&arguments, &stop_on_interrupt()?),
         Command::Bake(arguments) => bake::bake(&arguments),
-        Command::Match(arguments) => play_match(&arguments),
-        Command::Density(arguments) => find_density(&arguments),
+        Command::Match(arguments) => matches::run(&arguments, &stop_on_interrupt()?),
+        Command::Density(arguments) => matches::find_density(&arguments, &stop_on_interrupt()?),
         Command::Lab(arguments) => lab::run(&arguments, stop_on_interrupt),
         Command::Scale(arguments) => scale::forecast(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
@@ -101,8 +103,7 @@ fn main() -> ExitCode {
         Command::EdgeForRun => throng_lab::play_edge().map(|()| ExitCode::SUCCESS).map_err(|_| Failure::Silent),
         Command::BotsForMatch => matches::play_bots(),
         Command::SiteForMatch => matches::play_site(),
-    };
-    exit::report(outcome)
+    }
 }
 
 /// The command with those subcommands that users call themselves.
@@ -112,11 +113,6 @@ fn without_hidden(command: &clap::Command) -> clap::Command {
         .version(env!("CARGO_PKG_VERSION"))
         .args(command.get_arguments().cloned())
         .subcommands(shown)
-}
-
-fn ai_server(arguments: &AiServerArguments) -> Outcome {
-    let stop = stop_on_interrupt()?;
-    ai_server::measure(arguments, &stop)
 }
 
 fn crowd(arguments: &CrowdArguments) -> Outcome {
@@ -191,7 +187,7 @@ fn serve(arguments: &ServeArguments) -> Outcome {
         scenario: &scenario,
         address: arguments.listen,
         public: arguments.public,
-        key: arguments.key(),
+        key: arguments.key.get(),
         runs: &arguments.runs,
         snapshot: arguments.snapshot.as_deref(),
         snapshot_every: Duration::from_secs(arguments.snapshot_every),
@@ -207,21 +203,11 @@ fn play(arguments: &BotsArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
     let stop = stop_on_interrupt()?;
-    let (key, brains, players) = (arguments.key(), Brains::default(), scenario.players);
-    let options = BotsOptions {
-        server: arguments.connect,
-        edges: Vec::new(),
-        key,
-        scenario,
-        truths: Vec::new(),
-        cores: None,
-        brains,
-        share: Share::default(),
-        begin_us: None,
-    };
+    let players = scenario.players;
+    let options = BotsOptions::new(arguments.connect, arguments.key.get(), scenario);
     let report = bots::play(&options, &stop, show_progress).map_err(Error::from)?;
     if arguments.json {
-        outln!("{}", serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?);
+        out::json(&report)?;
     } else {
         show_report(arguments.connect, &report);
     }
@@ -251,16 +237,6 @@ fn play_for_host() -> Outcome {
     // The host process gets the error through the pipe and prints it.
     bots::play_for_host(&options).map_err(|_| Failure::Silent)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn play_match(arguments: &MatchArguments) -> Outcome {
-    let stop = stop_on_interrupt()?;
-    matches::run(arguments, &stop)
-}
-
-fn find_density(arguments: &DensityArguments) -> Outcome {
-    let stop = stop_on_interrupt()?;
-    matches::find_density(arguments, &stop)
 }
 
 fn rebuild(arguments: &ReportArguments) -> Outcome {

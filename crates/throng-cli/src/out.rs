@@ -10,6 +10,9 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
 
+use anyhow::Context;
+use serde::Serialize;
+
 /// Prints a result.
 macro_rules! out {
     ($($text:tt)*) => { $crate::out::print(format_args!($($text)*)) };
@@ -38,6 +41,12 @@ pub(crate) fn print(text: Arguments<'_>) {
     if let Err(error) = output.write_fmt(text).and_then(|()| output.flush()) {
         keep(&ERROR, error);
     }
+}
+
+/// Prints a result as JSON.
+pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    outln!("{}", serde_json::to_string_pretty(value).context("cannot write JSON")?);
+    Ok(())
 }
 
 pub(crate) fn note(text: Arguments<'_>) {

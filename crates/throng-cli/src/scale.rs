@@ -12,6 +12,7 @@ use throng_scale::{Bound, Part, Placement, Plan, Scenario, ScenarioError, plan};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::number::number;
+use crate::out;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Forecast processes, machines, bandwidth and price for many players, from measured unit costs
@@ -180,7 +181,5 @@ fn print_json(plans: &[(u32, Plan)]) -> Result<()> {
             })
         })
         .collect();
-    let text = serde_json::to_string_pretty(&json!({ "forecast": rows })).context("cannot write JSON")?;
-    outln!("{text}");
-    Ok(())
+    out::json(&json!({ "forecast": rows }))
 }

@@ -229,22 +229,21 @@ impl Watch {
     }
 
     fn handle_event(&mut self, event: &Event) {
-        let Event::Key(key) = event else { return };
-        if key.kind == KeyEventKind::Release {
-            return;
-        }
-        match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => self.is_over = true,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => self.is_over = true,
-            KeyCode::Char('p') => {
-                self.frozen = match self.frozen {
-                    Some(_) => None,
-                    None => Some(self.current.clone()),
-                }
+        self.is_over |= is_end(event);
+        if event.as_key_press_event().is_some_and(|key| key.code == KeyCode::Char('p')) {
+            self.frozen = match self.frozen {
+                Some(_) => None,
+                None => Some(self.current.clone()),
             }
-            _ => {}
         }
     }
+}
+
+/// Whether the user has seen enough.
+fn is_end(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    let is_ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind != KeyEventKind::Release && (matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_ctrl_c)
 }
 
 /// The terminal in our hands; dropped, it is the user's again, whatever has happened.

@@ -38,14 +38,15 @@ pub(crate) use members::is_witness;
 pub use share::Share;
 use talk::Talking;
 
-/// Options of a group of bots.
-#[derive(Clone, Debug)]
+/// Options of a group of bots. As JSON, it is the order for their process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BotsOptions {
     /// The server.
     pub server: SocketAddr,
     /// The edges to which the bots connect in turn; none: they connect to the server.
     pub edges: Vec<EdgePoint>,
     /// The key that encrypts its tokens.
+    #[serde(with = "key_bytes")]
     pub key: Key,
     /// The scenario.
     pub scenario: Scenario,
@@ -53,12 +54,44 @@ pub struct BotsOptions {
     pub truths: Vec<PathBuf>,
     /// The cores that they may use; `None`: all.
     pub cores: Option<Vec<usize>>,
-    /// How they decide.
+    /// How they decide; the built-in bots in another process.
+    #[serde(skip)]
     pub brains: Brains,
     /// Which of the scenario's bots they are.
     pub share: Share,
     /// When the first of them connects, in microseconds of the machine's clock; `None`: at once.
     pub begin_us: Option<u64>,
+}
+
+impl BotsOptions {
+    /// All built-in bots of a scenario, at once, against a server on another machine.
+    pub fn new(server: SocketAddr, key: Key, scenario: Scenario) -> BotsOptions {
+        BotsOptions {
+            server,
+            edges: Vec::new(),
+            key,
+            scenario,
+            truths: Vec::new(),
+            cores: None,
+            brains: Brains::default(),
+            share: Share::default(),
+            begin_us: None,
+        }
+    }
+}
+
+/// A key on its way to another process.
+mod key_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use throng::Key;
+
+    pub(super) fn serialize<S: Serializer>(key: &Key, serializer: S) -> Result<S::Ok, S::Error> {
+        key.as_bytes().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        <[u8; 32]>::deserialize(deserializer).map(Key::new)
+    }
 }
 
 /// An edge, as bots need to know it.

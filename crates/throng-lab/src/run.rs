@@ -1,6 +1,5 @@
 //! A whole run: the server in this process, the bots in a second process, and the results.
 
-mod child;
 mod crew;
 mod disk;
 mod evenness;
@@ -31,12 +30,12 @@ use core_affinity::CoreId;
 use throng::{Channels, Key, Replication, Schema, ServerOptions, StartError, Tick, Time};
 use throng_crowd::scenario::{FaultKind, Model, Profile, Scenario};
 use throng_crowd::truth::{self, TruthKeeper, TruthWriter};
-use throng_machine::piped::Unsaid;
+use throng_machine::piped::{self, Piped, Unsaid};
 use throng_machine::{Moment, clock};
 use throng_models::{Detection, Graph, Legacy, SharedState, SharedStateOptions};
 use throng_report::{Phases, ProgressLine};
 
-use crate::bots::{BotsReport, EdgePoint};
+use crate::bots::{BotsOptions, BotsReport, EdgePoint};
 use crate::bus::{self, Access, BusOrder, Middle};
 use crate::control::{Command, PlayerCount};
 use crate::cut::Cut;
@@ -46,8 +45,6 @@ use crate::host::{Door, Host, Socket};
 use crate::report::{self, ReportError};
 use crate::server::{ServerOrder, ServerPoint, ServerWatch};
 use crate::slow_reader::Read;
-use child::Target;
-pub use child::read_order;
 use crew::Crew;
 pub use crew::{WorkerName, WorkerPlace, WorkersOptions};
 use disk::Disk;
@@ -155,6 +152,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const MEMBERS_OF_LIFE: u64 = 1 << 8;
 /// Why bots left, as far as it is reported.
 const REASONS: usize = 3;
+
+/// The host's command on standard input, for the built-in bots.
+pub fn read_order() -> Result<BotsOptions> {
+    piped::read_order().context("there is no order on the standard input")
+}
 
 /// Runs the scenario and writes the report. Ends early, but in order, when `stop` is set.
 pub fn run(options: &RunOptions, stop: &AtomicBool) -> Result<RunResult> {
@@ -292,9 +294,13 @@ impl<'a, R: Replication> Play<'a, R> {
         let addresses = std::iter::once(server).chain(points.iter().map(|point| point.address)).collect();
         let edges = start_edges(options, &meeting, addresses, (&key, &cores_of))?;
         let truths = std::iter::once(truth.path().to_owned()).chain(points.into_iter().map(|point| point.truth));
-        let target = Target { server, edges: edges.points(), truths: truths.collect() };
         let bots = match &options.workers {
-            None => Crew::here(child::start(options, target, &key, cores_of.bots)?),
+            None => {
+                let bots = BotsOptions::new(server, key.clone(), scenario.clone());
+                let (edges, truths, cores) = (edges.points(), truths.collect(), cores_of.bots);
+                let bots = BotsOptions { edges, truths, cores, ..bots };
+                Crew::here(Piped::start(&options.bots_command, &bots).context("cannot start the bots")?)
+            }
             Some(workers) => Crew::of_workers(workers, scenario, (server, &key))?,
         };
         // Before this thread is pinned to one core, so that the whole machine is described.

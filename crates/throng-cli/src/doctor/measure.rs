@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use throng_doctor::{Check, Host, PerProcess, Setting, Topology, Trial, allowed_cpus, compare, undo};
 
 use super::load::{ForChild, Load};
-use super::{DoctorArguments, failure, print};
+use super::{DoctorArguments, failure};
 use crate::exit::{Failure, Outcome};
 
 /// The scheduler's slice that is tried.
@@ -55,7 +55,7 @@ pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, s
     let comparison = compare(&trial).ok_or_else(wrong)?;
     let verdict = comparison.verdict(&load.metric);
     if arguments.json {
-        print(&serde_json::json!({
+        crate::out::json(&serde_json::json!({
             "format": 1,
             "check": check.name,
             "load": load.command.join(" "),

@@ -15,8 +15,8 @@ use throng_doctor::{
     Frame, Host, Program, Ranking, Sampler, Samples, Topology, allowed_cpus, cpu_list, programs, rank,
 };
 
+use super::DoctorArguments;
 use super::load::cpu_set;
-use super::{DoctorArguments, print};
 use crate::exit::{Failure, Outcome};
 
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / 128);
@@ -78,7 +78,7 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
             value
         };
         let programs: Vec<_> = per_cpu.iter().map(show).collect();
-        print(&serde_json::json!({ "format": 1, "cpus": cpus, "ranking": ranking, "programs": programs }))?;
+        crate::out::json(&serde_json::json!({ "format": 1, "cpus": cpus, "ranking": ranking, "programs": programs }))?;
     } else {
         out!("{}", text(&ranking, &cpus));
         out!("{}", listed(&per_cpu, &never_slept));

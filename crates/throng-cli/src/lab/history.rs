@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Error};
+use anyhow::Error;
 use clap::Args;
 use throng_history::{BisectOptions, Comparison, HistoryError, PartChange, Trend};
 use throng_judge::TrendOptions;
@@ -13,7 +13,7 @@ use throng_report::{RunFile, SUMMARY_FILE};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::number::number;
-use crate::{pages, store};
+use crate::{out, pages, store};
 
 pub(super) const COMPARE_LONG_ABOUT: &str = "\
 Is B slower than A, and in which subsystem?
@@ -148,7 +148,7 @@ pub(super) fn compare(arguments: &CompareArguments, stop: &AtomicBool) -> Outcom
         keep(&comparison, runs)?;
     }
     match () {
-        () if arguments.json => outln!("{}", json(&comparison)?),
+        () if arguments.json => out::json(&comparison)?,
         () if arguments.markdown => out!("{}", markdown(&comparison)),
         () => out!("{}", table(&comparison)),
     }
@@ -164,10 +164,6 @@ fn keep(comparison: &Comparison, runs: &Path) -> Result<(), Failure> {
     RunFile::write(&folder, comparison).map_err(Error::from)?;
     pages::write(&folder, runs, false);
     Ok(())
-}
-
-fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
-    Ok(serde_json::to_string_pretty(value).context("cannot write JSON")?)
 }
 
 /// Four significant digits.
@@ -248,7 +244,7 @@ pub(super) fn trend(arguments: &TrendArguments, stop: &AtomicBool) -> Outcome {
     let trends =
         throng_history::trend(&runs, &TrendOptions { least, ..TrendOptions::default() }, stop).map_err(usage)?;
     if arguments.json {
-        outln!("{}", json(&trends)?);
+        out::json(&trends)?;
     } else {
         trends.iter().for_each(|trend| out!("{}", trend_text(trend)));
     }
@@ -287,7 +283,7 @@ pub(super) fn bisect(arguments: &BisectArguments, stop: &AtomicBool) -> Outcome 
     let found = throng_history::bisect(&options, stop)?;
     let code = if found.partial { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS };
     if arguments.json {
-        outln!("{}", json(&found)?);
+        out::json(&found)?;
         return Ok(code);
     }
     let percent = (found.ratio - 1.0) * 100.0;

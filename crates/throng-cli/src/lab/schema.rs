@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
 use schemars::generate::SchemaSettings;
 use throng_capacity::Capacity;
@@ -11,6 +10,7 @@ use throng_range::Summary;
 use throng_summary::RunSummary;
 
 use crate::exit::Outcome;
+use crate::out;
 
 pub(super) const LONG_ABOUT: &str = "\
 Print the JSON Schema of a kind of summary (draft 2020-12)
@@ -37,6 +37,6 @@ pub(super) fn print(arguments: &SchemaArguments) -> Outcome {
         "comparison" => made.into_root_schema_for::<throng_history::Comparison>(),
         _ => made.into_root_schema_for::<Capacity>(),
     };
-    outln!("{}", serde_json::to_string_pretty(&schema).context("cannot write JSON")?);
+    out::json(&schema)?;
     Ok(ExitCode::SUCCESS)
 }

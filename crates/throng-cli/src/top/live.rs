@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event as Pressed, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
@@ -26,7 +26,7 @@ use ratatui::widgets::{Block, Paragraph, Sparkline};
 use throng_live::{Event, Hello, Message, Sample, View};
 use throng_report::printable;
 
-use super::{KEYS, Screen};
+use super::{KEYS, Screen, is_end};
 use crate::exit::{Failure, Outcome};
 
 /// Samples of the curve.
@@ -60,18 +60,12 @@ pub(super) fn watch(address: SocketAddr, once: bool) -> Outcome {
         }
         screen.terminal.draw(|frame| draw(frame, &shown)).context("cannot draw on the terminal")?;
         while event::poll(Duration::ZERO).context("cannot read keys")? {
-            if ends(&event::read().context("cannot read keys")?) {
+            if is_end(&event::read().context("cannot read keys")?) {
                 return Ok(ExitCode::SUCCESS);
             }
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn ends(pressed: &Pressed) -> bool {
-    let Pressed::Key(key) = pressed else { return false };
-    let is_ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-    key.kind != KeyEventKind::Release && (matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_ctrl_c)
 }
 
 fn print_once(view: &mut View, shown: &mut Shown, address: SocketAddr) -> Outcome {

@@ -274,8 +274,8 @@ mod tests {
     use throng_crowd::scenario::{Overrides, Scenario};
 
     use super::*;
+    use crate::bots::BotsOptions;
     use crate::bots::fleet::Gate;
-    use crate::bots::{BotsOptions, Brains, Share};
 
     /// Each bot is sent what comes for it, and nobody what comes for one that has left. Those that decode are known.
     fn check_places(fleet: &Fleet<ReplicaClient>) {
@@ -293,17 +293,8 @@ mod tests {
     fn fleet(players: u32) -> (Fleet<ReplicaClient>, std::net::UdpSocket) {
         let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let overrides = Overrides { players: Some(players), ..Overrides::default() };
-        let options = BotsOptions {
-            server: silent.local_addr().expect("an address"),
-            edges: Vec::new(),
-            key: Key::new([7; 32]),
-            scenario: Scenario::resolve("crowd", &overrides).expect("a scenario"),
-            truths: Vec::new(),
-            cores: None,
-            brains: Brains::default(),
-            share: Share::default(),
-            begin_us: None,
-        };
+        let scenario = Scenario::resolve("crowd", &overrides).expect("a scenario");
+        let options = BotsOptions::new(silent.local_addr().expect("an address"), Key::new([7; 32]), scenario);
         (Fleet::new(&options).expect("sockets"), silent)
     }
 

@@ -1,7 +1,6 @@
 //! The further processes of a run: its edges, and its servers after the first.
 
 use std::ffi::OsString;
-use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -31,7 +30,8 @@ pub(super) type Again = Box<dyn Fn(usize, u32) -> Result<Piped>>;
 struct Part<P, F> {
     name: String,
     process: Piped,
-    point: P,
+    /// Where it is reached; `None` until it can be connected to for the first time.
+    point: Option<P>,
     players: PlayerCount,
     figures: Option<F>,
     fault: Option<String>,
@@ -65,10 +65,10 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
     ) -> Result<Parts<P, F>> {
         let start = |(name, member, order): (String, u64, O)| {
             let process = spawn(command, middle, member, &order).with_context(|| format!("cannot start {name}"))?;
-            Ok(Starting { name, process, reached: PhantomData })
+            Ok(Part::new(name, process))
         };
-        let starting = orders.map(start).collect::<Result<Vec<Starting<P, F>>>>()?;
-        let parts = starting.into_iter().map(Starting::wait).collect::<Result<_>>()?;
+        let mut parts = orders.map(start).collect::<Result<Vec<Part<P, F>>>>()?;
+        parts.iter_mut().try_for_each(Part::wait)?;
         Ok(Parts { parts, again: None })
     }
 
@@ -100,7 +100,7 @@ impl<P: DeserializeOwned + Clone, F: DeserializeOwned + Default> Parts<P, F> {
 
     /// Where they are reached.
     pub(super) fn points(&self) -> Vec<P> {
-        self.parts.iter().map(|part| part.point.clone()).collect()
+        self.parts.iter().filter_map(|part| part.point.clone()).collect()
     }
 
     /// The players of all of them.
@@ -209,49 +209,24 @@ fn ear(middle: Middle, member: u64) -> Ear {
     })
 }
 
-/// A process that cannot be connected to yet.
-struct Starting<P, F> {
-    name: String,
-    process: Piped,
-    reached: PhantomData<(P, F)>,
-}
-
-impl<P: DeserializeOwned, F: DeserializeOwned> Starting<P, F> {
-    fn wait(self) -> Result<Part<P, F>> {
-        let Starting { name, process, .. } = self;
-        let until = Instant::now() + START_PATIENCE;
-        while Instant::now() < until {
-            match process.next_line(OFTEN) {
-                Ok(Some(line)) => match serde_json::from_str::<PartLine<P, F>>(&line) {
-                    Ok(PartLine::Ready(point)) => {
-                        let players = PlayerCount::default();
-                        return Ok(Part {
-                            name,
-                            process,
-                            point,
-                            players,
-                            figures: None,
-                            fault: None,
-                            is_killed: false,
-                            life: 0,
-                            is_ready: true,
-                            former_faults: Vec::new(),
-                            cpu_from_s: None,
-                            cpu_s: 0.0,
-                        });
-                    }
-                    Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
-                    _ => bail!("{name} wrote an unknown line: {line}"),
-                },
-                Ok(None) => {}
-                Err(Gone) => bail!("{name} ended before it had begun"),
-            }
-        }
-        bail!("{name} did not start within {} s", START_PATIENCE.as_secs())
-    }
-}
-
 impl<P, F> Part<P, F> {
+    fn new(name: String, process: Piped) -> Part<P, F> {
+        Part {
+            name,
+            process,
+            point: None,
+            players: PlayerCount::default(),
+            figures: None,
+            fault: None,
+            is_killed: false,
+            life: 0,
+            is_ready: false,
+            former_faults: Vec::new(),
+            cpu_from_s: None,
+            cpu_s: 0.0,
+        }
+    }
+
     fn begin_cpu(&mut self) {
         self.cpu_from_s = self.total_cpu_s();
     }
@@ -268,6 +243,27 @@ impl<P, F> Part<P, F> {
 }
 
 impl<P: DeserializeOwned, F: DeserializeOwned> Part<P, F> {
+    /// Waits until it can be connected to for the first time.
+    fn wait(&mut self) -> Result<()> {
+        let (name, until) = (&self.name, Instant::now() + START_PATIENCE);
+        while Instant::now() < until {
+            let line = match self.process.next_line(OFTEN) {
+                Ok(Some(line)) => line,
+                Ok(None) => continue,
+                Err(Gone) => bail!("{name} ended before it had begun"),
+            };
+            match serde_json::from_str::<PartLine<P, F>>(&line) {
+                Ok(PartLine::Ready(point)) => {
+                    (self.point, self.is_ready) = (Some(point), true);
+                    return Ok(());
+                }
+                Ok(PartLine::Failed(error)) => bail!("{name} could not start: {error}"),
+                _ => bail!("{name} wrote an unknown line: {line}"),
+            }
+        }
+        bail!("{name} did not start within {} s", START_PATIENCE.as_secs())
+    }
+
     /// Takes a line. False if there is none.
     fn hear(&mut self) -> bool {
         let line = match self.process.next_line(Duration::ZERO) {

@@ -57,40 +57,36 @@ impl Tally {
 
 impl Counts {
     fn since(&self, before: &Counts) -> Counts {
-        let (from, to) = (&before.replicated, &self.replicated);
-        Counts {
-            replicated: ConnectionCounters {
-                segments: to.segments.saturating_sub(from.segments),
-                object_bytes: to.object_bytes.saturating_sub(from.object_bytes),
-                object_updates: to.object_updates.saturating_sub(from.object_updates),
-                resent_segments: to.resent_segments.saturating_sub(from.resent_segments),
-                resent_bytes: to.resent_bytes.saturating_sub(from.resent_bytes),
-                superseded_segments: to.superseded_segments.saturating_sub(from.superseded_segments),
-                control_bytes: to.control_bytes.saturating_sub(from.control_bytes),
-                held_back: to.held_back.saturating_sub(from.held_back),
-                longest_wait_ticks: to.longest_wait_ticks,
-                ..ConnectionCounters::default()
-            },
-            packets_sent: self.packets_sent.saturating_sub(before.packets_sent),
-            packets_lost: self.packets_lost.saturating_sub(before.packets_lost),
-            bytes_sent: self.bytes_sent.saturating_sub(before.bytes_sent),
-        }
+        let longest_wait_ticks = self.replicated.longest_wait_ticks;
+        let difference = self.with(before, u64::saturating_sub);
+        Counts { replicated: ConnectionCounters { longest_wait_ticks, ..difference.replicated }, ..difference }
     }
 
     fn add(&mut self, more: &Counts) {
-        let (sum, of) = (&mut self.replicated, &more.replicated);
-        sum.segments += of.segments;
-        sum.object_bytes += of.object_bytes;
-        sum.object_updates += of.object_updates;
-        sum.resent_segments += of.resent_segments;
-        sum.resent_bytes += of.resent_bytes;
-        sum.superseded_segments += of.superseded_segments;
-        sum.control_bytes += of.control_bytes;
-        sum.held_back += of.held_back;
-        sum.longest_wait_ticks = sum.longest_wait_ticks.max(of.longest_wait_ticks);
-        self.packets_sent += more.packets_sent;
-        self.packets_lost += more.packets_lost;
-        self.bytes_sent += more.bytes_sent;
+        let longest_wait_ticks = self.replicated.longest_wait_ticks.max(more.replicated.longest_wait_ticks);
+        let sum = self.with(more, |sum, more| sum + more);
+        *self = Counts { replicated: ConnectionCounters { longest_wait_ticks, ..sum.replicated }, ..sum };
+    }
+
+    /// Of each count and that of the other; without the longest wait, which is no sum.
+    fn with(&self, other: &Counts, of: fn(u64, u64) -> u64) -> Counts {
+        let (own, others) = (&self.replicated, &other.replicated);
+        Counts {
+            replicated: ConnectionCounters {
+                segments: of(own.segments, others.segments),
+                object_bytes: of(own.object_bytes, others.object_bytes),
+                object_updates: of(own.object_updates, others.object_updates),
+                resent_segments: of(own.resent_segments, others.resent_segments),
+                resent_bytes: of(own.resent_bytes, others.resent_bytes),
+                superseded_segments: of(own.superseded_segments, others.superseded_segments),
+                control_bytes: of(own.control_bytes, others.control_bytes),
+                held_back: of(own.held_back, others.held_back),
+                ..ConnectionCounters::default()
+            },
+            packets_sent: of(self.packets_sent, other.packets_sent),
+            packets_lost: of(self.packets_lost, other.packets_lost),
+            bytes_sent: of(self.bytes_sent, other.bytes_sent),
+        }
     }
 }
 

@@ -12,9 +12,9 @@ use throng_crowd::truth::{self, TruthMirror};
 use throng_machine::clock;
 use throng_machine::piped::{Gone, Piped, Signal};
 
-use super::child::Order;
 use super::crew::WorkerName;
 use super::word::{self, Assembly, Kind, LANE, Outbox, QUICK, Word, WorkOrder};
+use crate::bots::BotsOptions;
 use crate::bus::Registration;
 use crate::control::{BotsLine, Command};
 
@@ -250,8 +250,8 @@ impl Session {
         let WorkOrder { server, key, scenario, share, begin_us } = order;
         let (number, of) = (share.index + 1, share.of);
         (options.note)(&format!("bots of {} play against {server}: share {number} of {of}", scenario.name));
-        let order =
-            Order { server, edges: Vec::new(), key, scenario, truths, cores: None, share, begin_us: Some(begin_us) };
+        let order = BotsOptions::new(server, Key::new(key), scenario);
+        let order = BotsOptions { truths, share, begin_us: Some(begin_us), ..order };
         self.bots = Some(Piped::start(&options.bots_command, &order).context("cannot start the bots")?);
         Ok(())
     }
