@@ -242,12 +242,8 @@ impl Links {
         for origin in 0..self.servers.len() {
             let is_elsewhere = self.find(origin, shared);
             let end = edge.origin_end(origin);
-            // The edge itself ends a connection only to a server that does not fit. It connects again at once.
-            if let Some(end @ EndReason::Closed(CloseCause::Local(_))) = end
-                && self.said_unfit.insert(origin)
-            {
-                let edge = self.id - FIRST_ID + 1;
-                eprintln!("edge {edge}: the connection to server {} has ended: {end}", origin + 1);
+            if let Some(line) = end.and_then(|end| self.line_of_unfit(origin, end)) {
+                eprintln!("{line}");
             }
             if is_elsewhere || end.is_some() {
                 self.came_bytes += edge.origin(origin).map_or(0, |client| client.replication_bytes());
@@ -255,6 +251,14 @@ impl Links {
             }
         }
         Ok(())
+    }
+
+    /// Why a server does not fit, once: the edge connects to it again and again. It ends no other connection itself.
+    fn line_of_unfit(&mut self, origin: usize, end: &EndReason) -> Option<String> {
+        let is_unfit = matches!(end, EndReason::Closed(CloseCause::Local(_)));
+        let (edge, server) = (self.id - FIRST_ID + 1, origin + 1);
+        let is_news = is_unfit && self.said_unfit.insert(origin);
+        is_news.then(|| format!("edge {edge}: the connection to server {server} has ended: {end}"))
     }
 
     /// Asks the leases where a server is. True if it is a new process somewhere else: nobody waits for the silence of the old one.
@@ -360,5 +364,114 @@ impl Watch {
             recounts: counters.recounts,
             ticks_without_news: self.ticks_without_news,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use throng::{Channels, ObjectId, Placement};
+    use throng_crowd::kinds::{Character, Prop};
+    use throng_crowd::scenario::Overrides;
+    use throng_edge::{Origin, OriginEvent, OriginOptions};
+
+    use super::*;
+    use crate::host::{Door, Host, Socket};
+
+    fn order(servers: Vec<SocketAddr>, count: u32) -> EdgeOrder {
+        let (edges, players) = (Some(1), Some(4));
+        let overrides = Overrides { edges, players, servers: Some(count), ..Overrides::default() };
+        let scenario = Scenario { tick_hz: 200, ..Scenario::resolve("crowd", &overrides).unwrap() };
+        EdgeOrder { number: 0, servers, key: [7; 32], scenario, core: None, bus: None }
+    }
+
+    fn host(order: &EdgeOrder, number: u16) -> Host {
+        let door = Door { socket: Socket::udp(LOCAL.into()), public: None, key: Key::new(order.key) };
+        Host::with_model(&order.scenario, (number, Tick(0)), door, Channels::new).unwrap()
+    }
+
+    /// The words with which a client of the edge is sent away, while the servers play their ticks.
+    fn words_of_end(order: &EdgeOrder, client_id: u64, mut servers: impl FnMut()) -> String {
+        let (links, shared) = (Links::new(order, &Cut::default()), SharedBorders::new(order).unwrap());
+        let mut edge = open(order, (&links, None), &shared).unwrap();
+        let issuer = crate::host::token_issuer(&order.scenario, &Key::new(order.key));
+        let token = issuer.issue(client_id, &[edge.server().local_address()]).unwrap();
+        let mut client = Client::connect(token, kinds::schema(), ClientOptions::default(), clock::now()).unwrap();
+        for _ in 0..4_000 {
+            servers();
+            edge.receive(clock::now()).unwrap();
+            edge.tick(clock::now());
+            client.update(clock::now()).unwrap();
+            if let Some(end) = client.end_reason() {
+                return end.to_string();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("it is not sent away");
+    }
+
+    const WORDS: &str = "this server cannot take you in";
+
+    #[test]
+    fn a_player_for_whom_a_server_has_no_room_is_sent_away() {
+        let mut host = host(&order(Vec::new(), 1), 0);
+        let order = order(vec![host.server().local_address()], 1);
+        let [x, y] = spawn_point(&order.scenario, 0);
+        let position = order.scenario.from_corner([x, y, 0.0]);
+        while host.server_mut().spawn(Prop { position }, Placement::Cell(0)).is_ok() {}
+        let end = words_of_end(&order, 1, || {
+            host.tick();
+        });
+        assert!(end.contains(WORDS), "{end}");
+        assert_eq!(host.connected(), 0);
+    }
+
+    #[test]
+    fn a_player_who_comes_with_a_state_that_is_none_is_sent_away() {
+        let mut host = host(&order(Vec::new(), 2), 1);
+        let options = server_options(&order(Vec::new(), 2).scenario, &Key::new([7; 32]), None);
+        let mut server = Server::bind(LOCAL.into(), kinds::schema(), options).unwrap();
+        let order = order(vec![server.local_address(), host.server().local_address()], 2);
+        let regions = Regions::new(&order.scenario);
+        let starts_here = |id: &u64| {
+            let [x, y] = spawn_point(&order.scenario, *id as u32);
+            regions.first(order.scenario.from_corner([x, y, 0.0])[0]) == 0
+        };
+        let client_id = (0..1_000).find(starts_here).unwrap();
+        let (mut origin, mut object) = (Origin::new(OriginOptions::default()), ObjectId::default());
+        let end = words_of_end(&order, client_id, || {
+            host.tick();
+            let now = clock::now();
+            server.receive(now).unwrap();
+            while let Some(event) = server.poll_event() {
+                origin.take(&mut server, event, now);
+            }
+            while let Some(event) = origin.poll_event() {
+                match event {
+                    OriginEvent::Joined { player, .. } => {
+                        object = server.spawn(Character::default(), Placement::Cell(0)).unwrap();
+                        origin.give(&mut server, player, object).unwrap();
+                        origin.hand_over(player, 1).unwrap();
+                    }
+                    OriginEvent::Free { player, .. } => origin.release(player, object, b"none").unwrap(),
+                    _ => {}
+                }
+            }
+            origin.before_tick(&mut server);
+            server.tick(now);
+        });
+        assert!(end.contains(WORDS), "{end}");
+        assert_eq!((host.connected(), host.bad_inputs()), (0, 1));
+    }
+
+    #[test]
+    fn an_edge_says_once_why_a_server_does_not_fit() {
+        let mut links = Links::new(&order(vec![LOCAL.into(); 2], 2), &Cut::default());
+        let unfit =
+            EndReason::Closed(CloseCause::Local(throng::CloseReason::new(throng::CloseCode::DONE, "another grid")));
+        let told = "edge 1: the connection to server 2 has ended: closed by us: another grid (code 0)";
+        assert_eq!(links.line_of_unfit(1, &EndReason::Closed(CloseCause::IdleTimeout)), None);
+        assert_eq!(links.line_of_unfit(1, &unfit).as_deref(), Some(told));
+        assert_eq!(links.line_of_unfit(1, &unfit), None);
+        assert!(links.line_of_unfit(0, &unfit).is_some(), "another server");
     }
 }

@@ -589,8 +589,9 @@ impl<R: Replication> Host<R> {
                         (None, true) => self.world.spawn(),
                         (None, false) => self.world.spawn_as(client_id),
                     };
-                    if self.embody_at_edge(character, player, client_id) {
-                        self.handovers.resumed += u64::from(gone_on.is_some());
+                    match self.embody_at_edge(character, player, client_id) {
+                        true => self.handovers.resumed += u64::from(gone_on.is_some()),
+                        false => self.send_away(player),
                     }
                 }
                 OriginEvent::Free { player, .. } => self.release(player),
@@ -599,11 +600,9 @@ impl<R: Replication> Host<R> {
                 OriginEvent::Arrived { player, client_id, state, .. } => {
                     let character = self.world.arrive(&state);
                     self.bad_inputs += u64::from(character.is_none());
-                    if character.is_some_and(|character| self.embody_at_edge(character, player, client_id as u32)) {
-                        self.handovers.arrived += 1;
-                    } else if let Some(origin) = &mut self.origin {
-                        // Its edge waits for an object. One that has just left does not wait any more.
-                        let _ = origin.disconnect(player, "this server cannot take you in");
+                    match character.is_some_and(|character| self.embody_at_edge(character, player, client_id as u32)) {
+                        true => self.handovers.arrived += 1,
+                        false => self.send_away(player),
                     }
                 }
                 OriginEvent::Left(player) => {
@@ -624,6 +623,14 @@ impl<R: Replication> Host<R> {
                 OriginEvent::Message { .. } => self.bad_talks += 1,
                 OriginEvent::EdgeJoined(_) | OriginEvent::EdgeLeft(_) | OriginEvent::Looks { .. } => {}
             }
+        }
+    }
+
+    /// Ends the connection of a player to its edge, which waits for an object.
+    fn send_away(&mut self, player: PlayerId) {
+        if let Some(origin) = &mut self.origin {
+            // One that has just left does not wait any more.
+            let _ = origin.disconnect(player, "this server cannot take you in");
         }
     }
 
