@@ -100,7 +100,7 @@ fn levels(capacity: &Capacity) -> Section {
 
 fn trials(capacity: &Capacity) -> Section {
     let names: Vec<&LimitFigures> = capacity.limits();
-    let mut table = Table::new("", &[]).wide().brief();
+    let mut table = Table::new("", "").wide().brief();
     let steady = Term::new(
         "steady",
         "From when on the samples of all limits agree with the rest: only these are judged, except by the published method.",
@@ -109,7 +109,7 @@ fn trials(capacity: &Capacity) -> Section {
     table.head.extend(names.iter().map(|of| Cell { is_number: true, ..Cell::of(term(capacity, of)) }));
     table.head.push(Cell::from("verdict"));
     // In a column of their own they would be narrow and long.
-    let mut faults = Table::new("Trials that say nothing about the server", &[]).brief();
+    let mut faults = Table::new("Trials that say nothing about the server", "").brief();
     faults.head = vec![Cell::number(&capacity.unit[..]), Cell::from("why")];
     for trial in &capacity.trials {
         let mut row = vec![
@@ -140,8 +140,8 @@ fn trials(capacity: &Capacity) -> Section {
 
 /// The growth of memory in a soak.
 fn memory(capacity: &Capacity) -> Section {
-    let head = ["process", "#samples", "#memory", "#growth by hour", "#bounds of it", "#in 24 more hours", "verdict"];
-    let mut table = Table::new("", &head).wide().brief();
+    let head = "process | #samples | #memory | #growth by hour | #bounds of it | #in 24 more hours | verdict";
+    let mut table = Table::new("", head).wide().brief();
     for of in &capacity.memory {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), bytes);
         table.push([
@@ -160,16 +160,9 @@ fn memory(capacity: &Capacity) -> Section {
 }
 
 fn growth(capacity: &Capacity) -> Section {
-    let head = [
-        "limit",
-        "#without load",
-        "#for each",
-        "#largest load",
-        "#forecast there",
-        "#measured there",
-        "#error of the curve",
-    ];
-    let mut table = Table::new("", &head).wide().brief();
+    let head =
+        "limit | #without load | #for each | #largest load | #forecast there | #measured there | #error of the curve";
+    let mut table = Table::new("", head).wide().brief();
     for of in &capacity.growth {
         let (factor, unit) = of.unit.as_deref().map_or((100.0, "%"), |unit| (1.0, unit));
         let shown = |value: f64| Cell::number(format!("{} {unit}", optional(Some(value * factor))));

@@ -272,8 +272,7 @@ fn clock(tick: u64, tick_hz: u32) -> String {
 fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
     let mut rows: Vec<_> = summary.subsystems.iter().collect();
     rows.sort_by(|a, b| b.1.mean_ms.total_cmp(&a.1.mean_ms));
-    let mut table =
-        Table::new("By subsystem", &["subsystem", "#mean ms", "#p99 ms", "#budget ms", "#breaches"]).brief();
+    let mut table = Table::new("By subsystem", "subsystem | #mean ms | #p99 ms | #budget ms | #breaches").brief();
     for (name, subsystem) in &rows {
         let verdict = if subsystem.breaches > 0 { Verdict::Missed } else { Verdict::Kept };
         table.push([
@@ -285,7 +284,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         ]);
     }
     table.note = "A breach is a frame in which a subsystem took longer than its budget.".to_owned();
-    let mut phases = Table::new("By phase of the round", &["phase", "#frames", "#mean ms", "#p99 ms"]);
+    let mut phases = Table::new("By phase of the round", "phase | #frames | #mean ms | #p99 ms");
     for (name, phase) in &summary.phases {
         let cells = [phase.frames.to_string(), ms(phase.mean_ms), ms(phase.p99_ms)].map(Cell::number);
         phases.push(std::iter::once(Cell::from(&name[..])).chain(cells));
@@ -313,10 +312,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         .with(figures.facts(
             "Frames",
             &[
-                "frame_ms.mean",
-                "frame_ms.p50",
-                "frame_ms.p99",
-                "frame_ms.max",
+                "frame_ms.",
                 "measuring_us_per_frame",
                 "measuring_share",
                 "not_running_ms",
@@ -329,7 +325,7 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
         section.push(density(summary));
     }
     if let (Some(growth), Some(largest)) = (&summary.density_growth, summary.density.last()) {
-        let mut table = Table::new("", &["growth over these steps"]).brief();
+        let mut table = Table::new("", "growth over these steps").brief();
         growth.words(largest.matches).into_iter().for_each(|line| table.push([Cell::from(line)]));
         section.push(table);
     }
@@ -338,8 +334,8 @@ fn frame(summary: &Summary, figures: &Figures<'_>, frames: Frames) -> Section {
 
 /// The levels of a load profile.
 fn steps(summary: &Summary, figures: &Figures<'_>) -> Option<Section> {
-    let head = ["#from", "#to", "#matches", "#frame p50", "#frame p99", "#late p99", "#cores", "#missed ticks"];
-    let mut table = Table::new("", &head).wide().brief();
+    let head = "#from | #to | #matches | #frame p50 | #frame p99 | #late p99 | #cores | #missed ticks";
+    let mut table = Table::new("", head).wide().brief();
     for step in &summary.steps {
         let cells = [
             format!("{} s", figure(step.from_s)),
@@ -360,8 +356,8 @@ fn steps(summary: &Summary, figures: &Figures<'_>) -> Option<Section> {
 }
 
 fn density(summary: &Summary) -> Table {
-    let head = ["#matches", "#frame p50", "#frame p99", "#late p99", "#missed ticks", "purpose", "verdict"];
-    let mut table = Table::new("Steps of the search", &head).brief();
+    let head = "#matches | #frame p50 | #frame p99 | #late p99 | #missed ticks | purpose | verdict";
+    let mut table = Table::new("Steps of the search", head).brief();
     for step in &summary.density {
         table.push([
             Cell::number(step.matches.to_string()),
@@ -378,52 +374,15 @@ fn density(summary: &Summary) -> Table {
 
 fn checks(figures: &Figures<'_>) -> Section {
     Section::new("Checks and counts")
-        .with(figures.facts(
-            "Shots",
-            &[
-                "rewind.shots",
-                "rewind.hits",
-                "rewind.clamped",
-                "rewind.us_per_shot",
-                "rewind.verdicts_equal_share",
-                "rewind.compared_shots",
-                "rewind.history_bytes_per_player",
-            ],
-        ))
-        .with(figures.facts(
-            "Fog of war",
-            &[
-                "fog.hidden_but_visible",
-                "fog.sent_needlessly_share",
-                "fog.pairs_checked",
-                "fog.cpu_share",
-                "sight.rays_per_s",
-            ],
-        ))
-        .with(figures.facts(
-            "Bots and commands",
-            &[
-                "bots.joined",
-                "bots.late",
-                "bots.skipped",
-                "bots.late_p99_us",
-                "bots.cpu_cores",
-                "ai.decisions",
-                "ai.late_share",
-                "commands.taken",
-                "commands.refused",
-                "commands.refused_by_game",
-            ],
-        ))
-        .with(figures.facts(
-            "Poses and replay",
-            &["animation.poses", "animation.saved_by_cadence", "animation.saved_by_phase", "replay.ticks"],
-        ))
+        .with(figures.facts("Shots", &["rewind."]))
+        .with(figures.facts("Fog of war", &["fog.", "sight."]))
+        .with(figures.facts("Bots and commands", &["bots.", "ai.", "commands."]))
+        .with(figures.facts("Poses and replay", &["animation.", "replay."]))
 }
 
 fn ends(summary: &Summary) -> Section {
     let list = |title: &str, lines: &[String]| {
-        let mut table = Table::new(title, &[]);
+        let mut table = Table::new(title, "");
         lines.iter().for_each(|line| table.push([Cell::from(&line[..])]));
         table
     };
@@ -435,7 +394,7 @@ fn ends(summary: &Summary) -> Section {
 fn feed(watched: &Watched, tick_hz: u32) -> Section {
     let seats = watched.paths.len();
     let name = |seat: &Seat| name(seat.index(), seats);
-    let mut table = Table::new("", &["time", "event"]).wide();
+    let mut table = Table::new("", "time | event").wide();
     for (tick, event) in &watched.events {
         let line = match event {
             Event::RoundBegan { round } => format!("round {round} begins"),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::metric::{Kind, Metric, metric};
+use crate::metric::{Kind, Metric, metric, of_kind};
 use crate::page::{Cell, Chart, Curve, Table, Term, Tile};
 
 /// The figures of a run: values by the paths of metrics.
@@ -61,17 +61,22 @@ impl<'a> Figures<'a> {
         (metric.term(), metric.show(self.number(path)))
     }
 
-    /// A table of metrics.
+    /// A table of metrics. A path that ends with a point stands for all metrics whose paths begin so.
     ///
     /// # Panics
     /// The table has no such metric: a defect of the caller.
     pub fn facts(&self, title: &str, paths: &[&str]) -> Table {
-        let mut table = Table::new(title, &[]);
-        for path in paths {
-            let (term, value) = self.fact(path);
-            table.push([Cell::of(term), Cell::number(value)]);
+        let mut table = Table::new(title, "");
+        for metric in paths.iter().flat_map(|path| self.below(path)) {
+            table.push([Cell::of(metric.term()), Cell::number(metric.show(self.number(metric.path)))]);
         }
         table
+    }
+
+    fn below(&self, path: &str) -> Vec<Metric> {
+        let below = of_kind(self.kind).filter(|metric| path.ends_with('.') && metric.path.starts_with(path));
+        let below: Vec<Metric> = below.collect();
+        if below.is_empty() { vec![self.metric(path)] } else { below }
     }
 
     /// A figure in large type, with a note below it.
@@ -112,5 +117,20 @@ impl<'a> Figures<'a> {
 
     fn metric(&self, path: &str) -> Metric {
         metric(self.kind, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_names_a_group_of_metrics_by_what_their_paths_begin_with() {
+        let json = serde_json::json!({ "replay": { "ticks": 7 } });
+        let table = Figures::new(Kind::Match, &json).facts("", &["replay.", "cpu_cores", "lateness_us."]);
+        let rows = table.rows.iter().map(|row| (row[0].term.text.as_str(), row[1].term.text.as_str()));
+        let expected =
+            [("ticks played again", "7 ticks"), ("server", "–"), ("lateness, median", "–"), ("lateness, p99", "–")];
+        assert_eq!(rows.collect::<Vec<_>>(), expected);
     }
 }

@@ -14,7 +14,7 @@
 //! use throng_report::{Kind, Page, Section, Table};
 //!
 //! let mut page = Page::new(Kind::Crowd, "crowd");
-//! let mut table = Table::new("Bots", &["who", "how many"]);
+//! let mut table = Table::new("Bots", "who | how many");
 //! table.push(["<b>connected</b>".into(), throng_report::Cell::number("100")]);
 //! page.sections.push(Section::new("Clients").with(table));
 //! let html = page.render().unwrap();

@@ -259,13 +259,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table. A name of a column that begins with `#` is one of numbers.
-    pub fn new(title: &str, head: &[&str]) -> Table {
-        let cell = |name: &&str| match name.strip_prefix('#') {
+    /// An empty table. `head` has the names of its columns with bars between them; one that begins with `#` is of numbers. An empty
+    /// text is no head.
+    pub fn new(title: &str, head: &str) -> Table {
+        let cell = |name: &str| match name.strip_prefix('#') {
             Some(name) => Cell::number(name),
-            None => Cell::from(*name),
+            None => Cell::from(name),
         };
-        Table { title: title.to_owned(), head: head.iter().map(cell).collect(), ..Table::default() }
+        let head = if head.is_empty() { Vec::new() } else { head.split(" | ").map(cell).collect() };
+        Table { title: title.to_owned(), head, ..Table::default() }
     }
 
     /// Over the whole width of the page.

@@ -223,7 +223,7 @@ impl RunHead {
     pub fn machine(&self) -> Table {
         let environment = &self.environment;
         let machine = if environment.virtual_machine { ", in a virtual machine" } else { "" };
-        let mut table = Table::new("Machine and program", &[]);
+        let mut table = Table::new("Machine and program", "");
         for (name, value) in [
             ("processor", environment.cpu.clone()),
             ("cores", format!("{}{machine}", environment.cores)),

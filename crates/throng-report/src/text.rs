@@ -171,16 +171,16 @@ mod tests {
     fn a_page_is_a_screen_of_text_with_what_is_brief() {
         let mut page = RunHead::example(Kind::Crowd).page("crowd", "all kept up");
         page.subtitle = "9 players".to_owned();
-        let mut facts = Table::new("Bytes", &[]);
+        let mut facts = Table::new("Bytes", "");
         (0..20).for_each(|number| facts.push([Cell::from(format!("part {number}")), Cell::number("1 B")]));
-        let mut bands = Table::new("", &["distance", "#age"]);
+        let mut bands = Table::new("", "distance | #age");
         bands.head.push(Cell::number("error"));
         bands.push([
             Cell::from("near"),
             Cell::number("7 ms"),
             Cell { is_number: true, ..Cell::verdict(Verdict::Missed, "9 m") },
         ]);
-        let mut long = Table::new("Long", &["x"]);
+        let mut long = Table::new("Long", "x");
         long.push([Cell::from("not told")]);
         page.sections.push(Section::new("Distances").with(bands.brief()).with(facts.brief()).with(long));
         let limit =

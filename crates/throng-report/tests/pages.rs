@@ -15,7 +15,7 @@ const KINDS: [Kind; 7] =
 fn full(kind: Kind, text: &str) -> Page {
     let term = || Term::new(text, text);
     let line = || Some(Line { value: 5.0, name: text.to_owned() });
-    let mut table = Table::new(text, &[text, "#number"]);
+    let mut table = Table::new(text, &format!("{text} | #number"));
     table.note = text.to_owned();
     let link = Cell { link: Some(format!("{text}/report.html")), ..Cell::from(text) };
     table.push([Cell::of(term()), Cell::part(text), Cell::verdict(Verdict::Missed, text), link]);
@@ -111,7 +111,7 @@ fn a_link_leads_to_another_page_of_the_folder_only() {
     for (link, is_kept) in
         [("20260131-120000-crowd/report.html", true), ("javascript:alert(1)", false), ("//elsewhere", false)]
     {
-        let mut table = Table::new("", &[]);
+        let mut table = Table::new("", "");
         table.push([Cell { link: Some(link.to_owned()), ..Cell::from("run") }]);
         let mut page = Page::new(Kind::Index, "runs");
         page.index = Some(link.to_owned());
@@ -143,7 +143,7 @@ fn verdicts_and_parts_are_told_in_words_and_not_by_colours_alone() {
 #[test]
 fn each_term_is_explained_once_and_opens_by_a_button() {
     let mut page = Page::new(Kind::Crowd, "run");
-    let mut table = Table::new("", &[]);
+    let mut table = Table::new("", "");
     let frame = || Cell::of(Term::new("frame", "working time of a tick"));
     table.push([frame(), frame()]);
     table.push([Cell::of(Term::new("tick", "a step of the world")), Cell::from("plain")]);
@@ -176,7 +176,7 @@ fn a_section_of_a_file_is_the_same_page_again() {
 #[test]
 fn blocks_without_anything_to_show_are_left_out() {
     let section = Section::new("Empty")
-        .with(Table::new("none", &["a"]))
+        .with(Table::new("none", "a"))
         .with(Chart::default())
         .with(Histogram::default())
         .with(Frames::default())

@@ -55,7 +55,7 @@ fn page(runs: &Path) -> Result<Page, ReportError> {
     let RunFolders { folders, left_out, unfinished } = run_folders(runs).map_err(error)?;
     let all = folders.len();
     let mut tables = KINDS.map(|(kind, _)| {
-        let mut table = Table::new("", &["run", "load", "revision", "valid"]).wide();
+        let mut table = Table::new("", "run | load | revision | valid").wide();
         table.head.extend(keys(kind).map(|metric| Cell { is_number: true, ..Cell::of(metric.term()) }));
         table
     });

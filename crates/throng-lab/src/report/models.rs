@@ -47,7 +47,7 @@ fn section(comparison: &Comparison, workload: &str) -> Section {
     let sizes = comparison.sizes(workload);
     for measure in GROWTHS.iter().filter(|_| sizes.len() > 1) {
         let curves = curves(comparison, workload, measure);
-        let mut table = Table::new(&format!("{workload}: growth of {}", measure.title()), &["players"]).wide().brief();
+        let mut table = Table::new(&format!("{workload}: growth of {}", measure.title()), "players").wide().brief();
         table.head.extend(comparison.contestants.iter().map(Cell::number));
         for (place, players) in sizes.iter().enumerate() {
             let cell = |curve: &crate::compare::Curve| {
@@ -96,7 +96,7 @@ fn medians(comparison: &Comparison, (workload, players): (&str, u32), columns: &
     let (size, seconds) = (grouped(players.into()), figure(seconds.round()));
     let title =
         format!("{workload}: {size} players at {tick_hz} Hz for {seconds} s, median (lowest–highest) of the rounds");
-    let mut table = Table::new(&title, &["figure"]).wide().brief();
+    let mut table = Table::new(&title, "figure").wide().brief();
     let names = comparison.contestants.iter().zip(columns).map(|(name, runs)| {
         let is_valid = runs.iter().any(|run| run.valid);
         name.clone() + marks(is_valid, comparison.is_overloaded(workload, players, name))
@@ -150,7 +150,7 @@ fn differences(comparison: &Comparison, columns: &[Vec<&Run>]) -> Table {
     let base_name = comparison.base().unwrap_or("the first");
     let base = base(comparison, columns);
     let mut table =
-        Table::new(&format!("Differences from {base_name}, with 99 % certainty"), &["contestant"]).wide().brief();
+        Table::new(&format!("Differences from {base_name}, with 99 % certainty"), "contestant").wide().brief();
     table.head.extend(JUDGED.map(|(name, _)| Cell::from(name)));
     for (name, ours) in comparison.contestants.iter().zip(columns).filter(|(name, _)| *name != base_name) {
         let told = |of| Difference::of(base, ours, of).map_or("unknown".to_owned(), |difference| told(&difference));
@@ -192,7 +192,7 @@ fn marks(is_valid: bool, is_overloaded: bool) -> &'static str {
 /// Published figures: with systems as columns if all are of one origin, else one to a line.
 fn published(published: &PublishedTable) -> Table {
     let Some(origin) = published.origin() else {
-        let mut table = Table::new("Published figures", &["measure", "system", "#value", "origin"]).wide().brief();
+        let mut table = Table::new("Published figures", "measure | system | #value | origin").wide().brief();
         for row in &published.rows {
             let value = Cell::number(format!("{} {}", figure(row.value), row.unit));
             table.push([Cell::from(&row.measure[..]), Cell::from(&row.system[..]), value, Cell::from(&row.origin[..])]);
@@ -200,7 +200,7 @@ fn published(published: &PublishedTable) -> Table {
         return table;
     };
     let (systems, measures) = (published.systems(), published.measures());
-    let mut table = Table::new("Published figures", &["measure"]).wide().brief();
+    let mut table = Table::new("Published figures", "measure").wide().brief();
     table.head.extend(systems.iter().map(|system| Cell::number(*system)));
     for (measure, unit) in measures {
         let value =

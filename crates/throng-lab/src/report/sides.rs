@@ -34,7 +34,7 @@ pub(super) fn page(of: &Comparison) -> Page {
 }
 
 fn parts(of: &Comparison) -> Section {
-    let mut table = Table::new("", &["part", "#A", "#B", "unit", "#B by A", "#interval of 95 %", "verdict"]).wide();
+    let mut table = Table::new("", "part | #A | #B | unit | #B by A | #interval of 95 % | verdict").wide();
     for part in &of.parts {
         let verdict = match &part.verdict[..] {
             "slower" | "worse" => Verdict::Missed,

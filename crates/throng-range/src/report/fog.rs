@@ -41,7 +41,7 @@ pub(super) fn section(moments: &Moments, watched: &Watched) -> Section {
 }
 
 fn matrix(moments: &Moments, viewers: std::ops::Range<usize>, enemies: std::ops::Range<usize>) -> Table {
-    let mut table = Table::new("Seconds hidden, of those in which both lived", &[]);
+    let mut table = Table::new("Seconds hidden, of those in which both lived", "");
     table.head = std::iter::once(Cell::from("viewer"))
         .chain(enemies.clone().map(|enemy| Cell::number(name(enemy, moments.seats))))
         .collect();

@@ -14,7 +14,7 @@ pub(super) fn section(watched: &Watched, tick_hz: u32) -> Section {
     let Ok(mut reader) = LogReader::new(&watched.verdicts) else { return section.note("No shot was fired.") };
     let seats = watched.paths.len();
     let (mut case, mut counts) = (Case::new(), [0_usize; OUTCOMES.len()]);
-    let mut shots = Table::new("", &["time", "by", "at", "verdict", "why"]).wide();
+    let mut shots = Table::new("", "time | by | at | verdict | why").wide();
     while let Ok(Some(verdict)) = reader.next(&mut case) {
         let tag = verdict.tag();
         if let Some(count) = OUTCOMES.iter().position(|(name, _)| *name == tag).and_then(|at| counts.get_mut(at)) {
@@ -39,7 +39,7 @@ pub(super) fn section(watched: &Watched, tick_hz: u32) -> Section {
         ]);
     }
     let total: usize = counts.iter().sum();
-    let mut kinds = Table::new("", &["verdict", "#shots", "meaning"]).wide();
+    let mut kinds = Table::new("", "verdict | #shots | meaning").wide();
     for ((tag, words), count) in OUTCOMES.iter().zip(counts) {
         kinds.push([Cell::from(*tag), Cell::number(count.to_string()), Cell::from(*words)]);
     }
