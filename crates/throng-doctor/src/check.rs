@@ -168,6 +168,14 @@ pub struct Check {
     pub(crate) read: fn(&Machine<'_>) -> Result<Finding, ReadError>,
 }
 
+impl Check {
+    /// A check that only reports what it reads, and claims no gain.
+    const fn of(read: fn(&Machine<'_>) -> Result<Finding, ReadError>) -> Check {
+        let (name, why, fix, undo) = ("", "", "", "");
+        Check { name, why, worth: NO_CLAIM, sources: &[], fix, undo, if_absent: OLD, setting: Setting::None, read }
+    }
+}
+
 /// A value that a check read, and its meaning.
 pub(crate) struct Finding {
     pub(crate) read: String,
@@ -194,24 +202,18 @@ pub const PROCESS_CHECKS: &[Check] = &[
     Check {
         name: "affinity",
         why: "A thread that may run anywhere is moved between processors, and leaves its caches behind.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "`taskset -cp LIST TID` for the thread, or start it with `taskset -c LIST`; `throng crowd --pin`",
         undo: "`taskset -cp` with the former list",
         if_absent: ENDED,
-        setting: Setting::None,
-        read: process::affinity,
+        ..Check::of(process::affinity)
     },
     Check {
         name: "scheduler",
         why: "A thread of the class batch or idle, or with a nice value above 0, gets its processor after others.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "`chrt --other -p 0 TID` and `renice 0 -p TID`; look for Nice= and CPUSchedulingPolicy= in its unit",
         undo: "`chrt` and `renice` with the former values",
         if_absent: ENDED,
-        setting: Setting::None,
-        read: process::class,
+        ..Check::of(process::class)
     },
     Check {
         name: "huge-pages",
@@ -221,8 +223,7 @@ pub const PROCESS_CHECKS: &[Check] = &[
         fix: "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1, as `throng crowd` does; or madvise(MADV_HUGEPAGE) in the server",
         undo: "start it without",
         if_absent: ENDED,
-        setting: Setting::None,
-        read: process::huge_pages,
+        ..Check::of(process::huge_pages)
     },
     Check {
         name: "pages",
@@ -232,19 +233,15 @@ pub const PROCESS_CHECKS: &[Check] = &[
         fix: "bind it before it touches memory (numa); `migratepages PID FROM TO` moves what it has",
         undo: "as numa",
         if_absent: "a kernel without NUMA has no file numa_maps",
-        setting: Setting::None,
-        read: process::pages,
+        ..Check::of(process::pages)
     },
     Check {
         name: "sockets",
         why: "Input that arrives while a frame runs waits in the socket's buffer. A full one drops datagrams.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "ask for larger buffers with SO_RCVBUF, after raising net.core.rmem_max (udp-buffers)",
         undo: "ask for the former size",
         if_absent: ENDED,
-        setting: Setting::None,
-        read: process::sockets,
+        ..Check::of(process::sockets)
     },
 ];
 
@@ -265,9 +262,8 @@ pub const CHECKS: &[Check] = &[
         fix: "start each server with `numactl --cpunodebind=N --localalloc`, or `taskset -c LIST` with the processors \
               of one third-level cache",
         undo: "start it without; nothing on the host changes",
-        if_absent: OLD,
         setting: Setting::Process(PerProcess::OneCache),
-        read: memory::numa,
+        ..Check::of(memory::numa)
     },
     Check {
         name: "numa-local",
@@ -277,8 +273,7 @@ pub const CHECKS: &[Check] = &[
         fix: "bind first (numa), and only then touch memory: the node of the first touch keeps it",
         undo: "as numa",
         if_absent: "a kernel without NUMA has one node",
-        setting: Setting::None,
-        read: memory::numa_local,
+        ..Check::of(memory::numa_local)
     },
     Check {
         name: "smt",
@@ -289,7 +284,7 @@ pub const CHECKS: &[Check] = &[
         undo: "start them without taskset",
         if_absent: VM,
         setting: Setting::Process(PerProcess::OnePerCore),
-        read: processor::smt,
+        ..Check::of(processor::smt)
     },
     Check {
         name: "migration-cost",
@@ -301,20 +296,19 @@ pub const CHECKS: &[Check] = &[
         undo: "write the former value, 500000 by default",
         if_absent: DEBUGFS,
         setting: Setting::Host(Files::of(scheduler::no_migration_cost, &scheduler::MIGRATION_COST, Absent::ComesBack)),
-        read: scheduler::migration_cost,
+        ..Check::of(scheduler::migration_cost)
     },
     Check {
         name: "slice",
         why: "A thread that wakes up waits for the slice of the one that runs. A shorter slice gives a match its \
               processor sooner.",
         worth: "not measured yet",
-        sources: &[],
         fix: "start the server with `chrt --other --sched-runtime 100000 0 COMMAND` (kernel 6.12, util-linux 2.41 or \
               newer; no right needed)",
         undo: "start it without chrt",
         if_absent: "the kernel was built without it",
         setting: Setting::Process(PerProcess::Slice),
-        read: scheduler::slice,
+        ..Check::of(scheduler::slice)
     },
     Check {
         name: "timer-slack",
@@ -324,9 +318,8 @@ pub const CHECKS: &[Check] = &[
         sources: &[Source::Measured],
         fix: "prctl(PR_SET_TIMERSLACK, 1) in the server; `throng match --timer-slack 1` does it",
         undo: "prctl(PR_SET_TIMERSLACK, 0)",
-        if_absent: OLD,
         setting: Setting::Process(PerProcess::TimerSlack),
-        read: scheduler::timer_slack,
+        ..Check::of(scheduler::timer_slack)
     },
     Check {
         name: "c-states",
@@ -337,7 +330,7 @@ pub const CHECKS: &[Check] = &[
         undo: "write 0 to each `disable`, or close the file",
         if_absent: VM,
         setting: Setting::Host(Files::of(processor::no_deep_states, &[processor::DEEP_STATES], Absent::ComesBack)),
-        read: processor::c_states,
+        ..Check::of(processor::c_states)
     },
     Check {
         name: "dma-latency",
@@ -349,8 +342,7 @@ pub const CHECKS: &[Check] = &[
               10 us for as long as file 3 is open",
         undo: "close the file, as by the end of that shell",
         if_absent: "usual in virtual machines, where the host below decides; some kernels are built without it",
-        setting: Setting::None,
-        read: processor::wake_bound,
+        ..Check::of(processor::wake_bound)
     },
     Check {
         name: "governor",
@@ -361,7 +353,7 @@ pub const CHECKS: &[Check] = &[
         undo: "set the former governor",
         if_absent: VM,
         setting: Setting::Host(Files::of(processor::performance, &[processor::GOVERNORS], Absent::ComesBack)),
-        read: processor::governor,
+        ..Check::of(processor::governor)
     },
     Check {
         name: "clock",
@@ -371,9 +363,8 @@ pub const CHECKS: &[Check] = &[
         sources: &[Source::Valorant, Source::Heap],
         fix: "write tsc to current_clocksource; for good, `clocksource=tsc tsc=reliable` on the kernel's command line",
         undo: "write the former clock source",
-        if_absent: OLD,
         setting: Setting::Host(Files::of(processor::tsc, &[processor::CURRENT_CLOCK], Absent::ComesBack)),
-        read: processor::clock,
+        ..Check::of(processor::clock)
     },
     Check {
         name: "thp",
@@ -385,62 +376,50 @@ pub const CHECKS: &[Check] = &[
         undo: "write the former words",
         if_absent: "the kernel was built without it",
         setting: Setting::Host(Files::of(memory::madvise, &memory::LARGE_PAGES, Absent::ComesBack)),
-        read: memory::thp,
+        ..Check::of(memory::thp)
     },
     Check {
         name: "quota",
         why: "A group that has used its quota stands still until the next period: some 50 ms, or seven frames at 128 Hz.",
         worth: "no figure: any throttled period is a fault",
-        sources: &[],
         fix: "remove the limit of the control group, and give it processors of its own (cpuset)",
         undo: "write the former quota",
         if_absent: "control groups are not mounted",
         setting: Setting::Host(Files::of(scheduler::no_quota, &scheduler::QUOTAS, Absent::IsBack)),
-        read: scheduler::quota,
+        ..Check::of(scheduler::quota)
     },
     Check {
         name: "pressure",
         why: "The share of time in which some thread waited for a processor, memory or a disk.",
         worth: "no figure: over a few per cent at the planned load, frames wait",
-        sources: &[],
         fix: "fewer matches, or other programs off this machine; `throng doctor --neighbours` names them",
         undo: "nothing to undo",
         if_absent: "the kernel was started without psi=1",
-        setting: Setting::None,
-        read: scheduler::pressure,
+        ..Check::of(scheduler::pressure)
     },
     Check {
         name: "run-queue",
         why: "The time between waking up and running: the best single number of a crowded machine.",
         worth: "no figure: it adds to each frame as it is",
-        sources: &[],
         fix: "as pressure; pin matches to processors that others do not use",
         undo: "nothing to undo",
         if_absent: "the kernel was built without scheduler statistics",
-        setting: Setting::None,
-        read: scheduler::run_queue,
+        ..Check::of(scheduler::run_queue)
     },
     Check {
         name: "steal",
         why: "Time in which the host below gave this virtual machine's processors to others.",
         worth: "no figure: over 0.5 %, frames stop without a cause inside",
-        sources: &[],
         fix: "dedicated processors, or another host",
         undo: "nothing to undo",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: scheduler::steal,
+        ..Check::of(scheduler::steal)
     },
     Check {
         name: "irq",
         why: "An interrupt stops the frame on its processor, and the network's work follows it there.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "stop irqbalance, write processors without matches to /proc/irq/N/smp_affinity_list and to rps_cpus",
         undo: "write the former lists, start irqbalance",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: scheduler::irq,
+        ..Check::of(scheduler::irq)
     },
     Check {
         name: "per-cpu-threads",
@@ -449,9 +428,7 @@ pub const CHECKS: &[Check] = &[
         sources: &[Source::Valorant],
         fix: "limit its threads, or pin it to processors without matches: `taskset -acp LIST PID`",
         undo: "`taskset -acp` with the former list",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: system::per_cpu_threads,
+        ..Check::of(system::per_cpu_threads)
     },
     Check {
         name: "busy-wait",
@@ -461,85 +438,65 @@ pub const CHECKS: &[Check] = &[
         fix: "BEAM: `+S 4 +sbwt none +sbwtdcpu none +sbwtdio none`; Go: GOMAXPROCS=4; Java: \
               -XX:ActiveProcessorCount=4; .NET: DOTNET_PROCESSOR_COUNT=4",
         undo: "start it without the option",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: system::busy_wait,
+        ..Check::of(system::busy_wait)
     },
     Check {
         name: "pmu",
         why: "Counters of the processor show cache misses per frame: why frames get longer with more matches.",
         worth: "a reading, no gain",
-        sources: &[],
         fix: "write 1 to /proc/sys/kernel/perf_event_paranoid; a virtual machine needs them from its host",
         undo: "write the former value",
         if_absent: "the host below does not pass the counters on",
         setting: Setting::Host(Files::of(system::counters_allowed, &[system::PARANOID], Absent::ComesBack)),
-        read: system::pmu,
+        ..Check::of(system::pmu)
     },
     Check {
         name: "mitigations",
         why: "Guards against speculation make system calls and switches dearer.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "`mitigations=off` on the kernel's command line, only where nobody else's code runs",
         undo: "remove it and restart",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: system::mitigations,
+        ..Check::of(system::mitigations)
     },
     Check {
         name: "autogroup",
         why: "Sessions share the processors as groups, so nice values count only inside of a session.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "write 0 to sched_autogroup_enabled",
         undo: "write 1",
         if_absent: "the kernel was built without it",
         setting: Setting::Host(Files::of(scheduler::no_autogroup, &[scheduler::AUTOGROUP], Absent::ComesBack)),
-        read: scheduler::autogroup,
+        ..Check::of(scheduler::autogroup)
     },
     Check {
         name: "numa-balancing",
         why: "The kernel unmaps pages to see who uses them. A server that is bound gains nothing from these faults.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "write 0 to numa_balancing where servers are bound",
         undo: "write 1",
         if_absent: "a kernel without NUMA has nothing to balance",
         setting: Setting::Host(Files::of(memory::no_balancing, &[memory::BALANCING], Absent::ComesBack)),
-        read: memory::balancing,
+        ..Check::of(memory::balancing)
     },
     Check {
         name: "swap",
         why: "A frame that touches swapped memory waits for a disk.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "write 1 to swappiness, or `swapoff -a` where the memory suffices",
         undo: "write the former value, `swapon -a`",
-        if_absent: OLD,
         setting: Setting::Host(Files::of(memory::hardly_swap, &[memory::SWAPPINESS], Absent::ComesBack)),
-        read: memory::swap,
+        ..Check::of(memory::swap)
     },
     Check {
         name: "limits",
         why: "A server with a socket or a file for each match needs open files.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "`ulimit -n 65536`, or LimitNOFILE= in the unit",
         undo: "the former limit",
-        if_absent: OLD,
-        setting: Setting::None,
-        read: system::limits,
+        ..Check::of(system::limits)
     },
     Check {
         name: "udp-buffers",
         why: "Input that arrives while a frame runs waits in the socket's buffer. A full one drops datagrams.",
-        worth: NO_CLAIM,
-        sources: &[],
         fix: "write 4194304 to net.core.rmem_max and wmem_max, and ask for large buffers",
         undo: "write the former values",
         if_absent: "another network namespace does not show it",
         setting: Setting::Host(Files::of(system::large_buffers, &system::BUFFERS, Absent::ComesBack)),
-        read: system::udp_buffers,
+        ..Check::of(system::udp_buffers)
     },
 ];

@@ -1,7 +1,7 @@
 //! The doctor's words about machines of many kinds. The base machine is given in full; of each other one, the rows in
 //! which it differs.
 
-use throng_doctor::{NoProbes, Probes, ReadError, Topology, examine};
+use throng_doctor::{CHECKS, NoProbes, PROCESS_CHECKS, Probes, ReadError, Topology, Verdict, WIDTH, examine};
 
 use crate::fixture::{Known, Machine, contents, lines};
 
@@ -378,11 +378,19 @@ proc/60/stat = {}
 #[test]
 fn on_an_empty_root_nothing_can_be_read_and_each_row_says_why() {
     let report = examine(&Machine::empty().host(), &NoProbes);
-    assert_eq!(report.count(throng_doctor::Verdict::CannotRead), throng_doctor::CHECKS.len());
+    assert_eq!(report.count(Verdict::CannotRead), CHECKS.len());
     for row in &report.rows {
         let is_probe = row.check == "timer-slack";
         assert_eq!(row.error, Some(if is_probe { "no-call" } else { "absent" }), "{}", row.check);
         assert!(row.read.contains("does not exist; ") || is_probe, "{}: {}", row.check, row.read);
+    }
+}
+
+#[test]
+fn each_check_says_why_it_matters_and_how_it_is_fixed_and_undone() {
+    for check in CHECKS.iter().chain(PROCESS_CHECKS) {
+        let texts = [check.name, check.why, check.worth, check.fix, check.undo, check.if_absent];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{}", check.name);
     }
 }
 
@@ -419,7 +427,7 @@ ok           numa             1 node, 1 third-level cache of 8 CPUs; this proces
     assert!(text.contains(middle), "{text}");
     assert!(text.contains("\n\nok           swap             none\n             why    A frame that"), "{text}");
     assert!(text.ends_with("\nwarnings 1, advice 1, cannot read 1, ok 22; nothing was changed\n"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= throng_doctor::WIDTH), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
 }
 
 #[test]
