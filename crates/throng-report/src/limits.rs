@@ -28,7 +28,7 @@ use throng_file::write_whole;
 use crate::Figures;
 use crate::junit::{Case, Outcome, Suite};
 use crate::metric::{Kind, Metric, find, of_kind};
-use crate::page::{Limit, Page, Verdict};
+use crate::page::{Cell, Limit, Page, Table, Verdict};
 use crate::text::markdown_cell;
 
 /// The file with the verdicts, in the folder of a run.
@@ -296,16 +296,7 @@ impl Verdicts {
 
     /// The verdicts for a terminal: a line each.
     pub fn table(&self) -> String {
-        let rows: Vec<[String; 4]> = self.rows().collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; 4] = std::array::from_fn(width);
-        let mut text = String::new();
-        for row in &rows {
-            let [name, limit, value, words] = row;
-            let (a, b, c) = (widths[0], widths[1], widths[2]);
-            let _ = writeln!(text, " limit  {name:<a$}  {limit:>b$}  {value:>c$}  {words}");
-        }
-        text
+        self.as_table("").text(" limit  ")
     }
 
     /// The verdicts as a table in Markdown, for a pull request or the summary of a build.
@@ -316,10 +307,7 @@ impl Verdicts {
         }
         text += if self.invalid_reasons.is_empty() { "" } else { "\n" };
         if !self.limits.is_empty() {
-            text += "\n| figure | limit | measured | verdict |\n|---|---:|---:|---|\n";
-        }
-        for row in self.rows() {
-            let _ = writeln!(text, "| {} |", row.map(|text| markdown_cell(&text)).join(" | "));
+            text += &self.as_table("figure | #limit | #measured | verdict").markdown();
         }
         text
     }
@@ -376,6 +364,14 @@ impl Verdicts {
             let (limit, value) = (of.limit.words(metric.as_ref()), of.value_words(metric.as_ref()));
             [of.limit.metric.clone(), limit, value, words.to_owned()]
         })
+    }
+
+    fn as_table(&self, head: &str) -> Table {
+        let mut table = Table::new("", head);
+        for [name, limit, value, words] in self.rows() {
+            table.push([name.into(), Cell::number(limit), Cell::number(value), words.into()]);
+        }
+        table
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::metric::Kind;
 use crate::picture::Picture;
+use crate::text::{columns, markdown_cell};
 
 /// The page of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -282,6 +283,24 @@ impl Table {
     pub fn brief(mut self) -> Table {
         self.is_brief = true;
         self
+    }
+
+    /// Its head and its rows as lines for a terminal, each after `begin`.
+    pub fn text(&self, begin: &str) -> String {
+        let head = std::iter::once(&self.head).filter(|head| !head.is_empty());
+        let rows: Vec<Vec<Cell>> = head.chain(&self.rows).cloned().collect();
+        columns(&rows).lines().map(|line| format!("{begin}{line}\n")).collect()
+    }
+
+    /// The same in Markdown.
+    pub fn markdown(&self) -> String {
+        let row = |cells: &[Cell]| {
+            let cells: Vec<String> = cells.iter().map(|cell| markdown_cell(&cell.term.text)).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let sides: String = self.head.iter().map(|cell| if cell.is_number { "---:|" } else { "---|" }).collect();
+        let rows: String = self.rows.iter().map(|cells| row(cells)).collect();
+        format!("\n{}|{sides}\n{rows}", row(&self.head))
     }
 
     /// Adds a row.

@@ -1,7 +1,5 @@
 //! A page as text: one screen of a terminal.
 
-use std::iter::once;
-
 use crate::page::{Block, Cell, Page, Table, Verdict};
 use crate::words::printable;
 
@@ -57,7 +55,7 @@ impl Page {
         text += "\n";
         for block in self.sections.iter().flat_map(|section| &section.blocks) {
             match block {
-                Block::Table(table) if table.is_brief && !table.head.is_empty() => text += &markdown_table(table),
+                Block::Table(table) if table.is_brief && !table.head.is_empty() => text += &table.markdown(),
                 _ => {}
             }
         }
@@ -84,21 +82,10 @@ pub(crate) fn markdown_cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
-fn markdown_table(table: &Table) -> String {
-    let row = |cells: &[Cell]| {
-        let cells: Vec<String> = cells.iter().map(|cell| markdown_cell(&cell.term.text)).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let sides: String = table.head.iter().map(|cell| if cell.is_number { "---:|" } else { "---|" }).collect();
-    let rows: String = table.rows.iter().map(|cells| row(cells)).collect();
-    format!("\n{}|{sides}\n{rows}", row(&table.head))
-}
-
 /// Names with values in running lines; a table with a head as one, with its note.
 fn brief(title: &str, table: &Table) -> String {
     if table.head.len() > 2 {
-        let rows: Vec<Vec<Cell>> = once(table.head.clone()).chain(table.rows.clone()).collect();
-        return format!("\n{title}\n{}{}", columns(&rows), lines(&table.note));
+        return format!("\n{title}\n{}{}", table.text(""), lines(&table.note));
     }
     let mut lines = vec![format!("{title:<NAMES$}")];
     if title.chars().count() >= NAMES {
@@ -132,7 +119,7 @@ fn lines(sentences: &str) -> String {
 }
 
 /// Cells below each other; numbers stand to the right.
-fn columns(rows: &[Vec<Cell>]) -> String {
+pub(crate) fn columns(rows: &[Vec<Cell>]) -> String {
     let width = |place: usize| rows.iter().filter_map(|row| Some(shown(row.get(place)?).chars().count())).max();
     let widths: Vec<usize> = (0..).map_while(width).collect();
     let line = |row: &Vec<Cell>| {

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Error;
 use clap::Args;
-use throng_history::{BisectOptions, Comparison, HistoryError, PartChange, Trend};
+use throng_history::{BisectOptions, Comparison, HistoryError, Trend};
 use throng_judge::TrendOptions;
-use throng_report::{RunFile, SUMMARY_FILE};
+use throng_report::{Cell, RunFile, SUMMARY_FILE, Table};
 
 use crate::exit::{self, Failure, Outcome};
 use crate::number::number;
@@ -194,38 +194,28 @@ fn verdict(comparison: &Comparison) -> String {
 }
 
 fn table(comparison: &Comparison) -> String {
-    let rows: Vec<[String; 5]> = comparison.parts.iter().map(row).collect();
-    let head = ["part", "A", "B", "unit", "verdict"].map(str::to_owned);
-    let width = |place: usize| {
-        let cells = rows.iter().chain([&head]).map(|row| row[place].chars().count());
-        cells.max().unwrap_or_default()
-    };
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let mut text = format!("{}\n\n", heading(comparison));
-    for [part, first, second, unit, verdict] in [&head].into_iter().chain(&rows) {
-        let [a, b, c, d, _] = widths;
-        text += &format!(" {part:<a$}  {first:>b$}  {second:>c$}  {unit:<d$}  {verdict}\n");
-    }
-    text += &format!("\n{}\n", verdict(comparison));
+    let (heading, verdict) = (heading(comparison), verdict(comparison));
+    let mut text = format!("{heading}\n\n{}\n{verdict}\n", parts(comparison).text(" "));
     comparison.notes.iter().for_each(|note| text += &format!("note: {note}\n"));
     text
 }
 
-fn row(part: &PartChange) -> [String; 5] {
-    let words = match part.verdict.as_str() {
-        "slower" | "worse" | "faster" | "better" => format!("{}: {}", part.verdict, part.words),
-        _ => part.words.clone(),
-    };
-    [part.name.clone(), digits(part.first), digits(part.second), part.unit.clone(), words]
+fn parts(comparison: &Comparison) -> Table {
+    let mut table = Table::new("", "part | #A | #B | unit | verdict");
+    for part in &comparison.parts {
+        let words = match part.verdict.as_str() {
+            "slower" | "worse" | "faster" | "better" => format!("{}: {}", part.verdict, part.words),
+            _ => part.words.clone(),
+        };
+        let [first, second] = [part.first, part.second].map(|value| Cell::number(digits(value)));
+        table.push([part.name[..].into(), first, second, part.unit[..].into(), words.into()]);
+    }
+    table
 }
 
 fn markdown(comparison: &Comparison) -> String {
-    let mut text = format!("**{}**\n\n{}\n\n", verdict(comparison), heading(comparison));
-    text += "| part | A | B | unit | verdict |\n|---|---:|---:|---|---|\n";
-    for part in &comparison.parts {
-        let cells = row(part).map(|cell| cell.replace('|', "\\|").replace('\n', " "));
-        text += &format!("| {} |\n", cells.join(" | "));
-    }
+    let (heading, verdict) = (heading(comparison), verdict(comparison));
+    let mut text = format!("**{verdict}**\n\n{heading}\n{}", parts(comparison).markdown());
     comparison.notes.iter().for_each(|note| text += &format!("\n{note}\n"));
     text
 }

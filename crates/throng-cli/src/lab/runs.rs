@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use throng_history::StoredRun;
+use throng_report::{Cell, Table};
 use throng_store::{RunAge, RunStore};
 
 use super::history::digits;
@@ -68,21 +69,22 @@ pub(super) fn runs(arguments: &RunsArguments, stop: &AtomicBool) -> Outcome {
 
 /// A line for each run.
 fn table(runs: &[StoredRun]) -> String {
-    let row = |run: &StoredRun| {
+    let mut table = Table::new("", "");
+    for run in runs {
         let figures = run.main_figures();
         let figures = figures.map(|(name, part)| format!("{name} {} {}", digits(part.value), part.unit));
         let invalid = (!run.is_valid).then(|| "not valid".to_owned());
         let figures: Vec<String> = invalid.into_iter().chain(figures.take(FIGURES_SHOWN)).collect();
-        [run.name(), run.workload.clone(), run.revision.clone(), run.cpu.clone(), figures.join(", ")]
-    };
-    let rows: Vec<[String; 5]> = runs.iter().map(row).collect();
-    let width = |place: usize| rows.iter().map(|row| row[place].chars().count()).max().unwrap_or_default();
-    let widths: [usize; 4] = std::array::from_fn(width);
-    let line = |[name, workload, revision, cpu, figures]: &[String; 5]| {
-        let [a, b, c, d] = widths;
-        format!("{name:<a$}  {workload:<b$}  {revision:<c$}  {cpu:<d$}  {figures}\n")
-    };
-    rows.iter().map(line).collect()
+        let name = Cell::from(run.name());
+        table.push([
+            name,
+            run.workload[..].into(),
+            run.revision[..].into(),
+            run.cpu[..].into(),
+            figures.join(", ").into(),
+        ]);
+    }
+    table.text("")
 }
 
 pub(super) fn upload(arguments: &UploadArguments, stop: &AtomicBool) -> Outcome {
