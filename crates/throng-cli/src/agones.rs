@@ -21,7 +21,7 @@ impl Agones {
     /// The variable of the port is wrong, or there is no thread.
     pub(crate) fn start(options: &mut RunOptions) -> Result<Agones, Failure> {
         let text = std::env::var(PORT_VARIABLE).ok();
-        let port = Sidecar::port(text.as_deref()).map_err(|error| Failure::Usage(error.into()))?;
+        let port = Sidecar::port(text.as_deref()).map_err(Failure::usage)?;
         let sidecar = Sidecar::start(port, FleetOptions::default()).context("--agones")?;
         let sidecar = Arc::new(sidecar);
         let told = sidecar.clone();

@@ -211,7 +211,7 @@ impl play::Figures for Figures {
 
 fn map(arguments: &AiServerArguments) -> Result<Map, Failure> {
     match &arguments.map {
-        Some(file) => throng_map::open(file).map_err(|error| Failure::Usage(error.into())),
+        Some(file) => throng_map::open(file).map_err(Failure::usage),
         None => {
             let town = town::town(arguments.seed, arguments.triangles);
             Ok(bake(&town).context("the town cannot be baked")?)

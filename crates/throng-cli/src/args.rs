@@ -289,8 +289,7 @@ impl CrowdArguments {
     pub(crate) fn workers(&self) -> Result<Option<WorkersOptions>, Failure> {
         if self.workers.is_empty() {
             if self.key.is_given() {
-                let error = anyhow::anyhow!("--key is for load workers: add --workers, or leave it out");
-                return Err(Failure::Usage(error));
+                refuse!("--key is for load workers: add --workers, or leave it out");
             }
             return Ok(None);
         }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use glam::Vec3;
 use throng_map::{ReadOptions, read_mesh, save};
@@ -84,13 +84,11 @@ pub(crate) fn bake(arguments: &BakeArguments) -> Outcome {
     let (mut mesh, out) = match (arguments.town, arguments.files.as_slice()) {
         (Some(seed), [out]) => (town::town(seed, arguments.triangles), out),
         (None, [mesh, out]) if is_same_file(mesh, out) => {
-            return Err(Failure::Usage(anyhow!("{} is the mesh: give the map another name", out.display())));
+            refuse!("{} is the mesh: give the map another name", out.display());
         }
         (None, [mesh, out]) => (read(arguments, mesh)?, out),
-        (Some(_), _) => return Err(Failure::Usage(anyhow!("--town takes one file: the map that is written"))),
-        (None, _) => {
-            return Err(Failure::Usage(anyhow!("name a mesh and the map that is written, or use --town SEED")));
-        }
+        (Some(_), _) => refuse!("--town takes one file: the map that is written"),
+        (None, _) => refuse!("name a mesh and the map that is written, or use --town SEED"),
     };
     if arguments.drop_degenerate {
         let dropped = mesh.drop_degenerate();
@@ -132,7 +130,7 @@ fn with_cells(arguments: &BakeArguments, map: Map) -> Result<(Map, String), Fail
     let cells = loop {
         match CellVisibility::bake(&map, &walls, &options) {
             Err(CellError::TooMany { .. }) if arguments.cell_m.is_none() => options.sides_m *= 1.5,
-            cells => break cells.map_err(|error| Failure::Usage(error.into()))?,
+            cells => break cells.map_err(Failure::usage)?,
         }
     };
     let said = format!(
@@ -152,5 +150,5 @@ fn read(arguments: &BakeArguments, path: &std::path::Path) -> Result<Mesh, Failu
         otherwise: arguments.other_layers.map(Layers),
         z_is_up: arguments.up == Up::Z,
     };
-    read_mesh(path, &options).map_err(|error| Failure::Usage(error.into()))
+    read_mesh(path, &options).map_err(Failure::usage)
 }

@@ -85,7 +85,7 @@ impl CompareArguments {
         for players in sizes {
             let overrides = Overrides { players, ..overrides.clone() };
             for workload in &self.workload {
-                Scenario::resolve(workload, &overrides).map_err(|error| Failure::Usage(error.into()))?;
+                Scenario::resolve(workload, &overrides).map_err(Failure::usage)?;
             }
         }
         Ok(CompareOptions {

@@ -6,8 +6,6 @@ mod neighbours;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -100,8 +98,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Outcome {
     let is_task =
         arguments.apply.is_some() || arguments.undo.is_some() || arguments.measure.is_some() || arguments.neighbours;
     if is_task && arguments.root.is_some() {
-        let error = anyhow!("--root names a recorded machine, which can only be examined: leave out the other option");
-        return Err(Failure::Usage(error));
+        refuse!("--root names a recorded machine, which can only be examined: leave out the other option");
     }
     let host = Host::at(arguments.root.as_deref().unwrap_or(Path::new("/")));
     if let Some(name) = arguments.apply {
@@ -109,10 +106,11 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Outcome {
     } else if let Some(name) = arguments.undo {
         change(arguments.json, named(name)?, throng_doctor::undo(&host, named(name)?), Way::Undo)
     } else if let Some(name) = arguments.measure {
-        let stop = stop_and_put_back()?;
+        // A second Ctrl-C does not end the program: a setting may have to be put back first.
+        let stop = crate::on_interrupt("stopping", || ())?;
         measure::measure(arguments, &host, named(name)?, &stop)
     } else if arguments.neighbours {
-        let stop = stop_and_put_back()?;
+        let stop = crate::on_interrupt("stopping", || ())?;
         neighbours::find(arguments, &host, &stop)
     } else {
         show(arguments, &host)
@@ -121,7 +119,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Outcome {
 
 fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
     if let Some(root) = arguments.root.as_deref().filter(|root| !root.is_dir()) {
-        return Err(Failure::Usage(anyhow!("--root {}: this is not a folder", root.display())));
+        refuse!("--root {}: this is not a folder", root.display());
     }
     let probes: &dyn Probes = if arguments.root.is_some() { &NoProbes } else { &LiveProbes };
     let mut report = match arguments.pid {
@@ -131,7 +129,7 @@ fn show(arguments: &DoctorArguments, host: &Host) -> Outcome {
     };
     if let Some(other) = arguments.checks.iter().find(|name| !report.rows.iter().any(|row| row.check == **name)) {
         let words = if arguments.pid.is_some() { "is about the machine: leave out" } else { "is about a process: add" };
-        return Err(Failure::Usage(anyhow!("the check {other} {words} --pid PID")));
+        refuse!("the check {other} {words} --pid PID");
     }
     if !arguments.checks.is_empty() {
         report.rows.retain(|row| arguments.checks.contains(&row.check));
@@ -194,19 +192,6 @@ fn failure(error: ApplyError) -> Failure {
         "nothing-to-apply" | "per-process" => Failure::Usage(error.into()),
         _ => Failure::Run(error.into()),
     }
-}
-
-/// A flag that Ctrl-C sets. A second Ctrl-C does not end the program: a setting may have to be put back first.
-fn stop_and_put_back() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    let handler = move || {
-        if !flag.swap(true, Ordering::Relaxed) {
-            errln!("stopping");
-        }
-    };
-    ctrlc::set_handler(handler).context("cannot install a handler for Ctrl-C")?;
-    Ok(stop)
 }
 
 #[cfg(test)]

@@ -40,6 +40,18 @@ pub(crate) enum Failure {
     Silent,
 }
 
+/// Ends a command whose arguments cannot be used.
+macro_rules! refuse {
+    ($($text:tt)*) => { return Err($crate::exit::Failure::Usage(anyhow::anyhow!($($text)*))) };
+}
+
+impl Failure {
+    /// An argument that cannot be used, or what it names.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
+        Failure::Usage(error.into())
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     /// A folder that cannot be made, an address that cannot be opened, and what says so of itself, are wrong arguments.
     fn from(error: anyhow::Error) -> Failure {

@@ -49,7 +49,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
         }
         Err(error) => return Err(Failure::Usage(error.into())),
     };
-    log::open(&settings).map_err(|error| Failure::Usage(error.into()))?;
+    log::open(&settings).map_err(Failure::usage)?;
     say_notes(&settings);
     let profiling = Profiling::begin(&settings);
     let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);

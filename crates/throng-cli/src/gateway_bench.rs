@@ -178,8 +178,7 @@ impl GatewayBenchArguments {
         };
         let addresses = [Some(servers), Some(players), self.gateway_metrics];
         for address in addresses.into_iter().flatten() {
-            throng_lab::bots::check_target(address, self.i_own_this_target)
-                .map_err(|error| Failure::Usage(error.into()))?;
+            throng_lab::bots::check_target(address, self.i_own_this_target).map_err(Failure::usage)?;
         }
         Ok(Target::Running { servers, players, pid: self.gateway_pid, metrics: self.gateway_metrics })
     }

@@ -102,8 +102,7 @@ enum Early {
 
 /// Replays the recording, and prints the result.
 pub(crate) fn replay(arguments: &GatewayReplayArguments) -> Outcome {
-    throng_lab::bots::check_target(arguments.to, arguments.i_own_this_target)
-        .map_err(|error| Failure::Usage(error.into()))?;
+    throng_lab::bots::check_target(arguments.to, arguments.i_own_this_target).map_err(Failure::usage)?;
     let survey = survey(&arguments.file).map_err(Failure::Usage)?;
     say_what_it_is(arguments, &survey);
     let stop = crate::stop_on_interrupt()?;

@@ -65,7 +65,7 @@ impl LimitArguments {
             limits.extend(file.limits);
         }
         limits.extend(self.limit.iter().cloned());
-        check_limits(kind, &limits).map_err(|error| Failure::Usage(error.into()))?;
+        check_limits(kind, &limits).map_err(Failure::usage)?;
         let open = |flag: &str, path: &Option<PathBuf>| {
             let Some(path) = path else { return Ok(None) };
             let file = File::create(path).with_context(|| format!("cannot write {flag} {}", path.display()));

@@ -21,7 +21,7 @@ impl LiveArgument {
     /// The address of a live page. One that was asked for has to be there; one of the environment may be gone.
     pub(crate) fn address(&self) -> Result<Option<SocketAddr>, Failure> {
         if let Some(address) = self.live {
-            View::open(address).map_err(|error| Failure::Usage(error.into()))?;
+            View::open(address).map_err(Failure::usage)?;
             return Ok(Some(address));
         }
         Ok(std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()))

@@ -3,6 +3,8 @@
 
 #[macro_use]
 mod out;
+#[macro_use]
+mod exit;
 
 mod agones;
 mod ai_server;
@@ -11,7 +13,6 @@ mod args;
 mod bake;
 mod compare;
 mod doctor;
-mod exit;
 mod gateway;
 mod gateway_bench;
 mod gateway_memory;
@@ -176,12 +177,9 @@ fn serve(arguments: &ServeArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
     if arguments.listen.ip().is_unspecified() && arguments.public.is_none() {
         let listen = arguments.listen;
-        let error = anyhow::anyhow!(
-            "{listen} stands for every address of the machine: add --public with the address that clients use"
-        );
-        return Err(Failure::Usage(error));
+        refuse!("{listen} stands for every address of the machine: add --public with the address that clients use");
     }
-    throng_report::check_runs(&arguments.runs).map_err(|error| Failure::Usage(error.into()))?;
+    throng_report::check_runs(&arguments.runs).map_err(Failure::usage)?;
     let stop = stop_on_interrupt()?;
     let options = ServeOptions {
         scenario: &scenario,
@@ -201,7 +199,7 @@ fn serve(arguments: &ServeArguments) -> Outcome {
 
 fn play(arguments: &BotsArguments) -> Outcome {
     let scenario = scenario(&arguments.workload.scenario, &arguments.overrides())?;
-    bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(|error| Failure::Usage(error.into()))?;
+    bots::check_target(arguments.connect, arguments.i_own_this_target).map_err(Failure::usage)?;
     let stop = stop_on_interrupt()?;
     let players = scenario.players;
     let options = BotsOptions::new(arguments.connect, arguments.key.get(), scenario);
@@ -259,19 +257,24 @@ fn crowd_of(folder: &Path) -> Result<RunSummary> {
 }
 
 fn scenario(name: &str, overrides: &throng_lab::scenario::Overrides) -> Result<Scenario, Failure> {
-    Scenario::resolve(name, overrides).map_err(|error| Failure::Usage(error.into()))
+    Scenario::resolve(name, overrides).map_err(Failure::usage)
 }
 
 /// A flag that the first Ctrl-C sets; the second Ctrl-C ends the program at once.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    on_interrupt("stopping; press Ctrl-C again to end at once", || {
+        throng_machine::do_last_acts();
+        std::process::exit(i32::from(exit::INTERRUPTED));
+    })
+}
+
+/// A flag that the first Ctrl-C sets, with these words; what each further one does.
+fn on_interrupt(words: &'static str, further: fn()) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            throng_machine::do_last_acts();
-            std::process::exit(i32::from(exit::INTERRUPTED));
-        }
-        errln!("stopping; press Ctrl-C again to end at once");
+    ctrlc::set_handler(move || match flag.swap(true, Ordering::Relaxed) {
+        true => further(),
+        false => errln!("{words}"),
     })
     .context("cannot install a handler for Ctrl-C")?;
     Ok(stop)

@@ -356,7 +356,7 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>) -> Outcome {
     let DensityArguments { workload, first, most, seconds } = arguments;
     if first > most {
-        return Err(Failure::Usage(anyhow::anyhow!("--first {first} is more than --most {most}")));
+        refuse!("--first {first} is more than --most {most}");
     }
     let run = RunOptions { seconds: Some(*seconds), ..workload.options()? };
     run.check().map_err(failure)?;

@@ -48,7 +48,7 @@ pub(crate) fn rebuild_all(
             errln!("note: {error}");
         }
     }
-    outln!("{}", report::write_index(&runs).map_err(|error| Failure::Usage(error.into()))?.display());
+    outln!("{}", report::write_index(&runs).map_err(Failure::usage)?.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use throng_report::{Case, Kind, MetricLimit, RunHead, SUMMARY_FILE, to_json};
@@ -104,9 +104,7 @@ impl OutputArguments {
         let store = self.store.open(stop)?;
         if let Some(store) = store.as_ref().filter(|store| store.is_folder(&self.runs)) {
             let place = store.place();
-            return Err(Failure::Usage(anyhow!(
-                "--store {place} is the folder of --runs: use another folder for one of them"
-            )));
+            refuse!("--store {place} is the folder of --runs: use another folder for one of them");
         }
         let gate = self.limits.open(L::KIND, load.limits())?;
         let Run { figures, folder, page } = load.play(stop)?;

@@ -28,7 +28,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ureq::Agent;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use figures::Figures;
 use history::History;
 use page::Page;
@@ -88,7 +88,7 @@ pub(crate) fn watch(arguments: &TopArguments) -> Outcome {
         return print_once(&source, arguments.interval);
     }
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::Usage(anyhow!("the output is not a terminal: use --once")));
+        refuse!("the output is not a terminal: use --once");
     }
     let stop = crate::stop_on_interrupt()?;
     let mut watch = Watch::new(&arguments.metrics, arguments.interval);

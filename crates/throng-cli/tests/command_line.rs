@@ -392,17 +392,8 @@ fn check_folder(run: &Path) {
 fn a_bench_that_is_killed_leaves_no_gateway() {
     let runs = tempfile::tempdir().unwrap();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_throng"))
-        .args([
-            "gateway-bench",
-            "single",
-            "--clients",
-            "2",
-            "--seconds",
-            "600",
-            "--quiet",
-            "--runs",
-            runs.path().to_str().unwrap(),
-        ])
+        .args("gateway-bench single --clients 2 --seconds 600 --quiet --runs".split(' '))
+        .arg(runs.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -76,22 +76,12 @@ pub(crate) fn a_run_without_its_bots_leaves_what_was_measured() {
 
 fn crowd_at_edges(runs: &std::path::Path, seconds: &str, edges: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
-    command.args([
-        "crowd",
-        "--players",
-        "60",
-        "--edges",
-        edges,
-        "--servers",
-        "2",
-        "--warmup",
-        "1",
-        "--json",
-        "--quiet",
-        "--seconds",
-        seconds,
-    ]);
-    command.arg("--runs").arg(runs).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args("crowd --players 60 --servers 2 --warmup 1 --json --quiet".split(' '));
+    command
+        .args(["--edges", edges, "--seconds", seconds, "--runs"])
+        .arg(runs)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -393,18 +383,8 @@ pub(crate) fn a_staircase_has_the_figures_of_each_level() {
     let summary = played(is_too_busy, || {
         let runs = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
-        command.args([
-            "crowd",
-            "--players",
-            "25",
-            "--warmup",
-            "0",
-            "--profile",
-            "staircase:5+10:4s",
-            "--seconds",
-            "12",
-        ]);
-        let output = command.args(["--json", "--quiet", "--runs"]).arg(runs.path()).output().unwrap();
+        let words = "crowd --players 25 --warmup 0 --profile staircase:5+10:4s --seconds 12 --json --quiet --runs";
+        let output = command.args(words.split(' ')).arg(runs.path()).output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"))
     });

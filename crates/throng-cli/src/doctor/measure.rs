@@ -18,9 +18,7 @@ const TIMER_SLACK_NS: u64 = 1;
 pub(crate) fn measure(arguments: &DoctorArguments, host: &Host, check: &Check, stop: &AtomicBool) -> Outcome {
     let load = load(arguments, check)?;
     let setting = match check.setting {
-        Setting::None => {
-            return Err(Failure::Usage(anyhow!("{} only reports: there is nothing to measure", check.name)));
-        }
+        Setting::None => refuse!("{} only reports: there is nothing to measure", check.name),
         Setting::Process(setting) => Some(for_child(host, setting).map_err(Failure::Usage)?),
         Setting::Host(_) => None,
     };

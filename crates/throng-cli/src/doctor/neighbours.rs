@@ -17,7 +17,7 @@ use throng_doctor::{
 
 use super::DoctorArguments;
 use super::load::cpu_set;
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 
 const TICK: Duration = Duration::from_nanos(1_000_000_000 / 128);
 /// The shortest window. Windows are longer where there are so many threads that reading them takes more than a tenth of a
@@ -55,8 +55,7 @@ pub(crate) fn find(arguments: &DoctorArguments, host: &Host, stop: &AtomicBool) 
     let allowed = allowed_cpus(host).context("cannot read the processors that this process may use")?;
     let mut cpus = arguments.cpus.as_ref().map_or_else(|| allowed.clone(), |cpus| cpus.0.clone());
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
-        let error = anyhow!("--cpus: this process may not use CPU {cpu}, only {}", cpu_list(&allowed));
-        return Err(Failure::Usage(error));
+        refuse!("--cpus: this process may not use CPU {cpu}, only {}", cpu_list(&allowed));
     }
     if let Some(note) = keep_loops(&mut cpus) {
         errln!("{note}");

@@ -197,7 +197,7 @@ impl LoadArguments {
         load.start = range.start.unwrap_or(load.start);
         load.most = range.most.unwrap_or(load.most.max(load.start));
         if load.start > load.most {
-            return Err(Failure::Usage(anyhow!("--start {} is above --most {}", load.start, load.most)));
+            refuse!("--start {} is above --most {}", load.start, load.most);
         }
         Ok(load)
     }

@@ -51,7 +51,7 @@ pub(super) struct ServeArguments {
 
 pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
     let ServeArguments { address, allow_others, ref runs, ref load } = *arguments;
-    throng_report::check_runs(runs).map_err(|error| Failure::Usage(error.into()))?;
+    throng_report::check_runs(runs).map_err(Failure::usage)?;
     let hub =
         Hub::start(&HubOptions { address, runs: Some(runs.clone()), allow_others }).map_err(|error| match error {
             HubError::Start(_) => Failure::Run(error.into()),

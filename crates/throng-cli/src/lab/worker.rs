@@ -9,7 +9,7 @@ use clap::Args;
 use throng_lab::run::{self, Listen, WorkerName, WorkerOptions, WorkerPlace};
 
 use crate::args::{BOTS_FOR_RUN, CLOCK_AHEAD, KeyArgument};
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 use crate::number::number;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -56,8 +56,7 @@ pub(super) fn work(arguments: &WorkerArguments, stop: &AtomicBool) -> Outcome {
         _ => (Listen::Address(*listen), WorkerPlace::Address(*listen)),
     };
     if matches!(listen, Listen::Address(address) if address.ip().is_unspecified()) {
-        let error = anyhow::anyhow!("{place} stands for every address of the machine: listen at the one that runs use");
-        return Err(Failure::Usage(error));
+        refuse!("{place} stands for every address of the machine: listen at the one that runs use");
     }
     key.check([&place])?;
     throng_machine::clock::set_ahead(Duration::from_millis(*clock_ahead));

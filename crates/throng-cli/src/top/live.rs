@@ -46,7 +46,7 @@ pub(super) fn watch(address: SocketAddr, once: bool) -> Outcome {
         return print_once(&mut view, &mut shown, address);
     }
     if !std::io::stdout().is_terminal() {
-        return Err(Failure::Usage(anyhow!("the output is not a terminal: use --once")));
+        refuse!("the output is not a terminal: use --once");
     }
     let stop = crate::stop_on_interrupt()?;
     let mut screen = Screen::enter().context("cannot draw on the terminal")?;
