@@ -132,6 +132,7 @@ impl Misfortunes {
 }
 
 /// The last second.
+#[derive(Default)]
 struct Second {
     since: Time,
     cpu_s: f64,
@@ -147,8 +148,6 @@ impl Ledger {
         let scenario = scenario.clone();
         let frames = scenario.seconds as usize * scenario.tick_hz as usize + scenario.tick_hz as usize;
         let now = clock::now();
-        let totals = Totals::default();
-        let second = Second { since: now, cpu_s: 0.0, totals, packets_sent: 0, packets_lost: 0, resent: 0 };
         Ledger {
             cores: core_affinity::get_core_ids().map_or(0, |cores| cores.len()),
             // The count is that of one thread.
@@ -174,7 +173,7 @@ impl Ledger {
             objects: 0.0,
             channels: 0.0,
             head: RunHead::new(Kind::Crowd, &scenario.name, SystemTime::now()),
-            second,
+            second: Second { since: now, ..Second::default() },
             seconds: SecondSeries::with_room(),
             samples: Samples::with_room(scenario.seconds as usize + 1),
             second_count: 0,
@@ -205,14 +204,8 @@ impl Ledger {
         self.machine = MachineUse::begin();
         self.misfortunes = Misfortunes::so_far(host);
         self.tally.begin(host.server());
-        self.second = Second {
-            since: self.began,
-            cpu_s: self.cpu_s,
-            totals: self.totals,
-            packets_sent: 0,
-            packets_lost: 0,
-            resent: 0,
-        };
+        let (since, cpu_s, totals) = (self.began, self.cpu_s, self.totals);
+        self.second = Second { since, cpu_s, totals, ..Second::default() };
     }
 
     pub(super) fn end(&mut self, host: &Host<impl Replication>) {
