@@ -36,6 +36,7 @@ mod fault;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use fault::{friendly, line_of, nearest};
@@ -179,12 +180,14 @@ fn bring_to_disk(out: BufWriter<File>) -> io::Result<()> {
 }
 
 /// Writes a file that is whole at every moment, and that nobody has to claim: a full disk or a killed process leaves the one of before,
-/// or none. Two processes that write it at once leave that of one of them. Its folder is not brought to the disk.
+/// or none. Two threads or processes that write it at once leave that of one of them. Its folder is not brought to the disk.
 ///
 /// # Errors
 /// It cannot be written.
 pub fn write_whole(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-    let part = beside(path, &format!(".{}.part", std::process::id()));
+    static PARTS: AtomicU64 = AtomicU64::new(0);
+    let number = PARTS.fetch_add(1, Ordering::Relaxed);
+    let part = beside(path, &format!(".{}-{number}.part", std::process::id()));
     let write = || {
         let mut file = File::create(&part)?;
         file.write_all(bytes.as_ref())?;
@@ -288,6 +291,21 @@ mod tests {
         assert_eq!(WholeFile::claim(&folder.path().join("no/world")).unwrap_err().kind(), ErrorKind::NotFound);
         fs::create_dir(folder.path().join("world.new")).unwrap();
         assert!(WholeFile::claim(&folder.path().join("world")).is_err());
+    }
+
+    #[test]
+    fn threads_that_write_one_file_at_once_leave_the_whole_file_of_one_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report");
+        let texts = [vec![b'a'; 3_000], vec![b'b'; 5_000], vec![b'c'; 7_000]];
+        std::thread::scope(|scope| {
+            for text in &texts {
+                let path = &path;
+                scope.spawn(move || (0..50).for_each(|_| write_whole(path, text).unwrap()));
+            }
+        });
+        assert!(texts.contains(&fs::read(&path).unwrap()));
+        assert_eq!(names(folder.path()), ["report"]);
     }
 
     #[cfg(unix)]
