@@ -96,13 +96,16 @@ impl RunStore {
     async fn write_index(&self, text: String, mode: PutMode, stop: &AtomicBool) -> Result<bool, StoreError> {
         let path = self.index_path();
         let payload = PutPayload::from(text.into_bytes());
+        let is_update = matches!(mode, PutMode::Update(_));
         let put = |mode| {
             let options = PutOptions { mode, ..PutOptions::default() };
             self.objects.put_opts(&path, payload.clone(), options)
         };
         match self.try_to(stop, put(mode)).await? {
             Ok(_) => Ok(true),
-            Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. }) => Ok(false),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+            // Another one has removed the index. Without an index to change, there is no such bucket.
+            Err(Error::NotFound { .. }) if is_update => Ok(false),
             // A store without conditions: a line that another one adds at this moment may be lost, and found by a rebuild.
             Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
                 self.ask(stop, put(PutMode::Overwrite)).await.map(|_| true)

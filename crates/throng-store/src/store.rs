@@ -106,7 +106,10 @@ impl RunStore {
             fs::remove_file(&probe).map_err(StoreError::local(&probe))?;
         }
         let store = RunStore::open(place)?;
-        store.wait(store.ask(stop, store.objects.list_with_delimiter(Some(&store.prefix))))?;
+        // A folder has just been tried. One name in it that is no path of an object store would end its list.
+        if store.folder.is_none() {
+            store.wait(store.ask(stop, store.objects.list_with_delimiter(Some(&store.prefix))))?;
+        }
         Ok(store)
     }
 

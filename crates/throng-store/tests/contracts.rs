@@ -8,11 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use object_store::chunked::ChunkedStore;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
 use throng_store::{FILES, RunAge, RunName, RunStore, is_address};
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
@@ -182,6 +187,66 @@ fn the_index_keeps_lines_in_their_order_and_those_of_others() {
         let mut lines = store.unwrap().index(&GO_ON).unwrap().split_off(before);
         lines.sort();
         assert_eq!(lines, (0..8).map(|number| format!("line {number}")).collect::<Vec<_>>());
+    }
+}
+
+/// A bucket that is not there.
+#[derive(Debug)]
+struct NoBucket;
+
+impl std::fmt::Display for NoBucket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no bucket")
+    }
+}
+
+fn no_bucket<T>() -> Result<T> {
+    Err(Error::NotFound { path: "bucket".to_owned(), source: "NoSuchBucket".into() })
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for NoBucket {
+    async fn put_opts(&self, _: &ObjectPath, _: PutPayload, _: PutOptions) -> Result<PutResult> {
+        no_bucket()
+    }
+    async fn put_multipart_opts(&self, _: &ObjectPath, _: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        no_bucket()
+    }
+    async fn get_opts(&self, _: &ObjectPath, _: GetOptions) -> Result<GetResult> {
+        no_bucket()
+    }
+    fn delete_stream(&self, _: BoxStream<'static, Result<ObjectPath>>) -> BoxStream<'static, Result<ObjectPath>> {
+        stream::empty().boxed()
+    }
+    fn list(&self, _: Option<&ObjectPath>) -> BoxStream<'static, Result<ObjectMeta>> {
+        stream::once(async { no_bucket() }).boxed()
+    }
+    async fn list_with_delimiter(&self, _: Option<&ObjectPath>) -> Result<ListResult> {
+        no_bucket()
+    }
+    async fn copy_opts(&self, _: &ObjectPath, _: &ObjectPath, _: CopyOptions) -> Result<()> {
+        no_bucket()
+    }
+}
+
+#[test]
+fn an_index_that_cannot_be_written_is_an_error() {
+    let store = RunStore::with_objects("memory", Arc::new(NoBucket)).unwrap();
+    for error in [store.replace_index(&["a".to_owned()], &GO_ON), store.add_to_index("a", &GO_ON)] {
+        let text = error.expect_err("nothing was written").to_string();
+        assert!(text.contains("NoSuchBucket"), "{text}");
+    }
+}
+
+#[test]
+fn names_that_no_object_has_do_not_keep_a_folder_from_being_a_store() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    for odd in [&b"with space"[..], b"..%2Fescape", b"\x1b[2J", b"tab\t", b"#recovery#", b"~", b"\xff\xfe"] {
+        fs::write(folder.path().join(std::ffi::OsStr::from_bytes(odd)), "").unwrap();
+        let store = RunStore::open_to_write(folder.path().to_str().unwrap(), &GO_ON);
+        let store = store.unwrap_or_else(|error| panic!("{odd:?}: {error}"));
+        store.add_to_index("a", &GO_ON).unwrap();
     }
 }
 
