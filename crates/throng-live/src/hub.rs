@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -118,6 +119,8 @@ pub struct Hub {
 pub(crate) struct Shared {
     address: SocketAddr,
     began: Instant,
+    /// A load that has asked for its commands begins to send within this time.
+    unfed_max: Duration,
     pub(crate) runs: Option<PathBuf>,
     /// A permit for each read of runs.
     pub(crate) reads: Arc<Semaphore>,
@@ -154,6 +157,10 @@ impl Hub {
     /// # Errors
     /// The address cannot be used, or other machines reach it and the options do not allow that.
     pub fn start(options: &HubOptions) -> Result<Hub, HubError> {
+        Hub::start_with(options, SILENCE_MAX)
+    }
+
+    fn start_with(options: &HubOptions, unfed_max: Duration) -> Result<Hub, HubError> {
         if !options.address.ip().is_loopback() && !options.allow_others {
             return Err(HubError::Others(options.address));
         }
@@ -163,6 +170,7 @@ impl Hub {
         let shared = Arc::new(Shared {
             address: listener.local_addr().map_err(bind)?,
             began: Instant::now(),
+            unfed_max,
             runs: options.runs.clone(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             events: broadcast::Sender::new(WAITING_MAX),
@@ -370,8 +378,20 @@ impl Drop for Listening {
     }
 }
 
-/// A load asks for its commands first: so a hub that is not there is noticed at once.
-async fn commands(State(shared): State<Arc<Shared>>, Query(id): Query<Id>) -> Response {
+impl Listening {
+    /// Whether a load sends what it shows.
+    fn is_fed(&self) -> bool {
+        self.shared.feeds().by_id.get(&self.id).is_some_and(|slot| slot.is_fed)
+    }
+}
+
+/// A load asks for its commands first: so a hub that is not there is noticed at once. One that then sends nothing
+/// loses its place after a while.
+async fn commands(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, QueryRejection>) -> Response {
+    let id = match id {
+        Ok(Query(id)) => id,
+        Err(wrong) => return shared.refuse(wrong.status(), &wrong.body_text()),
+    };
     let watched = shared.viewers.load(Ordering::Relaxed) > 0;
     let (sender, mut receiver) = watch::channel(Command { watched, amount: None });
     receiver.mark_changed();
@@ -387,9 +407,14 @@ async fn commands(State(shared): State<Arc<Shared>>, Query(id): Query<Id>) -> Re
         feeds.by_id.insert(id.id.clone(), Slot { number, is_fed: false, load: None, commands: sender });
     }
     let listening = Listening { shared, id: id.id };
-    let lines = stream::unfold((receiver, listening), |(mut receiver, listening)| async {
+    let began = Instant::now();
+    let lines = stream::unfold((receiver, listening), move |(mut receiver, listening)| async move {
+        let unfed_max = listening.shared.unfed_max;
+        if began.elapsed() > unfed_max && !listening.is_fed() {
+            return None;
+        }
         // An empty line, so that the end of a load that is killed is noticed.
-        let line = match tokio::time::timeout(KEEP_ALIVE, receiver.changed()).await {
+        let line = match tokio::time::timeout(KEEP_ALIVE.min(unfed_max), receiver.changed()).await {
             Ok(Ok(())) => serde_json::to_string(&*receiver.borrow_and_update()).unwrap_or_default(),
             Ok(Err(_)) => return None,
             Err(_) => String::new(),
@@ -399,7 +424,11 @@ async fn commands(State(shared): State<Arc<Shared>>, Query(id): Query<Id>) -> Re
     Body::from_stream(lines).into_response()
 }
 
-async fn feed(State(shared): State<Arc<Shared>>, Query(id): Query<Id>, body: Body) -> Response {
+async fn feed(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, QueryRejection>, body: Body) -> Response {
+    let id = match id {
+        Ok(Query(id)) => id,
+        Err(wrong) => return shared.refuse(wrong.status(), &wrong.body_text()),
+    };
     let number = {
         let mut feeds = shared.feeds();
         let slot = feeds.by_id.get_mut(&id.id).filter(|slot| !slot.is_fed);
@@ -467,7 +496,11 @@ struct Wanted {
     amount: u32,
 }
 
-async fn set(State(shared): State<Arc<Shared>>, Json(wanted): Json<Wanted>) -> Response {
+async fn set(State(shared): State<Arc<Shared>>, wanted: Result<Json<Wanted>, JsonRejection>) -> Response {
+    let wanted = match wanted {
+        Ok(Json(wanted)) => wanted,
+        Err(wrong) => return shared.refuse(wrong.status(), &wrong.body_text()),
+    };
     let answer = {
         let feeds = shared.feeds();
         match feeds.by_id.values().find(|slot| slot.number == wanted.feed).map(|slot| (slot, slot.load)) {
@@ -487,4 +520,29 @@ async fn set(State(shared): State<Arc<Shared>>, Json(wanted): Json<Wanted>) -> R
             .publish(wanted.feed, Message::Mark(Mark { text: format!("somebody sets the load to {}", wanted.amount) }));
     }
     answer.map_or_else(|(status, why)| shared.refuse(status, why), IntoResponse::into_response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[test]
+    fn loads_that_ask_for_commands_and_send_nothing_lose_their_places() {
+        let hub = Hub::start_with(&HubOptions::default(), Duration::from_millis(200)).unwrap();
+        let ask = |number: usize| {
+            let mut stream = TcpStream::connect(hub.address()).unwrap();
+            let head = format!("Host: {}\r\nConnection: close\r\n\r\n", hub.address());
+            write!(stream, "GET /commands?id=waiting{number} HTTP/1.1\r\n{head}").unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream
+        };
+        for mut stream in (0..=FEEDS_MAX).map(ask).collect::<Vec<_>>() {
+            stream.read_to_end(&mut Vec::new()).expect("the hub ends it");
+        }
+        assert_eq!(hub.counters().refused, 1, "there was no place for the last one");
+        assert!(hub.shared.feeds().by_id.is_empty());
+    }
 }

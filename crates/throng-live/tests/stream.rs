@@ -276,6 +276,11 @@ fn feeds_that_make_no_sense_are_refused_and_counted() {
     for id in ["nobodyasked", "short", "with%20space", "..%2F..%2Fetc"] {
         assert!(post(address, &format!("/feed?id={id}"), &good).starts_with("HTTP/1.1 404"), "{id}");
     }
+    let refused = hub.counters().refused;
+    let wrong = [post(address, "/set", "{}"), post(address, "/set", "nothing"), post(address, "/feed", &good)];
+    let wrong = wrong.into_iter().chain([get(address, "/commands?name=abcdefgh")]);
+    assert!(wrong.into_iter().all(|answer| answer.starts_with("HTTP/1.1 4")));
+    assert_eq!(hub.counters().refused, refused + 4, "wrong contents are counted");
     // So many at once, and no more; those that never feed are forgotten when they go.
     let many: Vec<TcpStream> = (0..16).map(|number| begin(&format!("waiting{number:02}"))).collect();
     assert!(get(address, "/commands?id=onetoomany").starts_with("HTTP/1.1 503"));
