@@ -339,7 +339,9 @@ impl Match {
         });
         let (outcome, log_error, error) = match told {
             Ok((outcome, log_error)) => (outcome, log_error, error),
-            Err(message) => (None, None, error.or(Some(MatchError::Panicked { message }))),
+            // The reason of a stop would hide the fault.
+            Err(message) if is_sound => (None, None, Some(MatchError::Panicked { message })),
+            Err(_) => (None, None, error),
         };
         let reason = match (&error, &outcome) {
             (Some(MatchError::Stopped { reason }), _) => reason.clone(),

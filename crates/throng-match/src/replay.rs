@@ -212,7 +212,7 @@ fn finish(game: &dyn Game, end: &End, (played, tick): (Replayed, Tick)) -> Resul
     if played.is_over != end.is_over {
         return Err(ReplayError::Over { tick: tick.before(1).0 });
     }
-    let outcome = kept_outcome(game.outcome());
+    let outcome = kept_outcome(asked(tick.before(1), || game.outcome())?);
     if outcome != end.outcome {
         return Err(ReplayError::Outcome { recorded: end.outcome.clone(), replayed: outcome });
     }
@@ -220,11 +220,17 @@ fn finish(game: &dyn Game, end: &End, (played, tick): (Replayed, Tick)) -> Resul
 }
 
 fn compare(game: &dyn Game, recorded: u64, tick: Tick) -> Result<(), ReplayError> {
-    let replayed = game.digest();
+    let replayed = asked(tick, || game.digest())?;
     match replayed == recorded {
         true => Ok(()),
         false => Err(ReplayError::Diverged { tick: tick.0, recorded, replayed }),
     }
+}
+
+/// Asks the game, and catches its panic.
+fn asked<T>(tick: Tick, game: impl FnOnce() -> T) -> Result<T, ReplayError> {
+    panics::caught(|| catch_unwind(AssertUnwindSafe(game)))
+        .map_err(|message| ReplayError::Panicked { tick: tick.0, message })
 }
 
 /// The state of a reader between records. The lists are reused.
@@ -269,10 +275,9 @@ impl State {
             commands: &commands,
             latencies: &self.latencies,
         };
-        let flow = panics::caught(|| catch_unwind(AssertUnwindSafe(|| game.step(&input, scopes))));
+        let flow = asked(self.tick, || game.step(&input, scopes));
         self.commands = recycle(commands);
-        let flow = flow.map_err(|message| ReplayError::Panicked { tick: self.tick.0, message })?;
-        replayed.is_over = flow == Flow::Over;
+        replayed.is_over = flow? == Flow::Over;
         replayed.ticks += 1;
         self.tick = self.tick.after(1);
         Ok(())

@@ -2,7 +2,7 @@
 
 use throng_match::{MatchError, Stage};
 
-use crate::balls::{Ball, Balls, Fault, Rules, World};
+use crate::balls::{Ball, Balls, Fault, Rules, Shared, World};
 
 /// A match with one client, in which something goes wrong in step 40.
 fn broken(fault: Fault) -> World {
@@ -67,4 +67,19 @@ fn a_stopped_match_tells_its_clients_why() {
     assert_eq!(world.game.stage(), Stage::Ended);
     let reason = world.clients[0].end_reason().expect("it was sent away").to_string();
     assert!(reason.contains("the server closes"), "{reason}");
+}
+
+#[test]
+fn a_game_that_panics_when_its_match_is_stopped_has_panicked() {
+    for fault in [Fault::PanicInDigest, Fault::PanicInOutcome] {
+        let game = Balls { fault: Some((50, fault)), ..Balls::new(1, 1_000) };
+        let mut world = World::new(game, Rules { sink: Some(Box::new(Shared::default())), ..Rules::default() });
+        for _ in 0..50 {
+            world.step(|_| &[]);
+        }
+        let now = world.now;
+        world.game.stop(now, "enough");
+        let end = world.game.end().expect("it has ended");
+        assert_eq!(end.error.as_ref().map(MatchError::tag), Some("panicked"), "{end}");
+    }
 }

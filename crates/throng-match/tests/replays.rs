@@ -71,6 +71,15 @@ fn the_log_of_a_match_that_panicked_replays_to_the_panic() {
 }
 
 #[test]
+fn a_replay_whose_game_panics_in_what_it_says_is_an_error() {
+    let (log, _) = recorded(3, TICKS);
+    for (tick, fault) in [(u64::from(RATE_HZ), Fault::PanicInDigest), (TICKS, Fault::PanicInOutcome)] {
+        let error = replay(&log, Balls { fault: Some((tick, fault)), ..Balls::new(3, TICKS) }).expect_err("it panics");
+        assert!(matches!(error, ReplayError::Panicked { tick: at, .. } if at == tick), "{error}");
+    }
+}
+
+#[test]
 fn a_stopped_match_has_a_whole_log() {
     let log = Shared::default();
     let mut world = World::new(Balls::new(2, 1_000), Rules { sink: Some(Box::new(log.clone())), ..Rules::default() });

@@ -40,6 +40,8 @@ pub enum Fault {
     Panic,
     PanicInPublish,
     Fail,
+    PanicInDigest,
+    PanicInOutcome,
     /// Later, when the game is dropped.
     PanicInDrop,
     /// Does not come back.
@@ -188,6 +190,7 @@ impl Game for Balls {
     }
 
     fn digest(&self) -> u64 {
+        assert!(!self.break_down(Fault::PanicInDigest), "the state makes no sense");
         let mut sum = self.ticks ^ self.rtt_us.rotate_left(17) ^ self.rng.get_seed().rotate_left(40);
         let mut add = |value: u64| sum = (sum ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
         for (index, ball) in self.balls.iter().enumerate() {
@@ -201,6 +204,7 @@ impl Game for Balls {
     }
 
     fn outcome(&self) -> Option<String> {
+        assert!(!self.break_down(Fault::PanicInOutcome), "nobody knows who has won");
         let best = self.balls.iter().max_by_key(|ball| ball.hits).expect("there are balls");
         let said = || self.said.clone().unwrap_or_else(|| format!("ball {} bounced {} times", best.number, best.hits));
         (self.ticks >= self.last).then(said)
