@@ -37,7 +37,8 @@
 //! | `gateway_memory_limit_bytes` | gauge | | what all of that may be |
 //! | `gateway_state_bytes`, `gateway_state_limit_bytes` | gauge | | the states of all channels, and what they may be |
 //! | `gateway_auth_pending` | gauge | `stage` | logins that the provider is asked about, and that wait for that |
-//! | `gateway_bans` | gauge | | banned addresses |
+//! | `gateway_bans` | gauge | `kind` | bans that hold, of addresses, of players that guess from an address, of names |
+//! | `gateway_bans_forgotten_total` | counter | `kind` | bans that were forgotten before their end, because there were too many |
 //! | `gateway_awaited` | gauge | `type` | lost servers and clients that are waited for |
 //! | `gateway_build_info` | gauge | `version` | 1 |
 //! | `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_start_time_seconds`, `process_open_fds`, `process_max_fds` | | | see [`process`] |
@@ -147,10 +148,21 @@ impl Page {
         let servers = occupancy.awaited_servers;
         awaited.with_label_values(&[Side::Server.tag()]).set(servers as i64);
         awaited.with_label_values(&[Side::Client.tag()]).set(occupancy.awaited.saturating_sub(servers) as i64);
-        self.gauge("gateway_bans", "Addresses that are shut out.", report.bans as f64);
+        self.bans(report);
         let pending = self.gauges("gateway_auth_pending", "Logins that are being decided.", "stage");
         for (stage, count) in ["asked", "waiting"].into_iter().zip(report.auth_pending) {
             pending.with_label_values(&[stage]).set(count as i64);
+        }
+    }
+
+    fn bans(&self, report: &Report) {
+        let present = self.gauges("gateway_bans", "Bans that hold.", "kind");
+        let forgotten = self.counters("gateway_bans_forgotten_total", "Bans that made room for others.", &["kind"]);
+        let kinds =
+            [("address", report.banned_addresses), ("guesser", report.banned_guessers), ("name", report.banned_names)];
+        for (kind, bans) in kinds {
+            present.with_label_values(&[kind]).set(bans.present as i64);
+            forgotten.with_label_values(&[kind]).inc_by(bans.forgotten);
         }
     }
 

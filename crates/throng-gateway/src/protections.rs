@@ -146,7 +146,7 @@ pub const PROTECTIONS: &[Protection] = &[
     row("violation_window_ms", Forgotten, Nothing, ["throng-gateway-engine/src/engine/connection.rs", "mistakes_that_are_made_slowly_are_forgotten"]),
     row("max_strikes", Banned, Refusals("banned"), ["throng-gateway/src/serve/gate.rs", "an_address_that_misbehaves_is_shut_out_and_later_forgiven"]),
     row("block_ms", Forgotten, Drops("blocked"), ["throng-gateway-engine/src/engine/blocked.rs", "names_are_refused_until_their_time_is_over"]),
-    row("max_blocked", Forgotten, Drops("bans"), ["throng-gateway-engine/src/engine/blocked.rs", "of_too_many_the_oldest_are_forgotten"]),
+    row("max_blocked", Forgotten, Metric("gateway_bans_forgotten_total"), ["throng-gateway-engine/src/engine/blocked.rs", "of_too_many_the_oldest_are_forgotten"]),
     row("max_token_bytes", Refused, Drops("token_bytes"), ["throng-gateway-engine/src/engine/session.rs", "tokens_are_bounded_and_the_refusal_is_answered"]),
     row("max_unauthenticated_bytes", Later, Refusals("stranger"), ["throng-gateway/src/serve/intake.rs", "a_stranger_may_claim_little_and_say_little_before_anybody_lets_it_in"]),
     row("max_pending_auth", NotNow, Refusals("auth_unavailable"), ["throng-gateway/src/auth/desk.rs", "a_slow_provider_holds_nobody_up_and_too_many_questions_are_not_held_against_those_who_ask"]),

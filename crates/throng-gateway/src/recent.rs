@@ -25,6 +25,21 @@ pub(crate) struct Recent<K, V> {
     turns_at: Time,
 }
 
+/// Bans of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BanCounts {
+    /// Those that hold.
+    pub present: usize,
+    /// Those that were forgotten before their end since the start, because there were too many.
+    pub forgotten: u64,
+}
+
+impl BanCounts {
+    pub(crate) fn plus(self, other: BanCounts) -> BanCounts {
+        BanCounts { present: self.present + other.present, forgotten: self.forgotten + other.forgotten }
+    }
+}
+
 impl<K: Copy + Eq + Hash, V: Copy> Recent<K, V> {
     /// Never more than `bound` entries (at least 2), each remembered for `lifetime` at least if there is room.
     pub(crate) fn new(bound: usize, lifetime: Duration) -> Recent<K, V> {
@@ -44,10 +59,23 @@ impl<K: Copy + Eq + Hash, V: Copy> Recent<K, V> {
     /// Remembers a value under a key, in place of another one.
     pub(crate) fn insert(&mut self, now: Time, key: K, value: V) {
         self.old.remove(&key);
-        if now >= self.turns_at || (self.young.len() >= (self.bound / 2).max(1) && !self.young.contains_key(&key)) {
+        if self.is_turn_due(now, &key) {
             self.turn(now);
         }
         self.young.insert(key, value);
+    }
+
+    /// The same. Returns how many entries are forgotten for it that `counts` counts. Each entry is looked at once.
+    pub(crate) fn insert_counted(&mut self, now: Time, key: K, value: V, counts: impl Fn(&V) -> bool) -> usize {
+        self.old.remove(&key);
+        let old = if self.is_turn_due(now, &key) { Some(self.old.values()) } else { None };
+        let forgotten = old.into_iter().flatten().filter(|value| counts(value)).count();
+        self.insert(now, key, value);
+        forgotten
+    }
+
+    fn is_turn_due(&self, now: Time, key: &K) -> bool {
+        now >= self.turns_at || (self.young.len() >= (self.bound / 2).max(1) && !self.young.contains_key(key))
     }
 
     /// Forgets a key.

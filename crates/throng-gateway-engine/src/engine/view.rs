@@ -183,6 +183,11 @@ impl Engine {
         names.map(|(who, left)| BlockedName { side: who.side, player: who.name.to_string(), left }).collect()
     }
 
+    /// How many names are refused.
+    pub fn blocked_count(&self) -> usize {
+        self.logins.blocked.iter(self.clock.now()).count()
+    }
+
     /// Forgives a name at a door. Returns whether there was anything to forgive.
     pub fn unblock(&mut self, side: Side, player: &str) -> bool {
         self.logins.blocked.forgive(side, player)

@@ -23,6 +23,8 @@ pub(crate) struct Book {
     ban: Duration,
     hasher: RandomState,
     failures: Recent<Guesser, Failures>,
+    /// Bans that were forgotten before their end, because there were too many failures.
+    forgotten: u64,
 }
 
 /// How many, and until when they count.
@@ -35,7 +37,7 @@ struct Failures {
 impl Book {
     /// `failures_max` 0 never shuts anybody out. When `remembered` pairs are remembered, the oldest are forgotten.
     pub(crate) fn new(failures_max: u32, ban: Duration, remembered: usize) -> Book {
-        Book { failures_max, ban, hasher: RandomState::new(), failures: Recent::new(remembered, ban) }
+        Book { failures_max, ban, hasher: RandomState::new(), failures: Recent::new(remembered, ban), forgotten: 0 }
     }
 
     /// Other bounds from now on, as for [`Book::new`]. Existing entries stay.
@@ -52,7 +54,14 @@ impl Book {
         let guesser = self.guesser(address, player);
         let former = self.failures.get(&guesser).filter(|failures| failures.until > now);
         let count = former.map_or(0, |failures| failures.count).saturating_add(1);
-        self.failures.insert(now, guesser, Failures { count, until: now.after(self.ban) });
+        let failures = Failures { count, until: now.after(self.ban) };
+        let is_ban = is_ban(self.failures_max, now);
+        self.forgotten += self.failures.insert_counted(now, guesser, failures, is_ban) as u64;
+    }
+
+    /// Bans that were forgotten before their end.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     pub(crate) fn succeeded(&mut self, address: IpAddr, player: &str) {
@@ -79,12 +88,17 @@ impl Book {
     }
 
     fn are_too_many(&self, now: Time, failures: &Failures) -> bool {
-        self.failures_max > 0 && failures.until > now && failures.count >= self.failures_max
+        is_ban(self.failures_max, now)(failures)
     }
 
     fn guesser(&self, address: IpAddr, player: &str) -> Guesser {
         (place_of(address), self.hasher.hash_one(player))
     }
+}
+
+/// Whether failures are a ban now.
+fn is_ban(failures_max: u32, now: Time) -> impl Fn(&Failures) -> bool {
+    move |failures| failures_max > 0 && failures.until > now && failures.count >= failures_max
 }
 
 #[cfg(test)]
@@ -135,5 +149,13 @@ mod tests {
             book.failed(Time(0), HERE, &number.to_string());
             assert!(book.failures.iter().count() <= 100);
         }
+    }
+
+    #[test]
+    fn bans_that_are_forgotten_for_others_are_counted_and_single_failures_are_not() {
+        let mut book = Book::new(2, Duration::from_secs(60), 100);
+        (0..10).for_each(|number| (0..2).for_each(|_| book.failed(Time(0), HERE, &number.to_string())));
+        (10..120).for_each(|number| book.failed(Time(0), HERE, &number.to_string()));
+        assert_eq!((book.bans(Time(0)).count(), book.forgotten()), (0, 10));
     }
 }

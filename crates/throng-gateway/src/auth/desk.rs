@@ -21,6 +21,7 @@ use tokio::runtime::Handle;
 use super::book::Book;
 use super::{Check, Credentials, Deciding, Provider};
 use crate::place::place_of;
+use crate::recent::BanCounts;
 use throng_gateway_engine::port::{AuthRequest, AuthVerdict, Key};
 
 /// The limits of the desk.
@@ -218,6 +219,11 @@ impl Desk {
     /// The address that has guessed too often, and the rest of its ban.
     pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
         self.book.bans(now)
+    }
+
+    /// How many guessers are banned, and how many of their bans were forgotten.
+    pub(crate) fn ban_counts(&self, now: Time) -> BanCounts {
+        BanCounts { present: self.book.bans(now).count(), forgotten: self.book.forgotten() }
     }
 
     /// Forgives an address. Returns whether there was anything to forgive.

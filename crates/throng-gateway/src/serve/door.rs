@@ -22,6 +22,7 @@ use super::options::{DoorLimits, DoorOptions, Transport};
 use super::rate::Throttle;
 use super::ration::{Party, Ration};
 use super::record::Recorder;
+use crate::recent::BanCounts;
 
 /// Shared data of all doors.
 #[derive(Clone)]
@@ -242,9 +243,10 @@ impl Door {
         self.gate().bans(self.now()).take(limit).collect()
     }
 
-    /// The number of banned addresses.
-    pub(crate) fn ban_count(&self) -> usize {
-        self.gate().ban_count(self.now())
+    /// How many addresses are banned at all doors together, and how many bans were forgotten.
+    pub(crate) fn ban_counts(doors: &[Arc<Door>]) -> BanCounts {
+        let of_sides = Door::of_sides(doors).map(|door| door.gate().ban_counts(door.now()));
+        of_sides.fold(BanCounts::default(), BanCounts::plus)
     }
 
     /// Forgives an address. Returns whether there was anything to forgive.

@@ -15,6 +15,7 @@ use throng_channeld::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::auth::{Answer, DeskLimits, Provider};
+use crate::recent::BanCounts;
 use crate::settings::Settings;
 use throng_gateway_engine::edge::EdgeKey;
 use throng_gateway_engine::port::{EndCause, Key, Side};
@@ -144,8 +145,12 @@ pub struct Report {
     pub occupancy: Occupancy,
     /// Logins that are being decided, and those that wait for that.
     pub auth_pending: [usize; 2],
-    /// Banned addresses.
-    pub bans: usize,
+    /// Bans of addresses that misbehaved. Only the pages count them: the doors have them.
+    pub banned_addresses: BanCounts,
+    /// Bans of players that guessed too often from an address.
+    pub banned_guessers: BanCounts,
+    /// Bans of names.
+    pub banned_names: BanCounts,
     /// Edges, and the clients that they have.
     pub edges: [usize; 2],
     /// Whether there is a path to the home; `None` if this is no edge.

@@ -17,7 +17,7 @@ use crate::place::place_of;
 use super::counters::Reason;
 use super::options::DoorLimits;
 use super::rate::Rate;
-use crate::recent::Recent;
+use crate::recent::{BanCounts, Recent};
 use throng_gateway_engine::Tally;
 
 /// A door's entries for addresses, each in [bounded space](Recent).
@@ -30,6 +30,8 @@ pub(crate) struct Gate {
     strikes: Recent<IpAddr, Tally>,
     /// The end of an address's ban.
     bans: Recent<IpAddr, Time>,
+    /// Bans that were forgotten before their end, because there were too many.
+    bans_forgotten: u64,
     arrivals: Recent<IpAddr, Rate>,
 }
 
@@ -70,6 +72,7 @@ impl Gate {
             inside: HashMap::new(),
             strikes: Recent::new(remembered, limits.ban),
             bans: Recent::new(remembered, limits.ban),
+            bans_forgotten: 0,
             arrivals: Recent::new(remembered, SECOND),
             limits,
         }
@@ -140,7 +143,8 @@ impl Gate {
         let is_too_often = strikes.add(now, self.limits.strikes, self.limits.ban);
         if is_too_often {
             self.strikes.remove(&place);
-            self.bans.insert(now, place, now.after(self.limits.ban));
+            let forgotten = self.bans.insert_counted(now, place, now.after(self.limits.ban), |&until| until > now);
+            self.bans_forgotten += forgotten as u64;
         } else {
             self.strikes.insert(now, place, strikes);
         }
@@ -153,9 +157,9 @@ impl Gate {
         shut_out.map(move |(&address, until)| Ban { address, left: until.since(now) })
     }
 
-    /// The number of banned addresses.
-    pub(crate) fn ban_count(&self, now: Time) -> usize {
-        self.bans(now).count()
+    /// How many addresses are banned, and how many bans were forgotten.
+    pub(crate) fn ban_counts(&self, now: Time) -> BanCounts {
+        BanCounts { present: self.bans(now).count(), forgotten: self.bans_forgotten }
     }
 
     /// Forgives an address. Returns whether there was anything to forgive.
@@ -275,7 +279,7 @@ mod tests {
         come(&mut gate, now, address(2)).expect("nobody else is shut out");
         now = now.after(Duration::from_secs(10));
         come(&mut gate, now, address(1)).expect("it is forgiven");
-        assert_eq!(gate.ban_count(now), 0);
+        assert_eq!(gate.ban_counts(now), BanCounts::default());
     }
 
     #[test]
@@ -325,7 +329,7 @@ mod tests {
         }
         member.members.fetch_sub(1, Ordering::Relaxed);
         gate.leave(Some(&member));
-        assert_eq!(gate.ban_count(now), 0);
+        assert_eq!(gate.ban_counts(now), BanCounts::default());
         // All its strikes are left: three more are a ban, and not before.
         for _ in 0..3 {
             assert_eq!(misbehave(&mut gate, now, address(1)), Ok(()));
@@ -369,5 +373,16 @@ mod tests {
         }
         assert!((50..=100).contains(&gate.strikes.iter().count()), "{}", gate.strikes.iter().count());
         assert!(gate.arrivals.iter().count() <= 100);
+    }
+
+    #[test]
+    fn bans_that_are_forgotten_for_others_are_counted_and_those_that_end_are_not() {
+        let mut gate = gate(|limits| (limits.remembered, limits.strikes) = (100, 1));
+        let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from(number | 1 << 30));
+        (0..120).for_each(|number| misbehave(&mut gate, Time(0), address(number)).expect("a new address"));
+        assert_eq!(gate.ban_counts(Time(0)), BanCounts { present: 70, forgotten: 50 });
+        let later = Time(0).after(gate.limits.ban);
+        (0..120).for_each(|number| misbehave(&mut gate, later, address(number)).expect("its ban is over"));
+        assert_eq!(gate.ban_counts(later).forgotten, 50 + 50, "the bans of before were over");
     }
 }

@@ -107,7 +107,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
     let Some(mut report) = report(&pages).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the engine has not answered yet\n").into_response();
     };
-    report.bans = Door::of_sides(&pages.health.doors).map(|door| door.ban_count()).sum();
+    report.banned_addresses = Door::ban_counts(&pages.health.doors);
     pages.events.count_waiting();
     let text = (pages.render)(&report, &pages.counters);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()

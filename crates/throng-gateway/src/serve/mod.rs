@@ -71,6 +71,7 @@ mod wake;
 mod websocket;
 mod write_behind;
 
+pub use crate::recent::BanCounts;
 pub use counters::{Reason, ShellCounters, SideCounters};
 pub use draft::{SnapshotCounters, SnapshotOptions};
 pub use error::ServeError;

@@ -24,6 +24,7 @@ use super::health::Heart;
 use super::memory::Holding;
 use super::outbox::{Outbox, Queue};
 use super::ration::{Party, Ration};
+use crate::recent::BanCounts;
 
 /// An engine that has a part of the channels, and what it needs around it.
 pub(crate) struct Other {
@@ -120,7 +121,9 @@ impl Other {
             Event::Report(reply) => {
                 let (counters, occupancy) = (self.engine.counters().clone(), self.engine.occupancy());
                 let _ = reply.send(Report {
-                    bans: 0,
+                    banned_addresses: BanCounts::default(),
+                    banned_guessers: BanCounts::default(),
+                    banned_names: BanCounts::default(),
                     counters,
                     occupancy,
                     auth_pending: [0; 2],

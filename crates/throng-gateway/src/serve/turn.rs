@@ -18,6 +18,7 @@ use super::memory::Holding;
 use super::outbox::{Outbox, Queue};
 use super::ration::{Party, Ration};
 use crate::auth::{Answer, Desk};
+use crate::recent::BanCounts;
 use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox as _};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Key, LoginNote, Notice, Side};
 use throng_gateway_engine::{Coming, Engine, Misrouted, Refusal};
@@ -83,6 +84,9 @@ impl Member {
         Party { side, address, connection: Some(connection), player }
     }
 }
+
+/// Under this reason the engine counts bans of names that it has forgotten.
+const FORGOTTEN_BANS: &str = "bans";
 
 /// Of longer names the beginning is kept for the log.
 const NAME_CHARS: usize = 64;
@@ -286,7 +290,9 @@ impl Turn {
                 let _ = reply.send(Report {
                     edges: [edges, clients],
                     is_linked: self.engine.is_edge().then(|| self.engine.is_linked()),
-                    bans: 0,
+                    banned_addresses: BanCounts::default(),
+                    banned_guessers: self.desk.ban_counts(now),
+                    banned_names: self.ban_counts_of_names(),
                     counters: self.engine.counters().clone(),
                     occupancy: self.engine.occupancy(),
                     auth_pending: self.desk.pending(),
@@ -318,6 +324,11 @@ impl Turn {
             Event::Settings(_) | Event::LastFanOut(..) => {}
         }
         Ok(())
+    }
+
+    fn ban_counts_of_names(&self) -> BanCounts {
+        let forgotten = self.engine.counters().refused.get(FORGOTTEN_BANS).copied().unwrap_or_default();
+        BanCounts { present: self.engine.blocked_count(), forgotten }
     }
 
     /// An operator's request. A peer that has left meanwhile gets no answer.
@@ -417,7 +428,9 @@ mod tests {
     use super::super::event::{Events, events};
     use super::super::memory::{Memory, Part};
     use super::*;
-    use crate::auth::{AcceptAll, DeskLimits};
+    use crate::auth::{AcceptAll, DeskLimits, FixedPassword};
+    use throng_gateway_engine::Ban;
+    use throng_gateway_engine::port::AuthRequest;
     use throng_protostate::Schemas;
 
     /// An engine loop on a clock that moves by 20 µs whenever it is read, and the way to its queue.
@@ -470,6 +483,28 @@ mod tests {
             events.send(next).expect("it lives");
         }
         assert!(turns > FLOOD / 500, "{turns} turns");
+    }
+
+    #[test]
+    fn bans_of_guessers_and_names_are_among_the_metrics() {
+        let (mut turn, events, runtime) = turn_on_virtual_time();
+        let limits = DeskLimits { failures: 1, ..DeskLimits::default() };
+        turn.desk = Desk::new(Arc::new(FixedPassword("open".into())), &limits, runtime.handle().clone(), |_| {});
+        let address = SocketAddr::from(([203, 0, 113, 1], 9));
+        let key = Key { index: 1, generation: 1 };
+        let (player_identifier_token, login_token) = ("ada".to_owned(), "a guess".to_owned());
+        let request = AuthRequest { key, side: Side::Client, player_identifier_token, login_token };
+        let answer = turn.desk.ask(Time(0), request, address).expect("at once");
+        turn.desk.settle(Time(0), &answer);
+        turn.engine.ban(Time(0), &Ban { side: Side::Client, address, identifier: "bob".into() });
+        let (reply, answer) = oneshot::channel();
+        events.send(Event::Report(reply)).expect("it lives");
+        turn.turn().expect("it goes on");
+        let text = crate::metrics::render(&answer.blocking_recv().expect("an answer"), &turn.counters);
+        for (kind, bans) in [("address", 0), ("guesser", 1), ("name", 1)] {
+            assert!(text.contains(&format!("gateway_bans{{kind=\"{kind}\"}} {bans}\n")), "{kind}: {text}");
+            assert!(text.contains(&format!("gateway_bans_forgotten_total{{kind=\"{kind}\"}} 0\n")), "{kind}");
+        }
     }
 
     fn queue(turn: &Turn) -> Arc<Queue> {

@@ -266,7 +266,7 @@ impl Admin {
             auth_asked: asked,
             auth_waiting: waiting,
             awaited: occupancy.awaited,
-            bans: Door::of_sides(&self.pages.health.doors).map(|door| door.ban_count()).sum(),
+            bans: Door::ban_counts(&self.pages.health.doors).present,
             token: self.token.to_string(),
         })
     }
