@@ -73,5 +73,6 @@ mod tests {
         engine.connections.at_mut(nowhere).failed_logins += 1;
         engine.advance(Time(1));
         assert_eq!(engine.counters().refused.get("not_there"), Some(&2));
+        assert_eq!(engine.counters().refused_by_type.get(&(ChannelType::Unknown.into(), "not_there")), Some(&2));
     }
 }

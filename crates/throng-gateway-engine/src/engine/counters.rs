@@ -111,6 +111,7 @@ impl Counters {
     pub(super) fn note_absences(&mut self, count: u64) {
         if count > 0 {
             *self.refused.entry("not_there").or_default() += count;
+            *self.refused_by_type.entry((ChannelType::Unknown.into(), "not_there")).or_default() += count;
         }
     }
 
