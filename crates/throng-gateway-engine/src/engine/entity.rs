@@ -162,6 +162,20 @@ impl Engine {
         }
     }
 
+    /// Clients that are away see all that is well known when they are back, unless it was taken from them.
+    pub(super) fn keep_what_is_well_known(&mut self) {
+        for client in self.lost.clients() {
+            for channel in self.channels.well_known().to_vec() {
+                if self.lost.has_or_had(client, self.channels.identity(channel)) {
+                    continue;
+                }
+                if let Err(refusal) = self.keep_and_tell(None, client, channel, &shown_after(0)) {
+                    self.counters.refuse(refusal);
+                }
+            }
+        }
+    }
+
     pub(super) fn subscribe_to_well_known(&mut self, index: Place) {
         if self.connections.at(index).is_server() {
             return;

@@ -164,6 +164,12 @@ impl LostOnes {
         self.find(connection_id)?.lost.kept(channel)
     }
 
+    /// Whether a lost connection gets this subscription back, or had it and will not get it back.
+    pub(super) fn has_or_had(&self, connection_id: u32, channel: (u32, u64)) -> bool {
+        let had = |loss: &Loss| loss.lost.kept(channel).is_some() || loss.lost.ended.contains_key(&channel.0);
+        self.find(connection_id).is_some_and(had)
+    }
+
     /// The cells that a lost connection is subscribed to, by id and birth, in no particular order.
     pub(super) fn cells_of(&self, connection_id: u32) -> impl Iterator<Item = (u32, u64)> {
         let subscriptions = self.find(connection_id).into_iter().flat_map(|loss| &loss.lost.subscriptions);

@@ -30,6 +30,8 @@ pub(super) struct Restoring {
     owners: FxHashMap<u32, u32>,
     /// The servers of the world knew that all were there.
     is_ready: bool,
+    /// Sessions may lack what had become well known while their clients were away.
+    lacks_news: bool,
 }
 
 /// The amounts that an engine has begun with.
@@ -107,7 +109,7 @@ impl Engine {
     /// After the last record. Returns what there is.
     pub fn finish_restore(&mut self) -> Restored {
         let Some(restoring) = self.restoring.take() else { return Restored::default() };
-        let Restoring { sessions, owners, is_ready } = *restoring;
+        let Restoring { sessions, owners, is_ready, lacks_news } = *restoring;
         self.put_groups_right();
         self.put_cells_right();
         let mut owned: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
@@ -116,6 +118,9 @@ impl Engine {
         }
         for session in sessions {
             self.await_session(session, &mut owned);
+        }
+        if lacks_news {
+            self.keep_what_is_well_known();
         }
         if let Some(world) = self.world.as_mut().filter(|_| is_ready) {
             world.slots.set_ready();
@@ -127,10 +132,13 @@ impl Engine {
         Restored { channels: self.channels.len(), sessions: self.lost.len(), given_up }
     }
 
-    fn check_head(&self, head: &snapshot::Head) -> Result<(), SnapshotError> {
+    fn check_head(&mut self, head: &snapshot::Head) -> Result<(), SnapshotError> {
         let (scs, ecs) = (self.settings.spatial_channel_start, self.settings.entity_channel_start);
         if (head.spatial_channel_start, head.entity_channel_start) != (scs, ecs) {
             return Err(SnapshotError::Misfit("-scs and -ecs number channels otherwise than when it was written"));
+        }
+        if let Some(restoring) = &mut self.restoring {
+            restoring.lacks_news |= !head.has_news;
         }
         Ok(())
     }

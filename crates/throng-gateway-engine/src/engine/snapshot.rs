@@ -117,6 +117,7 @@ impl Engine {
             next_connection_id,
             spatial_channel_start: self.settings.spatial_channel_start,
             entity_channel_start: self.settings.entity_channel_start,
+            has_news: true,
         }
     }
 

@@ -44,6 +44,9 @@ pub(crate) struct Head {
     pub(crate) spatial_channel_start: u32,
     #[prost(uint32, tag = "5")]
     pub(crate) entity_channel_start: u32,
+    /// Sessions of clients that are away have what has become well known meanwhile. Earlier gateways left it out.
+    #[prost(bool, tag = "7")]
+    pub(crate) has_news: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

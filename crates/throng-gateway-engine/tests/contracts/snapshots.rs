@@ -8,8 +8,8 @@ use prost::Message as _;
 use throng_channeld::proto::unrealpb::{SpatialChannelData, SpatialEntityState};
 use throng_channeld::proto::{
     AddEntityGroupMessage, Any, ChannelDataRecoveryMessage, ChannelSubscriptionOptions, ChannelType,
-    CreateChannelMessage, CreateChannelResultMessage, EntityGroupType, RemoveChannelMessage, TransformState,
-    UnsubscribedFromChannelMessage, Vector3f,
+    CreateChannelMessage, CreateChannelResultMessage, CreateEntityChannelMessage, EntityGroupType,
+    RemoveChannelMessage, TransformState, UnsubscribedFromChannelMessage, Vector3f,
 };
 use throng_channeld::{Header, Message, message_type};
 use throng_gateway_engine::port::{AuthVerdict, EndCause, Side};
@@ -398,6 +398,61 @@ fn a_channel_that_is_made_while_the_snapshot_is_written_is_removed_for_its_reade
     let (back, told) = come_back(&mut other, Side::Client, "ada");
     assert_eq!(back.id, ada.id);
     assert!(told[&room].starts_with(&format!("{}: ", message_type::REMOVE_CHANNEL)), "{:?}", told[&room]);
+}
+
+/// The file as a gateway of before wrote it, which did not say that sessions have what has become well known.
+fn as_before(file: &[u8]) -> Vec<u8> {
+    const HEAD: u8 = 1;
+    let (start, mut rest) = file.split_at(12);
+    let (mut older, mut number) = (start.to_vec(), 0_u64);
+    while let [kind, l0, l1, l2, l3, _, _, _, _, _, _, _, _, ..] = *rest {
+        let (content, others) = rest[13..].split_at(u32::from_le_bytes([l0, l1, l2, l3]) as usize);
+        let content = match kind {
+            HEAD => content.strip_suffix(&[7 << 3, 1]).expect("the field is the last"),
+            _ => content,
+        };
+        let sum = xxhash_rust::xxh3::xxh3_64_with_seed(content, number << 8 | u64::from(kind));
+        older.push(kind);
+        older.extend_from_slice(&(content.len() as u32).to_le_bytes());
+        older.extend_from_slice(&sum.to_le_bytes());
+        older.extend_from_slice(content);
+        (rest, number) = (others, number + 1);
+    }
+    older
+}
+
+#[test]
+fn a_client_of_an_earlier_gateway_sees_what_had_become_well_known_while_it_was_away() {
+    let narrow = [&RETURNS[..], &["-limit=max_client_subscriptions=2"]].concat();
+    let mut stage = Stage::world(TWO, &narrow);
+    let master = stage.join_as(Side::Server, "master");
+    let servers = stage.spatial_servers(TWO);
+    let well_known = |entity_id: u32| CreateEntityChannelMessage {
+        entity_id,
+        data: Some(standing(middle(0, 0))),
+        is_well_known: true,
+        ..Default::default()
+    };
+    let header = Header::new(FIRST, message_type::CREATE_ENTITY_CHANNEL);
+    let ada = stage.join_as(Side::Client, "ada");
+    stage.say(&servers[0], header, &well_known(ENTITY));
+    let room = stage.create(&master, ChannelType::Subworld, Some(standing([1.0; 3])));
+    stage.subscribe(&master, &ada, room, every(50));
+    let leave = UnsubscribedFromChannelMessage { conn_id: ada.id };
+    stage.drop_connection(&ada, EndCause::Lost);
+    stage.say(&servers[0], Header::new(ENTITY, message_type::UNSUB_FROM_CHANNEL), &leave);
+    // An earlier gateway would have shown these when she is back. This one has no room for the second.
+    (1..3).for_each(|more| stage.say(&servers[0], header, &well_known(ENTITY + more)));
+    assert_eq!(stage.refused("client_subscriptions"), 1);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1_000);
+    for (file, sees) in [(&file, [false, true, false]), (&as_before(&file), [false, true, true])] {
+        let (mut other, _) = restart(&stage, file, world_settings(TWO, &RETURNS));
+        let (back, told) = come_back(&mut other, Side::Client, "ada");
+        assert_eq!(back.id, ada.id);
+        let subscribed = format!("{}: ", message_type::SUB_TO_CHANNEL);
+        let is_seen = |entity: u32| told.get(&entity).is_some_and(|told| told.contains(&subscribed));
+        assert_eq!([ENTITY, ENTITY + 1, ENTITY + 2].map(is_seen), sees);
+    }
 }
 
 #[test]
