@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use thiserror::Error;
+use throng_file::WholeFile;
 use throng_wire::Time;
 
 use crate::auth::{self, AlwaysFail, DeskLimits, Provider, ProviderError};
@@ -85,8 +86,14 @@ impl Gateway {
         let provider = provider(&settings)?;
         let options = ServeOptions::from_settings(&settings)?;
         let desk = DeskLimits::from_settings(&settings);
+        // A gateway that still ends may write a newer snapshot while this one reads. So the file is claimed before.
+        let claim = |file: &String| WholeFile::claim(Path::new(file)).map_err(ServeError::Snapshots);
+        let snapshot_file = settings.snapshot_file.as_ref().map(claim).transpose()?;
         let engines = engines_of_settings(settings, Arc::new(schemas), seed, unix_ns)?;
-        Ok(Gateway::start(&options, Parts { engines, provider, desk, render: Arc::new(metrics::render) })?)
+        Ok(Gateway::start(
+            &options,
+            Parts { engines, provider, desk, render: Arc::new(metrics::render), snapshot_file },
+        )?)
     }
 
     /// Takes over settings that were [read again](Settings::reload), with the tokens and certificates that they name:

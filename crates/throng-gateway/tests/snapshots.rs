@@ -204,6 +204,20 @@ fn a_file_that_is_no_snapshot_is_one_clear_line_and_is_put_aside_only_if_that_is
 }
 
 #[test]
+fn the_file_of_a_gateway_that_has_not_ended_is_neither_read_nor_put_aside() {
+    let site = Site::new(&["-snapshot-every=0"]);
+    let gateway = site.start(&[]);
+    fs::write(site.file(), "what it wrote last").expect("the folder is ours");
+    for more in [&[][..], &["-snapshot-discard"]] {
+        let told = site.try_start(more).err().expect("another one has the file");
+        assert!(told.starts_with("-snapshot: ") && told.ends_with("another process writes it"), "{told}");
+        assert_eq!(fs::read(site.file()).expect("it is still there"), b"what it wrote last");
+    }
+    gateway.shut_down();
+    site.start(&[]).shut_down();
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_said_at_the_start() {
     let site = Site::new(&["-snapshot=/proc/nowhere/state"]);
     let told = site.try_start(&[]).err().expect("it does not start");

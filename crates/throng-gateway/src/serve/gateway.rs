@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use socket2::SockRef;
+use throng_file::WholeFile;
 use throng_wire::Time;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -89,6 +90,9 @@ pub struct Parts {
     pub desk: DeskLimits,
     /// Makes the text of `/metrics`.
     pub render: RenderMetrics,
+    /// The file of [`ServeOptions::snapshots`], if it was claimed before the engines were read from it. Without it, the file is claimed
+    /// at the start.
+    pub snapshot_file: Option<WholeFile>,
 }
 
 impl Gateway {
@@ -247,7 +251,8 @@ impl Gateway {
         gateway.runtime = Some(runtime);
         if let Some(options) = options.snapshots.clone() {
             let (events, counters) = (gateway.events.clone(), Arc::clone(&gateway.counters));
-            gateway.snapshots = Some(Snapshots::start(options, events, counters).map_err(ServeError::Snapshots)?);
+            let started = Snapshots::start(options, parts.snapshot_file, events, counters);
+            gateway.snapshots = Some(started.map_err(ServeError::Snapshots)?);
         }
         Ok(gateway)
     }

@@ -54,13 +54,14 @@ struct Writer {
 }
 
 impl Snapshots {
-    /// Begins to write them.
+    /// Begins to write them, to a file that was claimed before or is claimed now.
     pub(crate) fn start(
         options: SnapshotOptions,
+        claimed: Option<WholeFile>,
         events: Events,
         counters: Arc<ShellCounters>,
     ) -> io::Result<Snapshots> {
-        let file = WholeFile::claim(&options.file)?;
+        let file = claimed.map_or_else(|| WholeFile::claim(&options.file), Ok)?;
         counters.snapshots.begin_to_age();
         let (stop, stopped) = mpsc::channel();
         let SnapshotOptions { every, max_bytes, .. } = options;

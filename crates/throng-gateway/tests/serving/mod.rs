@@ -137,6 +137,7 @@ pub(crate) fn try_bare(
         provider,
         desk: DeskLimits::default(),
         render: Arc::new(|report, _| format!("clients {}\n", report.occupancy.clients)),
+        snapshot_file: None,
     };
     Gateway::start(&options, parts)
 }
