@@ -1,5 +1,6 @@
 //! Where edges come to their home.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,14 @@ impl EdgeDoor {
             warn!(%address, left_out, "an edge was refused: {why}");
         }
     }
+
+    /// The machine lacks something, most often file descriptors.
+    fn fail_to_accept(&self, cause: &io::Error) {
+        add(&self.counters.edges_refused, 1);
+        if let Some(left_out) = self.ration.take(self.clock.now(), "edge_accept") {
+            error!(%cause, left_out, "an edge cannot be accepted");
+        }
+    }
 }
 
 /// Accepts edges until the gateway closes its doors.
@@ -60,7 +69,7 @@ pub(crate) async fn accept(door: Arc<EdgeDoor>, listener: TcpListener) {
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(cause) => {
-                error!(%cause, "an edge cannot be accepted");
+                door.fail_to_accept(&cause);
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -112,5 +121,27 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
     match ended {
         Ok(()) => info!(%address, "an edge has gone"),
         Err(error) => warn!(%address, "an edge is lost: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::events;
+    use super::*;
+
+    #[test]
+    fn an_edge_that_cannot_be_accepted_is_counted() {
+        let counters = Arc::<ShellCounters>::default();
+        let door = EdgeDoor {
+            secret: EdgeSecret([1; 32]),
+            settings: Arc::default(),
+            events: events(0, Arc::default(), 1).0,
+            counters: Arc::clone(&counters),
+            ration: Arc::default(),
+            clock: Clock::start(),
+            closing: watch::channel(false).1,
+        };
+        (0..20).for_each(|_| door.fail_to_accept(&io::Error::other("too many open files")));
+        assert_eq!(counters.edges_refused.load(Ordering::Relaxed), 20);
     }
 }

@@ -106,8 +106,18 @@ impl PathQueue {
 
     /// So many bytes of [`next`](Self::next) are on their way.
     fn written(&self, bytes: usize) {
-        let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-        self.lock().holding.set(left);
+        let mut state = self.lock();
+        if state.fault.is_none() {
+            let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+            state.holding.set(left);
+        }
+    }
+
+    /// Waits until the path is to end.
+    async fn closed(&self) {
+        while self.fault().is_none() {
+            self.wake.notified().await;
+        }
     }
 
     /// Why the path was closed here, if it was.
@@ -141,16 +151,21 @@ impl EdgeOutbox for PathOutbox {
         let mut state = self.0.lock();
         state.fault.get_or_insert(fault);
         state.frames.clear();
+        self.0.bytes.store(0, Ordering::Relaxed);
         state.holding.set(0);
         drop(state);
         self.0.wake.notify_one();
     }
 }
 
-/// Writes what waits, until the path is to end.
+/// Writes what waits, until the path is to end. A write that is under way then is cut off: the other end may not read at all. It
+/// takes the beginning of a frame without its end for the loss of the path.
 pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(queue: &PathQueue, writer: &mut W) -> io::Result<()> {
     while let Some(bytes) = queue.next().await {
-        writer.write_all(&bytes).await?;
+        tokio::select! {
+            written = writer.write_all(&bytes) => written?,
+            () = queue.closed() => break,
+        }
         queue.written(bytes.len());
     }
     Ok(())
@@ -342,5 +357,26 @@ mod tests {
         };
         tokio::join!(write, read);
         assert_eq!(queue.fault(), Some(EdgeFault::Slow));
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_closed_ends_although_the_other_end_reads_nothing() {
+        let memory = Arc::<Memory>::default();
+        let queue = PathQueue::new(&memory);
+        let outbox = PathOutbox(Arc::clone(&queue));
+        (0..2).for_each(|_| outbox.send(Bytes::from(vec![2; 300_000])));
+        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        let close = async {
+            tokio::task::yield_now().await;
+            outbox.close(EdgeFault::Slow);
+        };
+        let (written, ()) = timeout(HANDSHAKE, async { tokio::join!(write_frames(&queue, &mut near), close) })
+            .await
+            .expect("it waits for nobody");
+        written.expect("nothing is wrong with the connection");
+        assert_eq!((outbox.queued_bytes(), memory.used_bytes()), (0, 0));
+        drop(near);
+        // The other end learns that the path is lost, and not that it has ended in good order.
+        assert_eq!(read_frame(&mut far).await.expect_err("half a frame").kind(), io::ErrorKind::UnexpectedEof);
     }
 }
