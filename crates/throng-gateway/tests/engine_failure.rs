@@ -46,4 +46,17 @@ fn an_engine_that_panics_fails_the_probes_and_ends_the_gateway_with_its_cause() 
     let error = gateway.run(Signals::listen().expect("signals"), || None).expect_err("it is over");
     assert!(matches!(&error, ServeError::Engine(text) if text == "a fault of ours"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(5), "there is nothing to wait for");
+
+    // The same while it goes on for a while after SIGTERM.
+    let lame_duck = Duration::from_secs(60);
+    let gateway = bare(Transport::Tcp, &[], Arc::new(Broken), |options| options.lame_duck = lame_duck);
+    let (http, door) = (gateway.http_address().expect("it has pages"), gateway.addresses()[1]);
+    let signals = Signals::listen().expect("signals");
+    let running = std::thread::spawn(move || gateway.run(signals, || None));
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).expect("it is allowed");
+    eventually("it is leaving", || page(http, "/readyz").contains("shutting down"));
+    let mut client = Client::connect(door, ClientOptions::default()).expect("the door is open");
+    client.authenticate("ada", "", soon()).expect_err("nobody answers any more");
+    let error = running.join().expect("no panic").expect_err("it is over");
+    assert!(matches!(&error, ServeError::Engine(text) if text == "a fault of ours"), "{error}");
 }

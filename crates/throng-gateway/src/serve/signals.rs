@@ -103,6 +103,9 @@ impl Gateway {
                 Some(Told::Interrupt) => break,
                 Some(Told::Terminate) => {
                     self.limp(&runtime, &mut signals);
+                    if engine_end.has_changed().is_err() {
+                        return Err(self.fail());
+                    }
                     break;
                 }
                 Some(Told::Reload) => drop(self.read_again(&mut read)),
