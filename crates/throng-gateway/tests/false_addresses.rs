@@ -69,6 +69,17 @@ fn an_address_that_others_use_keeps_all_its_places_and_may_come_as_often_as_befo
 }
 
 #[test]
+fn datagrams_that_are_no_segments_are_counted() {
+    let serving = serve(Transport::Kcp, |_| {});
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    for datagram in [&b"short"[..], &segment(7, PUSH, (0, 0), &[0; 1_600])] {
+        socket.send_to(datagram, serving.address()).expect("loopback takes it");
+    }
+    serving.counts(Reason::BadDatagram, 2);
+    serving.end();
+}
+
+#[test]
 fn a_peer_that_proved_its_address_can_be_banned() {
     let serving = serve(Transport::Kcp, |options| strict(&mut options.doors[1].limits, 1));
     let mut client = KcpClient::connect(serving.address(), 9, usize::MAX);

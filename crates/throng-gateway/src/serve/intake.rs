@@ -371,7 +371,8 @@ impl Intake {
 
     /// Recordings begin with the first packet, and are written once the peer has logged in.
     fn record(&mut self, packet: &Bytes) {
-        if self.door.recorder().is_none() {
+        // An empty packet costs a stranger none of its bytes, and would take memory here.
+        if packet.is_empty() || self.door.recorder().is_none() {
             return;
         }
         self.unrecorded.push((self.door.now(), packet.clone()));
@@ -409,5 +410,28 @@ fn reason_of_payload(error: CompressionError) -> Reason {
     match error {
         CompressionError::TooLong { .. } => Reason::UnpackedTooLong,
         _ => Reason::BadCompression,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Recorder, RecordingOptions};
+    use super::*;
+
+    #[test]
+    fn empty_packets_of_strangers_take_no_memory_for_a_recording() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = RecordingOptions { folder: folder.path().into(), session_bytes: 1 << 20, sessions: 1 };
+        let recorder = Recorder::new(options, Arc::default()).expect("the folder can be made");
+        let mut door = Door::alone(Side::Client);
+        Arc::get_mut(&mut door).expect("nobody else has it").shared.recorder = Some(Arc::clone(&recorder));
+        let queue = Queue::new(Arc::default(), None, (door.memory(), 0));
+        let peer = (Key { index: 1, generation: 1 }, 1, SocketAddr::from(([203, 0, 113, 1], 9)));
+        let mut intake = Intake::new(&door, peer, &queue, &Arc::default());
+        (0..1_000).for_each(|_| intake.record(&Bytes::new()));
+        assert_eq!(intake.unrecorded.capacity(), 0);
+        intake.record(&Bytes::from_static(b"a"));
+        assert_eq!(intake.unrecorded.len(), 1);
+        recorder.finish();
     }
 }

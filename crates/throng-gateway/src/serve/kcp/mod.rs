@@ -97,7 +97,9 @@ impl Post {
     }
 
     fn handle(&mut self, from: SocketAddr, datagram: &mut [u8]) {
-        let Some(first) = Segment::first(datagram).filter(|_| datagram.len() <= DATAGRAM_BYTES) else { return };
+        let Some(first) = Segment::first(datagram).filter(|_| datagram.len() <= DATAGRAM_BYTES) else {
+            return self.door.refuse(&Party::of(self.door.side, from), Reason::BadDatagram);
+        };
         match self.sessions.get(&from) {
             Some(session) if session.conversation == first.conversation => {
                 if !session.handle(datagram) {
