@@ -74,11 +74,10 @@ impl House for Guests {
         self.moved.push((id, to));
     }
 
-    fn hear(&mut self, id: u32, datagram: &mut [u8]) -> Result<(), DropReason> {
-        let (accepted, ..) = self.seats.get_mut(&id).expect("it is there");
-        let body = accepted.opener.open(datagram)?.body.to_vec();
-        self.heard.push((id, body));
-        Ok(())
+    fn hear(&mut self, id: u32, datagram: &mut [u8]) -> Option<Result<(), DropReason>> {
+        let (accepted, ..) = self.seats.get_mut(&id)?;
+        let opened = accepted.opener.open(datagram).map_err(DropReason::from);
+        Some(opened.map(|opened| self.heard.push((id, opened.body.to_vec()))))
     }
 
     fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>) {
@@ -207,6 +206,11 @@ fn an_answer_to_a_challenge_may_be_a_connection_s_that_nobody_has_confirmed() {
     inn.door.keep(client_address(1), &poll(&mut client, NOW.after(Duration::from_millis(100))));
     inn.door.serve(clocks(), usize::MAX, &mut inn.guests);
     assert_eq!(inn.guests.heard.len(), 1);
+    // One for a connection that is gone by then is counted.
+    inn.door.keep(client_address(1), &poll(&mut client, NOW.after(Duration::from_millis(200))));
+    inn.guests.seats.clear();
+    inn.door.serve(clocks(), usize::MAX, &mut inn.guests);
+    assert_eq!((inn.guests.heard.len(), inn.door.counters().dropped(DropReason::UnknownAddress)), (1, 1));
 }
 
 #[test]

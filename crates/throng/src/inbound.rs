@@ -346,11 +346,10 @@ impl<R: Replication> House for Household<'_, R> {
         }
     }
 
-    fn hear(&mut self, index: u32, datagram: &mut [u8]) -> Result<(), DropReason> {
-        let Some(peer) = &mut self.peers.slots[index as usize] else { return Ok(()) };
-        let packet = peer.open(self.moment.now, datagram)?;
-        self.intake.settle_packet(self.moment, self.moment.now, packet, peer);
-        Ok(())
+    fn hear(&mut self, index: u32, datagram: &mut [u8]) -> Option<Result<(), DropReason>> {
+        let peer = self.peers.slots[index as usize].as_mut()?;
+        let opened = peer.open(self.moment.now, datagram);
+        Some(opened.map(|packet| self.intake.settle_packet(self.moment, self.moment.now, packet, peer)))
     }
 
     fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>) {

@@ -200,9 +200,12 @@ impl ClientHandshake {
             ClientState::SendingResponse => {
                 self.response_at.get_or_insert(now);
                 let (sealer, _) = self.ends.as_mut()?;
-                sealer
-                    .seal_body(PacketKind::Response, &self.response, out)
-                    .expect("a token expires long before its sequence numbers are used up");
+                if sealer.seal_body(PacketKind::Response, &self.response, out).is_err() {
+                    // The key has sealed as many packets as it may, and none of these responses was answered.
+                    out.clear();
+                    self.state = ClientState::Failed(ConnectError::ResponseTimedOut);
+                    return None;
+                }
             }
             ClientState::Connected | ClientState::Failed(_) => return None,
         }
@@ -335,5 +338,32 @@ impl fmt::Debug for ClientHandshake {
             .field("state", &self.state)
             .field("server", &self.server())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ConnectTokenOptions, Key, Suite, USER_DATA_LEN};
+    use super::*;
+
+    #[test]
+    fn a_client_whose_key_may_seal_no_more_has_failed() {
+        let options = ConnectTokenOptions {
+            protocol_id: 1,
+            client_id: 1,
+            create_unix_s: 1,
+            expire_unix_s: u64::MAX,
+            suite: Suite::Aes256Gcm,
+            timeout_s: -1,
+            servers: vec![SocketAddr::from(([10, 0, 0, 1], 40_000))],
+            user_data: [0; USER_DATA_LEN],
+        };
+        let token = ConnectToken::generate(&options, &Key::new([1; 32]), &mut |bytes| bytes.fill(1)).unwrap();
+        let mut client = ClientHandshake::new(token, Time(0));
+        client.ends = client.ends.map(|(sealer, opener)| (sealer.worn_out(), opener));
+        client.state = ClientState::SendingResponse;
+        let mut out = vec![1];
+        assert_eq!((client.poll_transmit(Time(0), &mut out), out.len()), (None, 0));
+        assert_eq!(client.state(), ClientState::Failed(ConnectError::ResponseTimedOut));
     }
 }

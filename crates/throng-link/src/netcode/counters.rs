@@ -39,7 +39,7 @@ pub enum DropReason {
     TokenForOtherServer,
     /// The connect token was shown from another address before.
     TokenUsedElsewhere,
-    /// A packet from an address that has not shown a token, or whose handshake is too old.
+    /// A packet from an address that has not shown a token, whose handshake is too old, or whose connection is gone.
     UnknownAddress,
     /// The challenge token is not one of ours, or is another client's.
     ChallengeNotAuthentic,

@@ -65,11 +65,11 @@ pub trait House {
     /// A connection is at `to`, where it may have been already: the client has proved it, with this round trip.
     fn moved(&mut self, now: Time, id: Self::Id, to: SocketAddr, round_trip: Duration);
 
-    /// A datagram of a connection that had waited, because it could have been for the door.
+    /// A datagram of a connection that had waited, because it could have been for the door. `None`: the connection is gone.
     ///
     /// # Errors
     /// It is dropped, and counted for this reason.
-    fn hear(&mut self, id: Self::Id, datagram: &mut [u8]) -> Result<(), DropReason>;
+    fn hear(&mut self, id: Self::Id, datagram: &mut [u8]) -> Option<Result<(), DropReason>>;
 
     /// Sends an answer. The buffer may be exchanged for another one.
     fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>);
@@ -169,7 +169,7 @@ impl<I: Copy + PartialEq> Door<I> {
         }
         match self.by_address.get(&AddressKey::new(from)) {
             Some(&id) if is_response(datagram) && !self.handshake.is_pending(from) => {
-                if let Err(reason) = house.hear(id, datagram) {
+                if let Err(reason) = house.hear(id, datagram).unwrap_or(Err(DropReason::UnknownAddress)) {
                     self.handshake.counters_mut().drop(reason);
                 }
             }

@@ -79,6 +79,12 @@ impl Sealer {
         }
     }
 
+    /// The same sealer, after as many packets as its key may seal.
+    #[cfg(test)]
+    pub(super) fn worn_out(self) -> Sealer {
+        Sealer { next_sequence: self.key.suite().packets_max(), ..self }
+    }
+
     /// The same sealer, for what a server sends after its challenge with this number was answered.
     pub(super) fn after(self, challenge: u64) -> Sealer {
         Sealer { nonces: Nonces::after(self.key.suite(), challenge), ..self }

@@ -150,12 +150,12 @@ impl House for Household<'_> {
         self.awake.push(id);
     }
 
-    fn hear(&mut self, id: PeerId, datagram: &mut [u8]) -> Result<(), DropReason> {
-        let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
-        let has_room = peer.hear((self.now, self.now), datagram, &mut self.hand.outlet)?;
-        self.hand.too_fast += usize::from(!has_room);
-        self.awake.push(id);
-        Ok(())
+    fn hear(&mut self, id: PeerId, datagram: &mut [u8]) -> Option<Result<(), DropReason>> {
+        let heard = self.peers.get_mut(id)?.hear((self.now, self.now), datagram, &mut self.hand.outlet);
+        Some(heard.map(|has_room| {
+            self.hand.too_fast += usize::from(!has_room);
+            self.awake.push(id);
+        }))
     }
 
     fn answer(&mut self, to: SocketAddr, datagram: &mut Vec<u8>) {

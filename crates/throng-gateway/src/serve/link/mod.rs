@@ -33,7 +33,7 @@ use bytes::Bytes;
 use throng_channeld::link::session_options;
 use throng_channeld::{Packets, frame};
 use throng_gateway_engine::Helpers;
-use throng_link::netcode::{Door as Entrance, Key, NetcodeCounters, ServerHandshake, ServerOptions};
+use throng_link::netcode::{Door as Entrance, DropReason, Key, NetcodeCounters, ServerHandshake, ServerOptions};
 use throng_link::session::SessionOptions;
 use throng_wire::Time;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -210,7 +210,7 @@ impl Post {
 
     fn handle(&mut self, (arrived, from): (Time, SocketAddr), datagram: &mut [u8]) {
         if datagram.len() > DATAGRAM_BYTES_MAX {
-            return;
+            return self.entrance.counters_mut().drop(DropReason::BodyLength);
         }
         match self.entrance.owner_of(from, datagram) {
             Some(from) => {
@@ -231,8 +231,9 @@ impl Post {
         let mut hearings = Vec::with_capacity(self.heard.len());
         for heard in self.heard.chunk_by_mut(|one, next| one.from == next.from) {
             let id = heard[0].from;
-            if let Some(peer) = self.peers.lend(id) {
-                hearings.push(Hearing { id, peer, heard, has_news: false });
+            match self.peers.lend(id) {
+                Some(peer) => hearings.push(Hearing { id, peer, heard, has_news: false }),
+                None => heard.iter().for_each(|_| self.entrance.counters_mut().drop(DropReason::UnknownAddress)),
             }
         }
         let door = &self.door;
@@ -508,7 +509,8 @@ mod tests {
             post.turn_awake();
         }
         post.tell_outcomes();
-        assert_eq!(post.door.counters().link().dropped_total(), 1);
+        let outcomes = post.door.counters().link();
+        assert_eq!((outcomes.dropped_total(), outcomes.dropped(DropReason::UnknownAddress)), (2, 1));
         for (id, _, _, from_peer, _) in &mut ends {
             let heard: Vec<Bytes> = std::iter::from_fn(|| from_peer.try_recv().ok()).map(|it| it.packet).collect();
             assert_eq!(heard, [1, 2, 3, 4, 5].map(|said: u8| vec![id.0 as u8, said]));
