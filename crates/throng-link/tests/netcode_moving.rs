@@ -46,6 +46,18 @@ impl Stage {
         Ok(reply)
     }
 
+    /// The client learns that its address has changed, and asks.
+    fn wish(&mut self, ms: u64) -> Vec<u8> {
+        self.client.probe.on_address_changed(at(ms));
+        self.poll(at(ms)).unwrap()
+    }
+
+    /// The client gets a challenge, and answers it.
+    fn answer(&mut self, ms: u64, challenge: Vec<u8>) -> Vec<u8> {
+        self.challenge(at(ms), challenge);
+        self.poll(at(ms)).unwrap()
+    }
+
     fn poll(&mut self, now: Time) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.client.probe.poll_transmit(now, &mut self.client.sealer, &mut out).then_some(out)
@@ -73,14 +85,12 @@ fn is_wish(packet: &[u8]) -> bool {
 #[test]
 fn a_client_that_knows_of_its_new_address_is_there_after_one_round_trip() {
     let mut stage = Stage::new();
-    stage.client.probe.on_address_changed(at(0));
     let there = client_address(2);
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     assert_eq!((wish.len(), move_seat(&wish)), (MOVE_LEN, Some(0)));
     let challenge = stage.handle(at(20), there, &wish).unwrap();
     assert_eq!(challenge.len(), 333);
-    stage.challenge(at(40), challenge);
-    let response = stage.poll(at(40)).unwrap();
+    let response = stage.answer(40, challenge);
     assert_eq!(stage.handle(at(60), there, &response), Ok(Vec::new()));
     assert_eq!(stage.address, there);
     assert_eq!(stage.server.door.counters().moved, 1);
@@ -142,13 +152,11 @@ fn lost_packets_of_a_move_are_made_good() {
 fn what_was_recorded_moves_nothing_and_hinders_nothing() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), there, &wish).unwrap();
     // A thief copies the wish, and gets a challenge that it cannot answer.
     stage.handle(at(1), thief, &wish).unwrap();
-    stage.challenge(at(10), challenge);
-    let response = stage.poll(at(10)).unwrap();
+    let response = stage.answer(10, challenge);
     // The answer from elsewhere, before and after the true one.
     assert_eq!(stage.handle(at(11), thief, &response), Err(DropReason::ChallengeNotAuthentic));
     stage.handle(at(12), there, &response).unwrap();
@@ -159,16 +167,14 @@ fn what_was_recorded_moves_nothing_and_hinders_nothing() {
     // The client moves on. An old answer from its former address does not move it back there.
     stage.talk(at(20));
     let third = client_address(3);
-    stage.client.probe.on_address_changed(at(30));
     let former_wish = wish;
-    let wish = stage.poll(at(30)).unwrap();
+    let wish = stage.wish(30);
     stage.handle(at(30), there, &wish).unwrap(); // the wish is caught, and comes from the former address
     assert_eq!(stage.handle(at(31), thief, &former_wish), Err(DropReason::Replayed));
     assert_eq!(stage.handle(at(31), there, &response), Err(DropReason::ChallengeOutdated));
     let wish = stage.poll(at(300)).unwrap();
     let challenge = stage.handle(at(300), third, &wish).unwrap();
-    stage.challenge(at(310), challenge);
-    let response = stage.poll(at(310)).unwrap();
+    let response = stage.answer(310, challenge);
     stage.handle(at(320), third, &response).unwrap();
     assert_eq!(stage.address, third);
 }
@@ -177,12 +183,10 @@ fn what_was_recorded_moves_nothing_and_hinders_nothing() {
 fn a_challenge_for_another_address_proves_nothing() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));
-    stage.client.probe.on_address_changed(at(0));
     // A thief catches the wish and lets it come from its own address. It passes the challenge on to the client.
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), thief, &wish).unwrap();
-    stage.challenge(at(10), challenge);
-    let response = stage.poll(at(10)).unwrap();
+    let response = stage.answer(10, challenge);
     assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::ChallengeNotAuthentic));
     // The client's next wish names the true address, and an older one that arrives late takes nothing from it.
     let mut wishes = (400..3_000).filter_map(|ms| stage.poll(at(ms)).filter(|packet| is_wish(packet)));
@@ -192,8 +196,7 @@ fn a_challenge_for_another_address_proves_nothing() {
     stage.handle(at(3_001), thief, &late).unwrap();
     assert_eq!((stage.moves, stage.address), (known, client_address(1)));
     assert_eq!(stage.handle(at(3_002), there, &response), Err(DropReason::ChallengeNotAuthentic));
-    stage.challenge(at(3_003), challenge);
-    let response = stage.poll(at(3_003)).unwrap();
+    let response = stage.answer(3_003, challenge);
     stage.handle(at(3_004), there, &response).unwrap();
     assert_eq!(stage.address, there);
 }
@@ -203,8 +206,7 @@ fn forged_moves_are_refused_and_cost_no_more_than_their_budget() {
     let mut options = ServerOptions::new(PROTOCOL_ID, private_key(), vec![server_address()]);
     (options.requests_per_s, options.requests_burst) = (10, 40);
     let mut stage = Stage::new();
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let mut rng = fastrand::Rng::with_seed(4);
     stage.server.door = ServerHandshake::new(options, &mut random(5));
     for _ in 0..1_000 {
@@ -230,11 +232,9 @@ fn forged_answers_from_a_possible_new_address_cost_no_more_than_their_budget() {
     (options.requests_per_s, options.requests_burst) = (10, 40);
     let (mut stage, there) = (Stage::new(), client_address(2));
     stage.server.door = ServerHandshake::new(options, &mut random(5));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), there, &wish).unwrap();
-    stage.challenge(at(10), challenge);
-    let response = stage.poll(at(10)).unwrap();
+    let response = stage.answer(10, challenge);
     let mut forged = response.clone();
     forged[100] ^= 1;
     for _ in 0..1_000 {
@@ -250,13 +250,11 @@ fn forged_answers_from_a_possible_new_address_cost_no_more_than_their_budget() {
 fn a_later_wish_from_a_third_address_replaces_an_unanswered_one() {
     let mut stage = Stage::new();
     let (second, third) = (client_address(2), client_address(3));
-    stage.client.probe.on_address_changed(at(0));
-    let first = stage.poll(at(0)).unwrap();
+    let first = stage.wish(0);
     stage.handle(at(0), second, &first).unwrap(); // the challenge is lost
     let later = stage.poll(at(300)).unwrap();
     let challenge = stage.handle(at(300), third, &later).unwrap();
-    stage.challenge(at(310), challenge);
-    let response = stage.poll(at(310)).unwrap();
+    let response = stage.answer(310, challenge);
     stage.handle(at(320), third, &response).unwrap();
     assert_eq!(stage.address, third);
 }
@@ -265,14 +263,12 @@ fn a_later_wish_from_a_third_address_replaces_an_unanswered_one() {
 fn copies_of_a_wish_from_other_addresses_do_not_hinder_the_move() {
     let mut stage = Stage::new();
     let there = client_address(2);
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     // Someone on the way copies the wish. Some copies overtake it, some come after it.
     (100..200).for_each(|thief| drop(stage.handle(at(10), client_address(thief), &wish)));
     let challenge = stage.handle(at(20), there, &wish).expect("the wish counts though copies came first");
     (200..300).for_each(|thief| drop(stage.handle(at(30), client_address(thief), &wish)));
-    stage.challenge(at(40), challenge);
-    let response = stage.poll(at(40)).unwrap();
+    let response = stage.answer(40, challenge);
     stage.handle(at(60), there, &response).expect("the answer counts though copies came in between");
     assert_eq!(stage.address, there);
 }
@@ -280,8 +276,7 @@ fn copies_of_a_wish_from_other_addresses_do_not_hinder_the_move() {
 #[test]
 fn challenges_of_copies_that_are_passed_on_to_the_client_do_not_displace_its_own() {
     let (mut stage, there) = (Stage::new(), client_address(2));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let genuine = stage.handle(at(20), there, &wish).unwrap();
     let mut copies = (100..130).map(|thief| stage.handle(at(20), client_address(thief), &wish).unwrap());
     let (foreign, later): (Vec<_>, Vec<_>) = (copies.by_ref().take(20).collect(), copies.collect());
@@ -308,14 +303,10 @@ fn a_wish_moves_a_connection_once() {
     let (there, thief) = (client_address(2), client_address(9));
     for (first, second) in [(there, thief), (thief, there)] {
         let mut stage = Stage::new();
-        stage.client.probe.on_address_changed(at(0));
-        let wish = stage.poll(at(0)).unwrap();
+        let wish = stage.wish(0);
         // A copy of the wish is challenged too, and the thief passes that challenge on. The client answers both.
         let challenges = [there, thief].map(|from| stage.handle(at(20), from, &wish).unwrap());
-        let [to_there, to_thief] = challenges.map(|challenge| {
-            stage.challenge(at(40), challenge);
-            stage.poll(at(40)).unwrap()
-        });
+        let [to_there, to_thief] = challenges.map(|challenge| stage.answer(40, challenge));
         let answer = |from| if from == there { &to_there } else { &to_thief };
         stage.handle(at(60), first, answer(first)).unwrap();
         assert_eq!(stage.handle(at(61), second, answer(second)), Err(DropReason::ChallengeOutdated));
@@ -324,8 +315,7 @@ fn a_wish_moves_a_connection_once() {
         // If the thief was faster, the client's next wish brings the connection back.
         let wish = (63..1_000).find_map(|ms| stage.poll(at(ms)).filter(|packet| is_wish(packet))).unwrap();
         let challenge = stage.handle(at(1_000), there, &wish).unwrap();
-        stage.challenge(at(1_000), challenge);
-        let response = stage.poll(at(1_000)).unwrap();
+        let response = stage.answer(1_000, challenge);
         stage.handle(at(1_000), there, &response).unwrap();
         assert_eq!(stage.address, there);
     }
@@ -334,11 +324,9 @@ fn a_wish_moves_a_connection_once() {
 #[test]
 fn a_challenge_for_another_client_proves_nothing() {
     let (mut stage, there) = (Stage::new(), client_address(2));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), there, &wish).unwrap();
-    stage.challenge(at(10), challenge);
-    let response = stage.poll(at(10)).unwrap();
+    let response = stage.answer(10, challenge);
     stage.server.connected[0].1.client_id += 1;
     assert_eq!(stage.handle(at(20), there, &response), Err(DropReason::ChallengeNotAuthentic));
     stage.server.connected[0].1.client_id -= 1;
@@ -348,16 +336,14 @@ fn a_challenge_for_another_client_proves_nothing() {
 #[test]
 fn challenges_that_have_come_before_are_not_answered_in_a_later_attempt() {
     let (mut stage, there) = (Stage::new(), client_address(2));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let old: Vec<_> = (100..140).map(|thief| stage.handle(at(0), client_address(thief), &wish).unwrap()).collect();
     for challenge in &old {
         stage.challenge(at(10), challenge.clone());
         while stage.poll(at(10)).is_some() {}
     }
     stage.talk(at(20));
-    stage.client.probe.on_address_changed(at(1_000));
-    let wish = stage.poll(at(1_000)).unwrap();
+    let wish = stage.wish(1_000);
     let genuine = stage.handle(at(1_010), there, &wish).unwrap();
     old.iter().for_each(|challenge| stage.challenge(at(1_020), challenge.clone()));
     stage.challenge(at(1_020), genuine);
@@ -371,8 +357,7 @@ fn challenges_that_have_come_before_are_not_answered_in_a_later_attempt() {
 fn too_many_challenges_at_once_displace_neither_the_first_nor_the_newest() {
     for before in 0..50 {
         let (mut stage, there) = (Stage::new(), client_address(2));
-        stage.client.probe.on_address_changed(at(0));
-        let wish = stage.poll(at(0)).unwrap();
+        let wish = stage.wish(0);
         let mut challenges: Vec<_> =
             (100..150).map(|thief| stage.handle(at(0), client_address(thief), &wish).unwrap()).collect();
         challenges.insert(before, stage.handle(at(0), there, &wish).unwrap());
@@ -387,8 +372,7 @@ fn too_many_challenges_at_once_displace_neither_the_first_nor_the_newest() {
 #[test]
 fn a_client_asks_again_however_many_challenges_come() {
     let (mut stage, thief) = (Stage::new(), client_address(9));
-    stage.client.probe.on_address_changed(at(0));
-    let mut wish = stage.poll(at(0)).unwrap();
+    let mut wish = stage.wish(0);
     let mut asked = Vec::new();
     // A thief copies each wish every 100 ms, and passes the challenges on.
     for ms in (0..10_000).step_by(100) {
@@ -409,14 +393,12 @@ fn a_client_asks_again_however_many_challenges_come() {
 fn an_answer_counts_although_a_later_wish_has_come_from_elsewhere() {
     let mut stage = Stage::new();
     let (there, thief) = (client_address(2), client_address(9));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(150), there, &wish).unwrap();
     // The client asks again before the challenge is back. A copy of that overtakes it.
     let again = stage.poll(at(200)).unwrap();
     stage.handle(at(240), thief, &again).unwrap();
-    stage.challenge(at(300), challenge);
-    let response = stage.poll(at(300)).unwrap();
+    let response = stage.answer(300, challenge);
     stage.handle(at(450), there, &response).unwrap();
     assert_eq!(stage.address, there);
 }
@@ -428,22 +410,18 @@ fn a_wish_and_the_answer_to_its_challenge_count_for_five_seconds() {
         [(lasts - 1, Ok(Vec::new()), Ok(())), (lasts, Err(DropReason::MoveNotOurs), Err(DropReason::Replayed))]
     {
         let (mut stage, there) = (Stage::new(), client_address(2));
-        stage.client.probe.on_address_changed(at(0));
-        let wish = stage.poll(at(0)).unwrap();
+        let wish = stage.wish(0);
         let challenge = stage.handle(at(0), there, &wish).unwrap();
-        stage.challenge(at(10), challenge);
-        let response = stage.poll(at(10)).unwrap();
+        let response = stage.answer(10, challenge);
         assert_eq!(stage.handle(at(wait), client_address(3), &wish).map(drop), copied);
         assert_eq!(stage.handle(at(wait), there, &response), answered);
     }
     // A later wish does not make an older challenge last longer.
     let (mut stage, there) = (Stage::new(), client_address(2));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), there, &wish).unwrap();
     let again = stage.poll(at(200)).unwrap();
-    stage.challenge(at(210), challenge);
-    let response = stage.poll(at(210)).unwrap();
+    let response = stage.answer(210, challenge);
     stage.handle(at(lasts), there, &again).unwrap();
     assert_eq!(stage.handle(at(lasts), there, &response), Err(DropReason::ChallengeOutdated));
 }
@@ -452,11 +430,9 @@ fn a_wish_and_the_answer_to_its_challenge_count_for_five_seconds() {
 fn answers_that_arrive_in_another_order_leave_the_connection_at_the_later_address() {
     let (mut stage, second, third) = (Stage::new(), client_address(2), client_address(3));
     let answer_from = |stage: &mut Stage, now, from| {
-        stage.client.probe.on_address_changed(at(now));
-        let wish = stage.poll(at(now)).unwrap();
+        let wish = stage.wish(now);
         let challenge = stage.handle(at(now), from, &wish).unwrap();
-        stage.challenge(at(now), challenge);
-        stage.poll(at(now)).unwrap()
+        stage.answer(now, challenge)
     };
     let first = answer_from(&mut stage, 0, second);
     let later = answer_from(&mut stage, 100, third);
@@ -469,11 +445,9 @@ fn answers_that_arrive_in_another_order_leave_the_connection_at_the_later_addres
 #[test]
 fn an_answer_without_a_wish_costs_no_decryption() {
     let (mut stage, there) = (Stage::new(), client_address(2));
-    stage.client.probe.on_address_changed(at(0));
-    let wish = stage.poll(at(0)).unwrap();
+    let wish = stage.wish(0);
     let challenge = stage.handle(at(0), there, &wish).unwrap();
-    stage.challenge(at(10), challenge);
-    let mut forged = stage.poll(at(10)).unwrap();
+    let mut forged = stage.answer(10, challenge);
     forged[200] ^= 1;
     stage.moves = Moves::default();
     assert_eq!(stage.handle(at(10), there, &forged), Err(DropReason::MoveNotOurs));
