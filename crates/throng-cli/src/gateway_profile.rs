@@ -20,45 +20,57 @@ const FILE: &str = "cpu.pprof";
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A profile that is being taken, if one was asked for.
-pub(crate) struct Profiling(Option<Running>);
+#[derive(Default)]
+pub(crate) struct Profiling {
+    running: Option<Running>,
+    /// The profiler keeps a file for rare samples in it, and never removes that. All temporary files of the process are made in
+    /// it, also if the profiler did not begin. So it stays until the gateway has ended.
+    samples: Option<TemporaryFolder>,
+}
 
 struct Running {
     stop: Sender<()>,
     thread: JoinHandle<()>,
-    /// The profiler keeps a file for rare samples in it, and never removes that.
-    _samples: TemporaryFolder,
 }
 
 impl Profiling {
     /// Begins to sample, if the settings ask for it. The folder is created now, so that an error shows at the start and
     /// not at the end.
     pub(crate) fn begin(settings: &Settings) -> Profiling {
+        let mut profiling = Profiling::default();
         if settings.profile != Some(Profile::Processor) {
-            return Profiling(None);
+            return profiling;
         }
-        let running = begin(Path::new(&settings.profile_path));
-        Profiling(running.inspect_err(|error| warn!("-profile cpu: {error:#}")).ok())
+        let begin = |samples: &TemporaryFolder| {
+            samples.take_others_files()?;
+            Sampler::begin()
+        };
+        if let Err(error) = profiling.begin_with(Path::new(&settings.profile_path), begin) {
+            warn!("-profile cpu: {error:#}");
+        }
+        profiling
+    }
+
+    fn begin_with(&mut self, folder: &Path, begin: impl FnOnce(&TemporaryFolder) -> Result<Sampler>) -> Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
+        let samples = self.samples.insert(TemporaryFolder::new().context("there is no temporary folder")?);
+        let sampler = begin(samples)?;
+        let file = folder.join(FILE);
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("profile".to_owned());
+        let thread = thread.spawn(move || run(sampler, &file, &stopped))?;
+        self.running = Some(Running { stop, thread });
+        Ok(())
     }
 
     /// Writes the profile.
     pub(crate) fn end(self) {
-        let Some(Running { stop, thread, _samples }) = self.0 else { return };
+        let Some(Running { stop, thread }) = self.running else { return };
         drop(stop);
         if thread.join().is_err() {
             warn!("-profile cpu: no profile was written");
         }
     }
-}
-
-fn begin(folder: &Path) -> Result<Running> {
-    std::fs::create_dir_all(folder).with_context(|| format!("{}", folder.display()))?;
-    let samples = TemporaryFolder::new().context("there is no temporary folder")?;
-    samples.take_others_files()?;
-    let sampler = Sampler::begin()?;
-    let file = folder.join(FILE);
-    let (stop, stopped) = channel();
-    let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || run(sampler, &file, &stopped))?;
-    Ok(Running { stop, thread, _samples: samples })
 }
 
 fn run(sampler: Sampler, file: &Path, stopped: &Receiver<()>) {
@@ -105,5 +117,22 @@ impl Sampler {
 
     fn end(self) -> Result<Vec<u8>> {
         Ok(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_for_temporary_files_stays_if_the_profiler_does_not_begin() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut profiling = Profiling::default();
+        let begun = profiling.begin_with(folder.path(), |_| anyhow::bail!("another profile is being taken"));
+        assert!(begun.is_err() && profiling.running.is_none());
+        let samples = profiling.samples.as_ref().expect("temporary files go there").path().to_owned();
+        assert!(samples.is_dir());
+        profiling.end();
+        assert!(!samples.exists());
     }
 }
