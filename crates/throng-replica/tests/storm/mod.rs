@@ -1,16 +1,17 @@
 //! One server, some clients, a bad network between them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::f32::consts::TAU;
-use std::hash::{DefaultHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use fastrand::Rng;
+use rustc_hash::FxHasher;
 use throng_replica::{
     ChannelKey, ClientOptions, Executor, GridShape, Layers, Placement, ReplicaClient, ReplicaObject, Replicator,
     ReplicatorOptions, SubscriptionId,
 };
-use throng_schema::{Facet, Replicate, Schema, Values, ValuesMut};
+use throng_schema::{Facet, Kind, Replicate, Schema, Values, ValuesMut};
 use throng_wire::{ConnectionId, ObjectId, Tick};
 
 use self::far::{FAR_CELLS, FAR_GRID, FAR_GRID_NUMBER};
@@ -152,8 +153,8 @@ pub(crate) struct Storm {
     walkers: Walkers,
     /// By walker: where it was put, and whose it is.
     roles: BTreeMap<ObjectId, Role>,
-    /// The channels of entities in the last tick, each with the connection that does not want it.
-    entity_channels: Vec<(ChannelKey, Option<ConnectionId>)>,
+    /// Whether walkers or runners came or went, or changed their channels or owners, since clients followed the roles.
+    have_roles_changed: bool,
     scores: BTreeMap<ObjectId, Score>,
     clients: Vec<Option<Peer>>,
     runners: BTreeMap<ObjectId, (Runner, Gait)>,
@@ -165,11 +166,33 @@ pub(crate) struct Storm {
     /// Plans of connections that the hub did not have to look at.
     pub(crate) regular: u64,
     /// A hash of every packet that was written, in order.
-    pub(crate) written: DefaultHasher,
+    pub(crate) written: FxHasher,
 }
 
 /// A tick in which nothing changes shares them with the one before.
-type Walkers = Arc<BTreeMap<ObjectId, Arc<Walker>>>;
+type Walkers = Arc<BTreeMap<ObjectId, Arc<Quantised>>>;
+
+/// A walker, and its quantised values: they are compared with those of clients much more often than they change.
+#[derive(Clone)]
+struct Quantised {
+    walker: Walker,
+    words: Vec<u32>,
+    blobs: Vec<Vec<u8>>,
+}
+
+impl Quantised {
+    fn new(walker: Walker, kind: &Kind) -> Quantised {
+        let (words, blobs) = kind.empty_values();
+        let mut new = Quantised { walker, words, blobs };
+        new.update();
+        new
+    }
+
+    /// Quantises the walker again, which has changed.
+    fn update(&mut self) {
+        self.walker.quantise(ValuesMut { words: &mut self.words, blobs: &mut self.blobs });
+    }
+}
 
 /// The values of the game at the end of a tick.
 struct Moment {
@@ -193,7 +216,7 @@ struct Peer {
     id: ConnectionId,
     replica: ReplicaClient,
     subscriptions: BTreeMap<ChannelKey, SubscriptionId>,
-    /// Whether it is subscribed to the channels of entities as they were in the last tick.
+    /// Whether it has followed the roles since it came.
     follows: bool,
     /// Of a crowd: where it stands.
     stand: i32,
@@ -226,7 +249,7 @@ impl Storm {
             server,
             walkers: Walkers::default(),
             roles: BTreeMap::new(),
-            entity_channels: Vec::new(),
+            have_roles_changed: false,
             scores: BTreeMap::new(),
             clients,
             runners: BTreeMap::new(),
@@ -234,7 +257,7 @@ impl Storm {
             looks: [0; 2],
             far_looks: 0,
             regular: 0,
-            written: DefaultHasher::new(),
+            written: FxHasher::default(),
         }
     }
 
@@ -387,6 +410,7 @@ impl Storm {
                 for (&object, role) in self.roles.iter_mut().filter(|(_, role)| role.owner == Some(peer.id)) {
                     self.server.set_owner(object, None).unwrap();
                     role.owner = None;
+                    self.have_roles_changed = true;
                 }
                 self.server.hub().disconnect(peer.id);
             } else if self.clients[index].is_none() && self.rng.f64() < 0.2 {
@@ -448,8 +472,19 @@ impl Storm {
         let owner = self.some_client();
         let id = self.server.spawn(kind, placement, owner, |to| walker.quantise(to)).unwrap();
         let homes = Homes::new([CELL_M; 3], 3, walker.position);
-        self.roles.insert(id, Role { owner, is_entity, homes });
+        self.insert_role(id, Role { owner, is_entity, homes });
+        let walker = Quantised::new(walker, self.server.store().schema().kind(kind));
         Arc::make_mut(&mut self.walkers).insert(id, Arc::new(walker));
+    }
+
+    fn insert_role(&mut self, id: ObjectId, role: Role) {
+        self.roles.insert(id, role);
+        self.have_roles_changed = true;
+    }
+
+    fn remove_role(&mut self, id: ObjectId) {
+        self.roles.remove(&id);
+        self.have_roles_changed = true;
     }
 
     fn despawn_something(&mut self) {
@@ -457,14 +492,15 @@ impl Storm {
         let id = *self.rng.choice(&all).unwrap();
         self.server.despawn(id);
         Arc::make_mut(&mut self.walkers).remove(&id);
-        self.roles.remove(&id);
+        self.remove_role(id);
         self.scores.remove(&id);
     }
 
     fn change_walker(&mut self) {
         let id = *self.rng.choice(self.walkers.keys()).unwrap();
         let (position, name, owner) = (self.anywhere(), self.a_name(), self.some_client());
-        let walker = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
+        let quantised = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
+        let walker = &mut quantised.walker;
         let role = self.roles.get_mut(&id).unwrap();
         match self.rng.u32(..9) {
             7 => walker.rumour = self.rng.u32(..),
@@ -481,10 +517,12 @@ impl Storm {
                 self.server.set_placement(id, placement).unwrap();
                 role.homes.settle(walker.position);
                 (role.owner, role.is_entity) = (owner, is_entity);
+                self.have_roles_changed = true;
             }
         }
         self.server.update(id, |to| walker.quantise(to)).unwrap();
         role.homes.note(walker.position);
+        quantised.update();
     }
 
     fn change_subscriptions(&mut self) {
@@ -521,9 +559,10 @@ impl Storm {
     fn move_walker(&mut self) {
         let Some(&id) = self.rng.choice(self.walkers.keys()) else { return };
         let position = self.anywhere();
-        let walker = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
-        walker.position = position;
-        self.server.update(id, |to| self.walkers[&id].quantise(to)).unwrap();
+        let quantised = Arc::make_mut(Arc::make_mut(&mut self.walkers).get_mut(&id).unwrap());
+        quantised.walker.position = position;
+        quantised.update();
+        self.server.update(id, |to| quantised.walker.quantise(to)).unwrap();
         self.roles.get_mut(&id).unwrap().homes.note(position);
     }
 
@@ -559,9 +598,7 @@ impl Storm {
                 wanted.extend(part.map(|cell| (ChannelKey::Cell { grid: FAR_GRID_NUMBER, cell }, 7)));
             }
             let is_left = |key: &ChannelKey| !matches!(key, ChannelKey::Entity { .. }) && !wanted.contains_key(key);
-            let left: Vec<ChannelKey> = peer.subscriptions.keys().copied().filter(is_left).collect();
-            for key in left {
-                let subscription = peer.subscriptions.remove(&key).unwrap();
+            for (_, subscription) in peer.subscriptions.extract_if(.., |key, _| is_left(key)) {
                 self.server.hub().unsubscribe(peer.id, subscription);
             }
             for (key, interval) in wanted {
@@ -595,36 +632,33 @@ impl Storm {
 
     /// Everybody sees every entity channel and everyone else's facet, but the owner does not get what is for others.
     fn follow_entities(&mut self) {
+        let have_changed = std::mem::take(&mut self.have_roles_changed);
+        let mut peers = self.clients.iter_mut().flatten().filter(|peer| have_changed || !peer.follows).peekable();
+        if peers.peek().is_none() {
+            return;
+        }
         let of_role = |(&object, role): (&ObjectId, &Role)| {
             let entity = role.is_entity.then_some((ChannelKey::Entity { object, facet: Facet::Public }, None));
             entity.into_iter().chain([(ChannelKey::Entity { object, facet: Facet::Others }, role.owner)])
         };
+        // They are in order, as the objects and the facets are.
         let channels: Vec<(ChannelKey, Option<ConnectionId>)> = self.roles.iter().flat_map(of_role).collect();
-        let has_changed = channels != self.entity_channels;
-        for peer in self.clients.iter_mut().flatten() {
-            if !has_changed && peer.follows {
-                continue;
-            }
+        for peer in peers {
             peer.follows = true;
-            let is_wanted = |(key, but): &(ChannelKey, Option<ConnectionId>)| (*but != Some(peer.id)).then_some(*key);
-            let wanted: BTreeSet<ChannelKey> = channels.iter().filter_map(is_wanted).collect();
-            let gone: Vec<ChannelKey> = peer
-                .subscriptions
-                .keys()
-                .filter(|key| matches!(key, ChannelKey::Entity { .. }) && !wanted.contains(key))
-                .copied()
-                .collect();
-            for key in gone {
-                let subscription = peer.subscriptions.remove(&key).unwrap();
+            let is_gone = |key: &ChannelKey, _: &mut SubscriptionId| {
+                let channel = channels.binary_search_by_key(key, |&(key, _)| key);
+                matches!(key, ChannelKey::Entity { .. })
+                    && channel.ok().is_none_or(|channel| channels[channel].1 == Some(peer.id))
+            };
+            for (_, subscription) in peer.subscriptions.extract_if(.., is_gone) {
                 self.server.hub().unsubscribe(peer.id, subscription);
             }
-            for key in wanted {
-                if !peer.subscriptions.contains_key(&key) {
+            for &(key, but) in &channels {
+                if but != Some(peer.id) && !peer.subscriptions.contains_key(&key) {
                     subscribe(&mut self.server, peer, key, 1);
                 }
             }
         }
-        self.entity_channels = channels;
     }
 
     fn write(&mut self, step: u32, storm: bool) {
@@ -657,11 +691,12 @@ impl Storm {
                 let lost = storm && (self.rng.f64() < self.options.loss || step < peer.burst_until);
                 let delay = if storm { self.rng.u32(0..8) } else { 1 };
                 if !lost {
-                    peer.to_client.push((step + delay, self.rng.u32(..), tick, packet.clone()));
+                    let order = self.rng.u32(..);
                     if storm && self.rng.f64() < 0.1 {
                         let late = self.rng.u32(0..30);
-                        peer.to_client.push((step + late, self.rng.u32(..), tick, packet));
+                        peer.to_client.push((step + late, self.rng.u32(..), tick, packet.clone()));
                     }
+                    peer.to_client.push((step + delay, order, tick, packet));
                 }
                 let spurious = storm && self.rng.f64() < self.options.spurious_loss;
                 let report = step + delay + self.rng.u32(1..6);
@@ -675,8 +710,8 @@ impl Storm {
         for (index, peer) in self.clients.iter_mut().enumerate() {
             let Some(peer) = peer else { continue };
             peer.to_client.sort_by_key(|&(due, order, ..)| (due, order));
-            while peer.to_client.first().is_some_and(|packet| packet.0 <= step) {
-                let (_, _, tick, bytes) = peer.to_client.remove(0);
+            let due = peer.to_client.partition_point(|packet| packet.0 <= step);
+            for (_, _, tick, bytes) in peer.to_client.drain(..due) {
                 peer.replica.apply(tick, &bytes).map_err(|error| format!("client {index}, step {step}: {error}"))?;
                 while peer.replica.poll_event().is_some() {}
                 check_inputs(&self.history, &peer.replica)
@@ -725,7 +760,8 @@ impl Storm {
         let mut held: BTreeMap<ObjectId, &ReplicaObject> =
             peer.replica.objects().map(|seen| (seen.id(), seen)).collect();
         let wrong = |id: ObjectId, what: String| format!("client {index}: {id} {what}");
-        for (&id, walker) in &*self.walkers {
+        for (&id, quantised) in &*self.walkers {
+            let walker = &quantised.walker;
             let role = &self.roles[&id];
             let is_own = role.owner == Some(peer.id);
             let hears_cell = |cell| peer.subscriptions.contains_key(&ChannelKey::Cell { grid: 0, cell });
@@ -844,10 +880,10 @@ fn check_inputs(history: &[Moment], replica: &ReplicaClient) -> Result<(), Strin
             if let Some((runner, _)) = moment.runners.get(&object.id()) {
                 return runners::is_exactly(runner, object, replica);
             }
-            let Some(walker) = moment.walkers.get(&object.id()) else { return false };
-            let (mut words, mut blobs) = kind.empty_values();
-            walker.quantise(ValuesMut { words: &mut words, blobs: &mut blobs });
-            kind.compare(object.values(), Values { words: &words, blobs: &blobs }) & kind.own_update_mask() == 0
+            let Some(Quantised { words, blobs, .. }) = moment.walkers.get(&object.id()).map(|walker| &**walker) else {
+                return false;
+            };
+            kind.compare(object.values(), Values { words, blobs }) & kind.own_update_mask() == 0
         });
         if !matches {
             return Err(format!("{} is not as it was when input {number} was acknowledged", object.id()));

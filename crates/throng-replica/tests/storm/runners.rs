@@ -69,12 +69,13 @@ impl Storm {
             0 if storm => {
                 self.server.despawn(id);
                 self.runners.remove(&id);
-                self.roles.remove(&id);
+                self.remove_role(id);
             }
             1..5 => {
                 let owner = self.some_client();
                 self.server.set_owner(id, owner).unwrap();
                 self.roles.get_mut(&id).unwrap().owner = owner;
+                self.have_roles_changed = true;
             }
             5 => {
                 let is_entity = self.rng.bool();
@@ -83,6 +84,7 @@ impl Storm {
                 let role = self.roles.get_mut(&id).unwrap();
                 role.homes.settle(self.runners[&id].0.position);
                 role.is_entity = is_entity;
+                self.have_roles_changed = true;
             }
             _ => {}
         }
@@ -104,7 +106,7 @@ impl Storm {
         let placement = if is_entity { Placement::Entity } else { Placement::Cell(0) };
         let owner = self.some_client();
         let id = self.server.spawn(kind, placement, owner, |to| runner.quantise(to)).unwrap();
-        self.roles.insert(id, Role { owner, is_entity, homes: Homes::new([CELL_M; 3], 3, runner.position) });
+        self.insert_role(id, Role { owner, is_entity, homes: Homes::new([CELL_M; 3], 3, runner.position) });
         self.runners.insert(id, (runner, Gait::Rests));
     }
 
