@@ -147,7 +147,8 @@ impl TickMeter {
         let total_claimed_ns: u128 = self.claimed_ns.iter().map(|&ns| u128::from(ns)).sum();
         let (part, whole) = (u128::from(length_ns), total_claimed_ns.max(u128::from(length_ns)).max(1));
         let mut all_ns = 0;
-        for (sum_ns, claimed_ns) in self.record.subsystem_ns.iter_mut().zip(&mut self.claimed_ns) {
+        let claims = self.record.subsystem_ns.iter_mut().zip(&mut self.claimed_ns);
+        for (sum_ns, claimed_ns) in claims.filter(|(_, claimed_ns)| **claimed_ns > 0) {
             // At most `length_ns`, as `part` is at most `whole` and a claim at most all claims.
             let granted_ns = (u128::from(*claimed_ns) * part / whole) as u64;
             *sum_ns += granted_ns;

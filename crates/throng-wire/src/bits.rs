@@ -111,8 +111,12 @@ impl<'a> BitWriter<'a> {
     /// Writes bytes, at whatever bit position.
     #[inline]
     pub fn write_bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_up_to_32(u64::from(byte), 8);
+        let (words, rest) = bytes.as_chunks();
+        for &word in words {
+            self.write_up_to_32(u32::from_le_bytes(word).into(), 32);
+        }
+        for &byte in rest {
+            self.write_up_to_32(byte.into(), 8);
         }
     }
 
@@ -270,7 +274,10 @@ impl<'a> BitReader<'a> {
             out.extend_from_slice(&self.bytes[start..start + count]);
             self.bit += count * 8;
         } else {
-            for _ in 0..count {
+            for _ in 0..count / 4 {
+                out.extend_from_slice(&(self.take_up_to_32(32) as u32).to_le_bytes());
+            }
+            for _ in 0..count % 4 {
                 out.push(self.take_up_to_32(8) as u8);
             }
         }
@@ -312,6 +319,24 @@ mod tests {
                 prop_assert_eq!(other.read(bits).map(|value| value as u32), skipped.map(|()| shown));
                 prop_assert_eq!(r.remaining_bits(), other.remaining_bits());
             }
+        }
+
+        #[test]
+        fn bytes_at_any_position_are_written_as_one_by_one_and_read_back(blob in prop::collection::vec(any::<u8>(), 0..24), before in 0u32..32) {
+            let (mut bytes, mut one_by_one) = (Vec::new(), Vec::new());
+            for (to, is_whole) in [(&mut bytes, true), (&mut one_by_one, false)] {
+                let mut w = BitWriter::new(to);
+                w.write(0, before);
+                match is_whole {
+                    true => w.write_bytes(&blob),
+                    false => blob.iter().for_each(|&byte| w.write(byte.into(), 8)),
+                }
+                w.finish();
+            }
+            prop_assert_eq!(&bytes, &one_by_one);
+            let (mut r, mut read) = (BitReader::new(&bytes), Vec::new());
+            prop_assert_eq!(r.skip(before).and_then(|()| r.read_bytes(blob.len(), &mut read)), Ok(()));
+            prop_assert_eq!(read, blob);
         }
 
         #[test]
