@@ -24,6 +24,8 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Agenda {
     slots: Vec<Slot>,
+    /// By 64 slots, a bit for each: 0 where nobody is listed.
+    in_use: [u64; SLOTS / 64],
     /// By reader.
     listings: Vec<Listing>,
     /// Readers whose time may have changed since the last plan, each once.
@@ -54,7 +56,7 @@ const UNLISTED: Listing = Listing { at: NEVER, before: NOBODY, behind: NOBODY, i
 impl Agenda {
     pub(crate) fn new(now: Tick) -> Agenda {
         let slots = vec![Slot { first: NOBODY, earliest: NEVER }; SLOTS];
-        Agenda { slots, listings: Vec::new(), touched: Vec::new(), visited: now }
+        Agenda { slots, in_use: [0; SLOTS / 64], listings: Vec::new(), touched: Vec::new(), visited: now }
     }
 
     /// The time of a reader may have changed.
@@ -111,10 +113,15 @@ impl Agenda {
             reader = behind;
         }
         self.slots[slot].earliest = earliest;
+        if earliest == NEVER {
+            self.in_use[slot / 64] &= !(1 << (slot % 64));
+        }
     }
 
     fn list(&mut self, reader: u32, at: Tick) {
-        let slot = &mut self.slots[at.0 as usize % SLOTS];
+        let index = at.0 as usize % SLOTS;
+        self.in_use[index / 64] |= 1 << (index % 64);
+        let slot = &mut self.slots[index];
         let behind = std::mem::replace(&mut slot.first, reader);
         slot.earliest = slot.earliest.min(at);
         if let Some(next) = self.listings.get_mut(behind as usize) {
@@ -142,11 +149,17 @@ impl Agenda {
     /// The first tick at which some reader is due.
     pub(crate) fn first(&self, next_plan: impl Fn(u32) -> Option<Tick>) -> Option<Tick> {
         let mut first = self.touched.iter().filter_map(|&reader| next_plan(reader)).min().unwrap_or(NEVER);
-        for tick in self.visited.0 + 1..=self.visited.0 + SLOTS as u64 {
-            if first.0 <= tick {
-                break;
+        let mut next = self.visited.0 + 1;
+        while next <= self.visited.0 + SLOTS as u64 && next < first.0 {
+            let slot = next as usize % SLOTS;
+            // The slots from here to the end of its 64.
+            let in_use = self.in_use[slot / 64] >> (slot % 64);
+            if in_use & 1 == 0 {
+                next += u64::from(in_use.trailing_zeros().min(64 - slot as u32 % 64));
+                continue;
             }
-            let slot = self.slots[tick as usize % SLOTS];
+            next += 1;
+            let slot = self.slots[slot];
             if slot.earliest >= first {
                 continue;
             }
