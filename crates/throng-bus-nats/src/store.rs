@@ -18,6 +18,7 @@ use futures_util::StreamExt;
 use throng_bus::{
     Cluster, ClusterError, Command, Entry, Event, Expect, Pattern, Revision, StoreError, Subject, Ticket, WatchId,
 };
+use tokio::time::timeout;
 
 use crate::bus::{NatsOptions, Shared};
 use crate::error::{StartError, line};
@@ -117,7 +118,7 @@ impl Store {
         let (mut listing, mut tried_since) = (first, Instant::now());
         loop {
             let mut is_listed = false;
-            // It ends with an error of the server or of the client only.
+            // It ends with an error of the server or of the client, or without news before its end.
             drop(self.list(&shared, (watch, listing), &pattern, &mut is_listed).await);
             let is_connected = shared.lock().endpoint.is_connected();
             if is_listed || !is_connected {
@@ -153,7 +154,10 @@ impl Store {
             shared.tell(|state| state.endpoint.handle_listed(watch, listing));
         }
         let mut messages = consumer.messages().await?;
-        while let Some(message) = messages.next().await {
+        loop {
+            // After the list, a watch may be silent for long. The client notices by itself when the server forgets it then.
+            let patience = if *is_listed { Duration::MAX } else { LIST_PATIENCE };
+            let Some(message) = timeout(patience, messages.next()).await? else { return Ok(()) };
             let message = message?;
             let info = message.info()?;
             let key = message.subject.as_str().strip_prefix(&self.prefix).unwrap_or_default();
@@ -168,7 +172,6 @@ impl Store {
                 }
             });
         }
-        Ok(())
     }
 
     async fn write(&self, shared: Arc<Shared>, ticket: Ticket, key: Subject, expect: Expect, message: PublishMessage) {

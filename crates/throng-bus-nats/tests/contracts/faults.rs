@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use throng_bus::{
     Bus, Command, CommandError, Event, Expect, Gap, Limits, Missing, RequestError, SubscriptionId, Ticket, WatchId,
 };
@@ -119,4 +120,33 @@ fn a_bus_whose_server_is_silent_ends_within_a_second() {
     let begun = Instant::now();
     drop(bus);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// Removes all that the server sends changes of the store to. Returns how many there were.
+fn remove_consumers(server: &NatsServer) -> usize {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let context = async_nats::jetstream::new(async_nats::connect(server.address()).await.unwrap());
+        let stream = context.get_stream("KV_throng-test").await.unwrap();
+        let names = stream.consumer_names().collect::<Vec<_>>().await;
+        for name in &names {
+            stream.delete_consumer(name.as_ref().unwrap()).await.unwrap();
+        }
+        names.len()
+    })
+}
+
+#[test]
+fn a_watch_whose_consumer_was_removed_is_listed_again_and_misses_nothing() {
+    let Some(server) = NatsServer::start(&[]) else { return };
+    let clock = Clock::start();
+    let mut bus = join(&server, 1, Limits::default());
+    bus.handle_command(clock.now(), Command::Watch { watch: WatchId(1), pattern: pattern("k.*") }).unwrap();
+    until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
+    assert_eq!(remove_consumers(&server), 1);
+    bus.handle_command(clock.now(), put(1, "k.a", Expect::Absent, None)).unwrap();
+    let changed = |event| matches!(event, Event::Changed { value: Some(_), .. }).then_some(());
+    until(&clock, &mut bus, changed);
+    until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
+    assert_eq!(bus.counters().failed_watches, 0);
 }

@@ -10,12 +10,13 @@ use throng_wire::Time;
 use crate::{Clock, options, pattern, settle, subject, until};
 
 /// The subjects that a member needs beside its own: for answers, and for the store of the cluster. docs/bus.md has the same lists.
-const STORE: [&str; 7] = [
+const STORE: [&str; 8] = [
     "$JS.API.INFO",
     "$JS.API.STREAM.INFO.KV_throng-test",
     "$JS.API.STREAM.MSG.GET.KV_throng-test",
     "$JS.API.CONSUMER.CREATE.KV_throng-test",
     "$JS.API.CONSUMER.DELETE.KV_throng-test.>",
+    "$JS.FC.KV_throng-test.>",
     "$KV.throng-test.>",
     "_INBOX.>",
 ];
@@ -172,4 +173,37 @@ fn a_watch_that_the_store_does_not_list_any_more_fails_and_is_listed_when_it_is_
     restart_with(&settings());
     until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
     assert_eq!(bus.counters().failed_watches, 1, "who is not connected is not told that a watch has failed");
+}
+
+/// A server stops in the middle of a long list until the member says that it has read so far.
+#[test]
+fn a_long_list_is_told_to_its_end_and_fails_without_the_permission_to_say_how_far_it_is_read() {
+    for (may_say, end) in
+        [(true, Event::Listed { watch: WatchId(1) }), (false, Event::WatchFailed { watch: WatchId(1) })]
+    {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let without = settings().replace("\"$JS.FC.KV_throng-test.>\", ", "");
+        assert_ne!(without, settings());
+        fs::write(file.path(), if may_say { settings() } else { without }).unwrap();
+        let Some(server) = NatsServer::start(&["-c", file.path().to_str().unwrap()]) else { return };
+        let clock = Clock::start();
+        let mut admin = join_as(&server, 9, 0);
+        for number in 0..40 {
+            let (key, value) = (subject(&format!("k.{number}")), vec![7; 400 << 10].into());
+            let put = Command::Put { ticket: Ticket(number), key, value, expect: Expect::Absent, lives_for: None };
+            admin.handle_command(clock.now(), put).unwrap();
+            until(&clock, &mut admin, |event| match event {
+                Event::Written { result, .. } => Some(result.unwrap()),
+                _ => None,
+            });
+        }
+        let mut bus = join_as(&server, 1, 1);
+        bus.handle_command(clock.now(), Command::Watch { watch: WatchId(1), pattern: pattern("k.*") }).unwrap();
+        let mut keys = 0;
+        until(&clock, &mut bus, |event| {
+            keys += u32::from(matches!(event, Event::Changed { .. }));
+            (event == end).then_some(())
+        });
+        assert!(keys == 40 || !may_say, "{keys}");
+    }
 }
