@@ -11,13 +11,14 @@ use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy, push};
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
-use async_nats::jetstream::{self, Context, kv};
+use async_nats::jetstream::{Context, ContextBuilder, kv};
 use async_nats::{Client, header};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use throng_bus::{
     Cluster, ClusterError, Command, Entry, Event, Expect, Pattern, Revision, StoreError, Subject, Ticket, WatchId,
 };
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::bus::{NatsOptions, Shared};
@@ -31,6 +32,9 @@ const MARK_LIFE: Duration = Duration::from_secs(60);
 const LIST_EVERY: Duration = Duration::from_millis(200);
 /// A watch that cannot be listed for so long, although there is a connection, has failed.
 const LIST_PATIENCE: Duration = Duration::from_secs(5);
+/// The client waits for an acknowledgement for 5 s, and most callers for one. It refuses writes beyond so many open tickets. If it waited for
+/// room instead, messages and requests would wait behind a write.
+const UNANSWERED_SECONDS: usize = 6;
 /// Most names of other clusters in an error.
 const KNOWN_MAX: usize = 20;
 /// The beginning of the names of all clusters' streams.
@@ -54,7 +58,11 @@ struct Found {
 impl Store {
     /// Opens the store of a cluster, or makes it, and compares the cluster's settings.
     pub(crate) async fn open(client: &Client, options: &NatsOptions) -> Result<Store, StartError> {
-        let context = jetstream::new(client.clone());
+        let acknowledgements = options.limits.open_tickets.saturating_mul(UNANSWERED_SECONDS);
+        let context = ContextBuilder::new()
+            .max_ack_inflight(acknowledgements.clamp(1, Semaphore::MAX_PERMITS))
+            .backpressure_on_inflight(false)
+            .build(client.clone());
         let bucket = format!("throng-{}", options.cluster.name());
         let no_store = |error: &dyn std::fmt::Display| StartError::NoStore {
             servers: options.servers.clone(),

@@ -13,7 +13,7 @@ use throng_bus::{
 use throng_bus_nats::{NatsBus, NatsOptions};
 
 use crate::stores::{put, written};
-use crate::{Clock, join, options, pattern, subject, until};
+use crate::{Clock, join, options, pattern, settle, subject, until};
 use throng_testkit::NatsServer;
 
 #[test]
@@ -79,8 +79,8 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, is_silent: Arc<AtomicBool>) {
     });
 }
 
-/// An address behind which the server is, until it is made silent.
-fn silencer(server: &NatsServer) -> (String, Arc<AtomicBool>) {
+/// An address behind which the server is, until it is made silent; it hears nothing more either, if `both` ends are.
+fn silencer(server: &NatsServer, both: bool) -> (String, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("nats://{}", listener.local_addr().unwrap());
     let is_silent = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,8 @@ fn silencer(server: &NatsServer) -> (String, Arc<AtomicBool>) {
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
             let Ok(server) = TcpStream::connect(&target) else { return };
-            pass_on(client.try_clone().unwrap(), server.try_clone().unwrap(), theirs.clone());
+            let heard = if both { theirs.clone() } else { Arc::default() };
+            pass_on(client.try_clone().unwrap(), server.try_clone().unwrap(), heard);
             pass_on(server, client, theirs.clone());
         }
     });
@@ -98,7 +99,7 @@ fn silencer(server: &NatsServer) -> (String, Arc<AtomicBool>) {
 #[test]
 fn a_bus_whose_server_is_silent_ends_within_a_second() {
     let Some(server) = NatsServer::start(&[]) else { return };
-    let (servers, is_silent) = silencer(&server);
+    let (servers, is_silent) = silencer(&server, true);
     let limits = Limits { outgoing: 16, ..Limits::default() };
     let ping_every = Duration::from_secs(60);
     let mut bus = NatsBus::start(NatsOptions { servers, limits, ping_every, ..options(&server, 1) }).unwrap();
@@ -120,6 +121,28 @@ fn a_bus_whose_server_is_silent_ends_within_a_second() {
     let begun = Instant::now();
     drop(bus);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// Its answers are lost, and the connection holds: what the member says arrives.
+#[test]
+fn writes_that_the_store_does_not_answer_keep_no_message_back() {
+    let Some(server) = NatsServer::start(&[]) else { return };
+    let (servers, is_silent) = silencer(&server, false);
+    let limits = Limits { open_tickets: 6_000, ..Limits::default() };
+    let ping_every = Duration::from_secs(60);
+    let mut bus = NatsBus::start(NatsOptions { servers, limits, ping_every, ..options(&server, 1) }).unwrap();
+    let mut other = join(&server, 2, Limits::default());
+    let clock = Clock::start();
+    other.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
+    settle(&clock, &mut other);
+    is_silent.store(true, Ordering::Release);
+    for ticket in 0..6_000 {
+        bus.handle_command(clock.now(), put(ticket, "k.a", Expect::Anything, None)).unwrap();
+    }
+    bus.publish(clock.now(), &subject("news"), "still here".into()).unwrap();
+    let begun = Instant::now();
+    until(&clock, &mut other, |event| matches!(event, Event::Message(_)).then_some(()));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
 /// Removes all that the server sends changes of the store to. Returns how many there were.
