@@ -362,6 +362,10 @@ impl Origin {
             ServerEvent::Disconnected { connection, .. } if self.strangers.remove(&connection) => {}
             ServerEvent::Disconnected { connection, .. } if self.seat(connection).is_some() => self.end(connection),
             ServerEvent::Message { connection, ref message, lane } if self.seat(connection).is_some() => {
+                let is_other_lane = lane != self.options.lane && message.kind() == Some(ToOrigin::KIND);
+                if is_other_lane {
+                    server.disconnect(connection, now, &other_lane(lane, self.options.lane));
+                }
                 let talk = message.get::<ToOrigin>().filter(|_| lane == self.options.lane);
                 let is_known = talk.is_some_and(|talk| self.hear(server, connection, talk, now));
                 self.counters.refused += u64::from(!is_known);
@@ -976,6 +980,11 @@ impl Origin {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(event.payload_bytes());
         }
     }
+}
+
+/// Why an edge cannot be served that speaks on another lane. Without a word, its clients would wait for ever.
+fn other_lane(theirs: u8, ours: u8) -> String {
+    format!("this edge speaks on lane {theirs}, and this server hears edges on lane {ours}: give both the same lane")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub struct OriginOptions {
     /// The lane of the messages between edges and origin, counted as in [`ServerOptions::lanes`](throng::ServerOptions::lanes): a
     /// reliable, ordered one that the game uses for nothing else. Its messages may have at least [`LANE_BYTES_MIN`](crate::LANE_BYTES_MIN)
     /// bytes ([`LaneOptions::message_bytes`](throng::LaneOptions::message_bytes)): an edge refuses another one at its start.
+    /// [`EdgeOptions::lane`](crate::EdgeOptions::lane) is the same number: an edge that speaks on another lane is sent away, and told why.
     pub lane: u8,
     /// The rate limit of one edge, in bytes per second. Its packets to the origin are bounded by the same: one for each 600 bytes, and
     /// never fewer than any client's [`ServerOptions::client_packets_per_s`](throng::ServerOptions::client_packets_per_s).

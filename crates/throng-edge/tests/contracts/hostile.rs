@@ -88,6 +88,22 @@ fn an_edge_leaves_an_origin_that_it_reaches_by_a_lane_that_is_too_small() {
 }
 
 #[test]
+fn an_edge_that_speaks_on_another_lane_than_its_origin_hears_is_sent_away_and_told_why() {
+    let mut stage = Stage::with_origins("none", 1, 1, EdgeOptions { lane: 1, ..EdgeOptions::default() });
+    stage.lanes = vec![LaneOptions::new(LaneKind::ReliableOrdered); 2];
+    stage.worlds.clear();
+    let options = ServerOptions { lanes: stage.lanes.clone(), ..server_options(&stage.key) };
+    stage.revive_with(0, options);
+    stage.add_edge();
+    stage.add_client(0);
+    stage.ticks(60);
+    let end = stage.edges[0].origin_end(0).map(ToString::to_string).unwrap_or_default();
+    assert!(end.contains("lane 1, and") && end.contains("lane 0: give both the same lane"), "{end}");
+    let world = &stage.worlds[0];
+    assert!(world.heroes.is_empty() && world.edges.is_empty() && world.origin.counters().refused >= 1);
+}
+
+#[test]
 fn an_edge_leaves_an_origin_with_another_tick_interval_or_other_grids_and_says_why() {
     let other_ticks = |options: &mut ServerOptions| options.tick_interval = Duration::from_millis(50);
     let other_cells = |options: &mut ServerOptions| options.grids[0].shape.cell_m[0] = 20.0;

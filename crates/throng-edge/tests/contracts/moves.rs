@@ -172,14 +172,19 @@ pub(crate) fn hand_over(stage: &mut Stage, from: usize, client_id: u64) {
     origin.hand_over(player, 1 - from as u16).unwrap();
 }
 
-#[test]
-fn who_is_on_the_way_to_a_server_that_dies_joins_the_next_one_there_and_leaves_no_ghost() {
+/// The second server is silent, and the edge does not know it yet: players are handed over all the same.
+fn on_the_way_to_a_dead_server() -> Stage {
     let mut stage = near_the_border("none");
     stage.worlds.pop();
-    // The second server is silent, and the edge does not know it yet: players are handed over all the same.
     hand_over(&mut stage, 0, 5);
     stage.ticks(60);
     assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1), "it waits for a server that is dead");
+    stage
+}
+
+#[test]
+fn who_is_on_the_way_to_a_server_that_dies_joins_the_next_one_there_and_leaves_no_ghost() {
+    let mut stage = on_the_way_to_a_dead_server();
     stage.ticks(400);
     let counters = stage.edges[0].counters();
     assert_eq!((counters.origins_lost, counters.moved, counters.players), (1, 0, 6));
@@ -197,11 +202,7 @@ fn who_is_on_the_way_to_a_server_that_dies_joins_the_next_one_there_and_leaves_n
 /// A program that asks for the end of a connection can know it before the edge has polled its event.
 #[test]
 fn who_is_on_the_way_to_a_server_that_is_replaced_before_its_end_was_heard_leaves_no_ghost() {
-    let mut stage = near_the_border("none");
-    stage.worlds.pop();
-    hand_over(&mut stage, 0, 5);
-    stage.ticks(60);
-    assert_eq!((homes(&stage, 5), stage.worlds[0].ghosts.len()), (0, 1), "it waits for a server that is dead");
+    let mut stage = on_the_way_to_a_dead_server();
     // Nobody answers yet.
     let client = stage.connection_to_origin(1, &edge_user_data());
     assert!(stage.edges[0].replace_origin(1, client));
