@@ -123,8 +123,8 @@ impl Game {
         let Some(connection) = self.edges[edge] else { return };
         let (step, session, lane) = (choices.below(14) as u8, choices.below(5) as u32, choices.byte());
         let number = choices.below(4) as u64;
-        // A join has 264 bytes, an arrival 274 and more.
-        let length = [0, 9, 15, 264, 274, 288][choices.below(6)];
+        // A join has 264 bytes, an arrival 274 and more, and a word that a player is elsewhere 8.
+        let length = [0, 8, 9, 15, 264, 274, 288][choices.below(7)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
         // A join and an arrival say after the user data when the token ends.

@@ -181,6 +181,15 @@ struct Player {
     is_too_slow: bool,
 }
 
+/// A client whose player is at another origin.
+#[derive(Clone, Copy)]
+struct Elsewhere {
+    client_id: u64,
+    token_ends_s: u64,
+    /// The lane of what the origin is to be told.
+    lane: u8,
+}
+
 /// A connection to an origin.
 struct Link {
     client: Client,
@@ -200,9 +209,8 @@ struct Link {
     waiting: VecDeque<ToOrigin>,
     /// Objects whose owner is known before they are.
     awaited: Vec<(ObjectId, u32)>,
-    /// The ids of clients that have joined another origin, or have arrived there, while this one was gone, with the lanes of what it is to be
-    /// told.
-    elsewhere: VecDeque<(u64, u8)>,
+    /// Clients that have joined another origin, or have arrived there, while this one was gone.
+    elsewhere: VecDeque<Elsewhere>,
     /// The version by which it was told that it is looked at.
     looks_by: Option<u64>,
 }
@@ -432,8 +440,8 @@ impl Edge {
         link.is_live = true;
         // Before this edge asks it for any cell: this edge shows nobody a second player of these clients. Another one that comes
         // first does, until the origin hears that it has no part of the world (`Balance::settle`).
-        for (client_id, lane) in std::mem::take(&mut link.elsewhere) {
-            link.tell_elsewhere(client_id, lane);
+        for client in std::mem::take(&mut link.elsewhere) {
+            link.tell_elsewhere(client);
         }
         let now = self.server.current_tick();
         let all = self.players.iter_mut().flatten();
@@ -622,7 +630,7 @@ impl Edge {
                 leave(&mut links[player.origin], player, true);
                 player.sent.clear();
             } else {
-                links[player.origin].tell_elsewhere(player.client_id, 0);
+                links[player.origin].tell_elsewhere(player.elsewhere(0));
             }
             player.origin = origin;
             links[origin].say(player.join(now));
@@ -801,6 +809,10 @@ impl Player {
         matches!(self.stage, Stage::Sought(..))
     }
 
+    fn elsewhere(&self, lane: u8) -> Elsewhere {
+        Elsewhere { client_id: self.client_id, token_ends_s: self.token_ends_s, lane }
+    }
+
     fn join(&mut self, now: Tick) -> ToOrigin {
         self.waits_since = Some(now);
         let body = join_bytes(&self.user_data, self.token_ends_s);
@@ -853,14 +865,16 @@ impl Link {
     }
 
     /// Tells the origin that the player of a client is at another one: now, or when the origin is there again.
-    fn tell_elsewhere(&mut self, client_id: u64, lane: u8) {
+    fn tell_elsewhere(&mut self, client: Elsewhere) {
         if self.is_live {
-            return self.say(ToOrigin { step: Up::Elsewhere as u8, number: client_id, lane, ..ToOrigin::default() });
+            let Elsewhere { client_id: number, token_ends_s, lane } = client;
+            let (step, body) = (Up::Elsewhere as u8, token_ends_s.to_le_bytes().to_vec());
+            return self.say(ToOrigin { step, number, lane, body, ..ToOrigin::default() });
         }
         if self.elsewhere.len() >= ELSEWHERE_MAX {
             self.elsewhere.pop_front();
         }
-        self.elsewhere.push_back((client_id, lane));
+        self.elsewhere.push_back(client);
     }
 
     /// Subscribes to what is wanted, and after a while no longer to what is not.

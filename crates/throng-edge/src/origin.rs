@@ -17,8 +17,8 @@ use throng::{
 
 use crate::talk::{
     Arrival, BODY_MAX, CONNECTED_AGAIN, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up,
-    continues_bytes, is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, split_join,
-    split_refusals,
+    continues_bytes, is_edge, leaves_bytes, object_bytes, other_revision, read_elsewhere, read_inputs, read_looks,
+    split_join, split_refusals,
 };
 pub use counters::OriginCounters;
 use edge_seat::{EdgeSeat, UNSEEN_WAITING_MAX, WAITING_MAX};
@@ -657,7 +657,8 @@ impl Origin {
             Some(Up::Arrive) => self.arrive(player, &talk),
             Some(Up::Seek) => self.tell_whether_it_is_here(player, talk.number),
             Some(Up::Elsewhere) => {
-                self.forget_client(talk.number, talk.lane);
+                let Some(token_ends_s) = read_elsewhere(&talk.body) else { return false };
+                self.forget_client(talk.number, token_ends_s, talk.lane);
                 true
             }
             Some(Up::Looks) => {
@@ -826,9 +827,10 @@ impl Origin {
     }
 
     /// The player of a client is at another origin, or was there after it was let go.
-    fn forget_client(&mut self, client_id: u64, lane: u8) {
+    fn forget_client(&mut self, client_id: u64, token_ends_s: u64, lane: u8) {
         self.let_go.forget(client_id);
-        if lane != LET_GO_ONLY {
+        // An edge may say it much later. The client of a player by a newer connection has come back since then.
+        if lane != LET_GO_ONLY && !self.is_away_by_newer(client_id, token_ends_s) {
             self.give_up_away(client_id);
         }
     }

@@ -8,6 +8,7 @@
 //! a state that leaves       [object: u32, u32][state of the game]
 //! a player who joins        [user data: 256][end of its token, unix s: u64]
 //! a player who arrives      [user data: 256][end of its token, unix s: u64][origin it comes from: u16][object there: u32, u32][state of the game]
+//! a player elsewhere        [end of its token, unix s: u64]
 //! an object that leaves     [object: u32, u32][origin it goes to: u16]
 //! an object that continues  [origin it comes from: u16][object there: u32, u32][object here: u32, u32]
 //! ```
@@ -51,7 +52,7 @@ pub const LANE_BYTES_MIN: usize = BODY_MAX + (1 << 10);
 
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
 /// The last byte is the revision of these messages: an origin sends away an edge of another one.
-pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x04";
+pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x05";
 /// The mark without the revision.
 const EDGE_WORD: &[u8; 11] = b"throng-edge";
 
@@ -188,8 +189,8 @@ pub(crate) enum Up {
     Seek,
     /// The edge looks by a version of the borders: all looks for it were sent, and none is refused of which it knows.
     Looks,
-    /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id. If the lane is 1,
-    /// only a state is given up that the origin has kept of a player whom it has let go.
+    /// The player of a client was at this origin while it was out of reach, and is at another one now: the client's id, and when its token
+    /// ends. If the lane is 1, only a state is given up that the origin has kept of a player whom it has let go.
     Elsewhere,
 }
 
@@ -323,6 +324,11 @@ pub(crate) fn split_join(body: &[u8]) -> Option<(&[u8; USER_DATA_LEN], u64, &[u8
     let (user_data, rest) = body.split_first_chunk()?;
     let (token_ends_s, rest) = rest.split_first_chunk::<TOKEN_BYTES>()?;
     Some((user_data, u64::from_le_bytes(*token_ends_s), rest))
+}
+
+/// Reads when the token of a player ends who is elsewhere; `None` if it is malformed.
+pub(crate) fn read_elsewhere(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_le_bytes)
 }
 
 /// A player who comes from another origin.
@@ -484,7 +490,7 @@ mod tests {
         other[11] -= 1;
         assert!(is_edge(&ours) && !is_edge(&other));
         assert_eq!((other_revision(&ours), other_revision(&[0; USER_DATA_LEN])), (None, None));
-        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 3")));
+        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 4")));
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl Edge {
                 held.to = origin;
             }
         } else if matches!(answer, HasAnswer::LetGo { .. }) && player.origin != origin {
-            self.links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY);
+            self.links[origin].tell_elsewhere(player.elsewhere(LET_GO_ONLY));
         }
         true
     }
@@ -257,12 +257,13 @@ impl Edge {
             let keeper = search.keeper().filter(|&origin| links[origin].is_live && !(options.is_gone)(origin));
             held.to = keeper.unwrap_or(held.to);
             // The client is not to get a state that another origin has kept when it comes again.
-            for &(origin, ..) in &search.let_go {
+            let let_go = std::mem::take(&mut search.let_go);
+            (player.stage, player.origin) = (Stage::Home, held.to);
+            for (origin, ..) in let_go {
                 if origin != held.to && links[origin].is_live {
-                    links[origin].tell_elsewhere(player.client_id, LET_GO_ONLY);
+                    links[origin].tell_elsewhere(player.elsewhere(LET_GO_ONLY));
                 }
             }
-            (player.stage, player.origin) = (Stage::Home, held.to);
             let link = &mut links[held.to];
             if link.is_live {
                 let lane = if keeper.is_some() { GOES_ON } else { 0 };
@@ -343,7 +344,7 @@ impl Edge {
                 }
                 // It has let go of the player, and has not heard that it has arrived.
                 Stage::Moving { from: Some(from), since } if from == gone => {
-                    self.links[from].tell_elsewhere(player.client_id, LET_GO_ONLY);
+                    self.links[from].tell_elsewhere(player.elsewhere(LET_GO_ONLY));
                     player.stage = Stage::Moving { from: None, since };
                 }
                 stage => player.stage = stage,

@@ -190,8 +190,8 @@ fn a_state_that_was_let_go_is_kept_until_the_player_has_arrived_or_its_time_is_o
             assert!(origin.join(again, &join(GOES_ON)));
             assert!(matches!(origin.events.pop_back(), Some(OriginEvent::Joined { client_id: 5, .. })));
         }),
-        ("its client has come to another server before", &|origin| origin.forget_client(5, 0)),
-        ("its client has arrived elsewhere", &|origin| origin.forget_client(5, LET_GO_ONLY)),
+        ("its client has come to another server before", &|origin| origin.forget_client(5, 0, 0)),
+        ("its client has arrived elsewhere", &|origin| origin.forget_client(5, 0, LET_GO_ONLY)),
         ("it comes back", &|origin| {
             let former = Former { origin: 1, object: ObjectId { index: 9, generation: 1 } };
             let body = Arrival { user_data: &[0; USER_DATA_LEN], token_ends_s: 0, former, state: b"newer" }.bytes();
@@ -233,12 +233,15 @@ fn a_client_that_has_arrived_elsewhere_may_have_come_back_and_be_away() {
     let edge = ConnectionId { index: 0, generation: 1 };
     connect(&mut origin, edge);
     let player = PlayerId { edge, session: 7 };
-    let join = ToOrigin { number: 5, body: vec![0; JOIN_BYTES], ..ToOrigin::default() };
+    let join = ToOrigin { number: 5, body: join_bytes(&[0; USER_DATA_LEN], 20), ..ToOrigin::default() };
     assert!(origin.join(player, &join));
     origin.end(edge);
-    origin.forget_client(5, LET_GO_ONLY);
-    assert!(!origin.events.contains(&OriginEvent::Left(player)) && origin.clients.contains_key(&5));
-    origin.forget_client(5, 0);
+    // An edge that was out of reach for long may say it, after the client has come back by a newer connection through another edge.
+    for (token_ends_s, lane) in [(20, LET_GO_ONLY), (19, 0)] {
+        origin.forget_client(5, token_ends_s, lane);
+        assert!(!origin.events.contains(&OriginEvent::Left(player)) && origin.clients.contains_key(&5));
+    }
+    origin.forget_client(5, 20, 0);
     assert!(origin.events.contains(&OriginEvent::Left(player)) && origin.clients.is_empty());
 }
 

@@ -1,7 +1,10 @@
 //! Edges and origins that die.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::stage::Stage;
-use throng_edge::edge_user_data;
+use throng_edge::{EdgeOptions, Origin, OriginOptions, edge_user_data};
 
 #[test]
 fn the_players_of_an_edge_that_dies_leave_one_by_one() {
@@ -48,4 +51,32 @@ fn clients_stay_when_their_origin_dies_and_join_the_next_one() {
     assert_eq!((inputs, acts), (true, Some(9)));
     let client = stage.connection_to_origin(0, &edge_user_data());
     assert!(!stage.edges[0].replace_origin(1, client), "there is no second origin");
+}
+
+#[test]
+fn a_server_that_was_out_of_reach_gives_up_the_players_whom_another_one_serves() {
+    let is_cut_off = Arc::new(AtomicBool::new(false));
+    let (is_gone, entry) = (is_cut_off.clone(), is_cut_off.clone());
+    let options = EdgeOptions {
+        homes: Arc::new(|_, _, homes| homes.extend([0, 1])),
+        is_gone: Arc::new(move |origin| origin == 0 && is_gone.load(Ordering::Relaxed)),
+        entry: Arc::new(move |_, _| entry.load(Ordering::Relaxed).into()),
+        ..EdgeOptions::default()
+    };
+    let mut stage = Stage::with_origins("none", 7, 2, options);
+    stage.worlds[0].origin = Origin::new(OriginOptions { keep_ticks: 9_000, ..OriginOptions::default() });
+    stage.add_edge();
+    stage.ticks(20);
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    let cut_off = stage.worlds.remove(0);
+    is_cut_off.store(true, Ordering::Relaxed);
+    stage.ticks_until(600, |stage| stage.worlds[0].heroes.len() == 2);
+    stage.worlds.insert(0, cut_off);
+    stage.ticks(5);
+    assert_eq!((stage.worlds[0].away.len(), stage.worlds[0].left.len()), (2, 0));
+    let link = stage.connection_of_edge(0, 0, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(0, link));
+    stage.ticks(40);
+    assert_eq!((stage.worlds[0].left.len(), stage.worlds[1].heroes.len()), (2, 2));
 }
