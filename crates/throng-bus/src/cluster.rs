@@ -216,7 +216,7 @@ impl Joining {
         None
     }
 
-    /// The next command for the bus.
+    /// The next command for the bus. If the bus refuses it, call [`Joining::handle_refusal`].
     pub fn poll_command(&mut self) -> Option<Command> {
         if !self.is_connected || self.next == Step::Wait {
             return None;
@@ -230,6 +230,12 @@ impl Joining {
             }
             _ => Command::Get { ticket, key },
         })
+    }
+
+    /// Says that the bus refused the command that was polled last: it comes again. That is no attempt, so poll no more in this pass.
+    pub fn handle_refusal(&mut self, command: &Command) {
+        self.open = None;
+        self.next = if matches!(command, Command::Put { .. }) { Step::Create } else { Step::Look };
     }
 
     fn again(&mut self) -> Option<Result<(), ClusterError>> {

@@ -48,12 +48,14 @@ impl Store {
         lives_for: Option<Duration>,
     ) -> Result<Change, StoreError> {
         self.check(key, expect)?;
-        let bytes = self.bytes + key.as_str().len() + value.len();
+        let of = |value: &Bytes| key.as_str().len() + value.len();
+        let before = self.entries.get(key).map_or(0, |stored| of(&stored.entry.value));
+        let bytes = self.bytes - before + of(&value);
         if bytes > STORE_BYTES_MAX {
             return Err(StoreError::Full);
         }
         self.take(key);
-        self.bytes += key.as_str().len() + value.len();
+        self.bytes = bytes;
         self.newest.0 += 1;
         let ends = lives_for.map(|life| now.after(life));
         self.ends.extend(ends.map(|end| (end, key.clone())));
@@ -121,6 +123,23 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_store_takes_a_value_in_the_place_of_one_as_long() {
+        let key = Subject::new("a").unwrap();
+        let mut store = Store::default();
+        let first = store.put(Time(0), &key, Bytes::from_static(b"old"), Expect::Absent, None).unwrap();
+        // Other entries have the rest of the room.
+        let others = STORE_BYTES_MAX - store.bytes;
+        store.bytes += others;
+        let mut put = |value: &'static [u8]| {
+            let expect = Expect::Revision(first.revision);
+            store.put(Time(1), &key, Bytes::from_static(value), expect, None).map(|change| change.value)
+        };
+        assert_eq!(put(b"long"), Err(StoreError::Full));
+        assert_eq!(put(b"new"), Ok(Some(Bytes::from_static(b"new"))));
+        assert_eq!(store.bytes, STORE_BYTES_MAX);
+    }
 
     #[test]
     fn a_renewed_entry_lives_on_and_others_end_on_time() {
