@@ -193,6 +193,18 @@ enum Stage {
     Releasing(Release),
 }
 
+impl Stage {
+    /// Whether the member serves the home, or is to serve it next, and does not look at its entry before. A move that is given up is such
+    /// a stage as long as nothing of it was written.
+    fn would_serve_on(&self) -> bool {
+        match self {
+            Stage::Serving | Stage::Fencing => true,
+            Stage::Leaving(departure) => departure.is_sending(),
+            Stage::Claiming(_) | Stage::Releasing(_) => false,
+        }
+    }
+}
+
 impl Directory {
     /// A member without homes.
     pub fn new(member: MemberId, options: DirectoryOptions) -> Directory {
@@ -610,7 +622,7 @@ impl Directory {
             && let Some(home) = home
             && (home.owner, home.term) != (self.member, ours.term)
             && home.fence > ours.fence
-            && matches!(ours.stage, Stage::Serving | Stage::Fencing)
+            && ours.stage.would_serve_on()
         {
             // Somebody took it, which needs a fault of that member, or of our clock.
             self.lose(key);
@@ -668,6 +680,36 @@ mod tests {
     fn answer(directory: &mut Directory, entry: Option<Entry>) {
         let Some(Command::Get { ticket, .. }) = directory.poll_command(Time(1)) else { panic!("it asks") };
         directory.handle_event(Time(1), &Event::Got { ticket, result: Ok(entry) });
+    }
+
+    /// Its lease is over for everybody but the member, for example because the store came back older than it was.
+    #[test]
+    fn a_home_that_somebody_takes_while_its_state_is_sent_away_is_lost_at_once() {
+        let mut directory = Directory::new(MemberId(1), DirectoryOptions::default());
+        directory.handle_event(Time(1), &Event::Connected);
+        let mut revision = 2;
+        let mut settle = |directory: &mut Directory| {
+            while let Some(command) = directory.poll_command(Time(1)) {
+                revision += 1;
+                let event = match command {
+                    Command::Get { ticket, .. } => Event::Got { ticket, result: Ok(None) },
+                    Command::Put { ticket, .. } => Event::Written { ticket, result: Ok(Revision(revision)) },
+                    _ => continue,
+                };
+                directory.handle_event(Time(1), &event);
+            }
+        };
+        settle(&mut directory);
+        directory.claim(KEY, Time(1)).unwrap();
+        settle(&mut directory);
+        assert!(matches!(directory.poll_change(), Some(HomeChange::Claimed { .. })));
+        directory.move_to(KEY, MemberId(2), Bytes::new(), Time(1)).unwrap();
+        settle(&mut directory);
+        let value = Some(Home::value(MemberId(3), Fence(40), 0));
+        let (watch, key) = (DirectoryOptions::default().watch, KEY.home_subject());
+        directory.handle_event(Time(1), &Event::Changed { watch, key, revision: Revision(41), value });
+        assert_eq!(directory.poll_change(), Some(HomeChange::Lost { key: KEY }));
+        assert_eq!(directory.fence(KEY, Time(1)), None);
     }
 
     #[test]

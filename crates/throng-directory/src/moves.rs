@@ -114,6 +114,11 @@ impl Departure {
         self.ticket == Some(ticket)
     }
 
+    /// The write of the move was not sent yet.
+    pub(crate) fn is_sending(&self) -> bool {
+        matches!(self.step, Step::Send)
+    }
+
     pub(crate) fn poll_command(&mut self, now: Time, tickets: &mut Tickets) -> Option<Command> {
         if self.ticket.is_some() || now < self.not_before {
             return None;
@@ -145,7 +150,7 @@ impl Departure {
 
     /// Tells the target from time to time that the state is still needed, if the move is being written.
     pub(crate) fn poll_hold(&mut self, now: Time) -> Option<Command> {
-        if matches!(self.step, Step::Send) || now < self.hold_at {
+        if self.is_sending() || now < self.hold_at {
             return None;
         }
         self.hold_at = now.after(HOLD_EVERY);
