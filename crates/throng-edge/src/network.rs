@@ -127,6 +127,8 @@ impl TooManyEndpoints {
 struct Ports<B> {
     bus: B,
     world: WorldName,
+    /// There has been a connection.
+    was_connected: bool,
     is_subscribed: bool,
     inboxes: FxHashMap<u16, Inbox>,
     /// Of members that were sent to.
@@ -181,6 +183,7 @@ impl<B: Bus> BusNetwork<B> {
         let ports = Ports {
             bus,
             world: world.clone(),
+            was_connected: false,
             is_subscribed: false,
             inboxes: FxHashMap::default(),
             subjects: FxHashMap::default(),
@@ -266,23 +269,25 @@ impl<B: Bus> Ports<B> {
     fn take(&mut self, now: Time) {
         self.bus.handle_timeout(now);
         let mut taken = 0;
-        while taken < RECEIVE_LIMIT_DATAGRAMS {
-            let Some(event) = self.bus.poll_event(now) else { return };
+        while taken < RECEIVE_LIMIT_DATAGRAMS
+            && let Some(event) = self.bus.poll_event(now)
+        {
             taken += 1;
             match event {
-                Event::Connected => self.subscribe(now),
+                Event::Connected => self.was_connected = true,
                 Event::Message(message) => taken += self.sort(now, &message),
                 Event::Gap(_) => self.counters.gaps += 1,
                 // A bus that is away is a network that loses everything. The subscription stays.
                 _ => {}
             }
         }
+        self.subscribe(now);
     }
 
     fn subscribe(&mut self, now: Time) {
-        if !self.is_subscribed {
+        if self.was_connected && !self.is_subscribed {
             let own = self.world.link_pattern(self.bus.member());
-            // If it was not taken, the next connection is another chance.
+            // If it was not taken, the next look at the bus is another chance.
             self.is_subscribed = self.bus.subscribe(now, OWN, &own).is_ok();
         }
     }
@@ -398,6 +403,8 @@ impl<B> Drop for BusDriver<B> {
 
 #[cfg(test)]
 mod tests {
+    use throng_bus::{Command, CommandError, Counters};
+
     use super::*;
 
     #[test]
@@ -424,5 +431,51 @@ mod tests {
         assert_eq!((parts(&of(64)).map(|parts| parts.2.len()), parts(&of(65)).is_none()), (Some(64), true));
         let long = [&[1, 0, 2, 0, 0xFF, 0xFF][..], &[7; 65_535]].concat();
         assert!(parts(&long).is_none(), "longer than a datagram can be");
+    }
+
+    /// A bus with a connection that refuses the first subscriptions.
+    struct Refusing {
+        refusals: u32,
+        subscriptions: u32,
+        events: Vec<Event>,
+    }
+
+    impl Bus for Refusing {
+        fn handle_command(&mut self, _: Time, command: Command) -> Result<(), CommandError> {
+            if matches!(command, Command::Subscribe { .. }) {
+                self.refusals = self.refusals.checked_sub(1).map_or(Ok(0), |left| {
+                    self.refusals = left;
+                    Err(CommandError::Limit { limit: "outgoing" })
+                })?;
+                self.subscriptions += 1;
+            }
+            Ok(())
+        }
+
+        fn handle_timeout(&mut self, _: Time) {}
+
+        fn poll_event(&mut self, _: Time) -> Option<Event> {
+            self.events.pop()
+        }
+
+        fn member(&self) -> MemberId {
+            MemberId(1)
+        }
+
+        fn counters(&self) -> Counters {
+            Counters::default()
+        }
+    }
+
+    #[test]
+    fn a_member_whose_subscription_was_refused_subscribes_again_and_then_no_more() {
+        let bus = Refusing { refusals: 2, subscriptions: 0, events: Vec::new() };
+        let network = BusNetwork::new(bus, &WorldName::new("w").unwrap());
+        network.lock().take(Time(0));
+        assert_eq!(network.lock().bus.refusals, 2, "there is no connection yet");
+        network.lock().bus.events.push(Event::Connected);
+        (0..5).for_each(|_| network.lock().take(Time(0)));
+        let ports = network.lock();
+        assert_eq!((ports.bus.refusals, ports.bus.subscriptions), (0, 1));
     }
 }
