@@ -18,6 +18,8 @@ use crate::store::Store;
 
 /// The time for what waits when the bus ends.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Bytes of an envelope's head, or of the headers of a write.
+const HEADS_BYTES_MAX: usize = 256;
 /// The beginning of all addresses of answers.
 const INBOX_PREFIX: &str = "_INBOX.";
 /// The time between two attempts to connect.
@@ -72,6 +74,11 @@ async fn open(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Driver, Sta
     let (major, minor) = SERVER_VERSION_MIN;
     if !client.is_server_compatible(i64::from(major), i64::from(minor), 0) {
         return Err(StartError::TooOld { servers: servers(), found: line(&version) });
+    }
+    let most = client.server_info().max_payload;
+    let needed = options.limits.payload_bytes.saturating_add(HEADS_BYTES_MAX);
+    if most < needed {
+        return Err(StartError::Payload { servers: servers(), most, needed });
     }
     let store = Store::open(&client, options).await?;
     Ok(Driver {

@@ -33,6 +33,19 @@ pub enum StartError {
         /// Its version.
         found: String,
     },
+    /// The server takes only shorter messages than this member may send: those beyond would be lost without a word.
+    #[error(
+        "the NATS server at {servers} takes messages of {most} bytes, and this member may send {needed}: raise max_payload, or lower \
+         Limits::payload_bytes"
+    )]
+    Payload {
+        /// The addresses as they were given.
+        servers: String,
+        /// The limit of the server.
+        most: usize,
+        /// The longest message of this member.
+        needed: usize,
+    },
     /// There is no JetStream, or it cannot be used.
     #[error(
         "the NATS server at {servers} has no key-value store for us: {reason}; start it with -js, and allow this user JetStream"
@@ -58,6 +71,7 @@ impl StartError {
             StartError::Unreachable { .. } => "unreachable",
             StartError::NotAllowed { .. } => "not_allowed",
             StartError::TooOld { .. } => "too_old",
+            StartError::Payload { .. } => "payload",
             StartError::NoStore { .. } => "no_store",
             StartError::Cluster(error) => error.tag(),
             StartError::Thread(_) => "thread",

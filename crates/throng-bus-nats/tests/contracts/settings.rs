@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use throng_bus::{Cluster, MemberId};
+use throng_bus::{Cluster, Limits, MemberId};
 use throng_bus_nats::{NatsBus, NatsOptions, Secret};
 
 use crate::options;
@@ -64,4 +64,17 @@ fn a_server_that_is_not_there_or_lets_nobody_in_is_named() {
     assert_eq!(tag, "unreachable");
     assert!(text.contains(&port.to_string()) && text.contains("start nats-server"), "{text}");
     assert_eq!(format!("{:?}", Secret::Token("secret".to_owned())), "Token(..)");
+}
+
+#[test]
+fn a_server_that_takes_only_shorter_messages_is_refused_at_the_start() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "max_payload: 65536").unwrap();
+    let Some(server) = NatsServer::start(&["-c", file.path().to_str().unwrap()]) else { return };
+    let of =
+        |payload_bytes| NatsOptions { limits: Limits { payload_bytes, ..Limits::default() }, ..options(&server, 1) };
+    let (tag, text) = refusal(of(65_281));
+    assert_eq!(tag, "payload");
+    assert!(text.contains("65536 bytes") && text.contains("65537: raise max_payload"), "{text}");
+    drop(NatsBus::start(of(65_280)).expect("the longest message fits"));
 }
