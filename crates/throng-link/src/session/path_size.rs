@@ -228,8 +228,8 @@ impl PathSize {
     }
 
     fn on_long_lost(&mut self, sent: &Sent, newest_sent: u64) -> SizeVerdict {
-        // The loss of those that the interface has refused says nothing new.
-        let is_known = sent.datagram_bytes >= self.fails;
+        // The loss of those that were sent before the length fell says nothing new.
+        let is_known = sent.datagram_bytes > self.proven;
         if is_known || self.is_doubted || self.newest_long.is_some_and(|newest| sent.sequence < newest) {
             return SizeVerdict::Nothing;
         }
@@ -362,6 +362,26 @@ mod tests {
             way.turns(1_000);
             assert_eq!(way.probes, probes, "the search has an end");
         }
+    }
+
+    #[test]
+    fn packets_from_before_a_refusal_leave_no_doubt_although_they_are_shorter_than_it() {
+        let mut way = Way::new(MAX_DATAGRAM_BYTES);
+        way.turns(20);
+        let earlier: Vec<Sent> = (21..=30)
+            .map(|sequence| Sent::in_a_test(sequence, way.now, MAX_DATAGRAM_BYTES - 50, false, true))
+            .collect();
+        way.sequence = 30;
+        assert!(way.size.on_refused(MAX_DATAGRAM_BYTES, way.now));
+        way.carried = MIN_DATAGRAM_BYTES + 20;
+        for sent in &earlier {
+            assert_eq!(way.size.on_lost(sent, way.sequence), SizeVerdict::Nothing);
+        }
+        way.turns(60);
+        assert!(way.is_found(), "{}", way.size.datagram_bytes());
+        let probes = way.probes;
+        way.turns(1_000);
+        assert_eq!(way.probes, probes, "the search has an end");
     }
 
     #[test]
