@@ -4,7 +4,8 @@
 //! the bottleneck costs every player more than a lost packet does. So the queue is the first signal and loss the second,
 //! and loss counts only as far as it grows with the rate: radio links lose packets whatever is sent.
 //!
-//! Sent packets are judged in rounds of at least a round trip, when the last packet of the round has its verdict:
+//! Sent packets are judged in rounds of at least a round trip, when the last packet of the round has its verdict. A pause of
+//! more than a second ends a round 200 ms after its last packet, since little arrives when little is sent:
 //!
 //! ```text
 //! Start     twice as fast per round, until there is trouble
@@ -202,6 +203,7 @@ struct Rival {
 #[derive(Debug)]
 struct Round {
     began: Time,
+    last_sent: Time,
     ended: Option<Time>,
     rate: f64,
     sent: u32,
@@ -220,6 +222,7 @@ impl Round {
     fn new(began: Time, rate: f64) -> Round {
         Round {
             began,
+            last_sent: began,
             ended: None,
             rate,
             sent: 0,
@@ -239,6 +242,14 @@ impl Round {
         let micros = now.micros_since(self.began);
         let least = least_micros.clamp(MIN_ROUND_MICROS, MAX_ROUND_MICROS);
         micros >= least && (self.sent >= MIN_ROUND_PACKETS || micros >= MAX_ROUND_MICROS)
+    }
+
+    /// When it ends, if the next packet is sent at `now`: a pause after its last packet is no part of it.
+    fn end(&self, now: Time) -> Time {
+        match now.micros_since(self.last_sent) > MAX_ROUND_MICROS {
+            true => Time(self.last_sent.0.saturating_add(MIN_ROUND_MICROS)),
+            false => now,
+        }
     }
 
     fn is_decided(&self) -> bool {
@@ -380,7 +391,7 @@ impl Control {
         let is_new = match self.rounds.back_mut() {
             Some(round) if round.ended.is_none() => {
                 let is_over = round.is_over(now, least_micros) || (round.began < self.valid_from && round.began < now);
-                round.ended = is_over.then_some(now);
+                round.ended = is_over.then(|| round.end(now));
                 is_over
             }
             _ => true,
@@ -397,6 +408,7 @@ impl Control {
             self.rounds.push_back(Round::new(now, f64::from(self.rate())));
         }
         if let Some(round) = self.rounds.back_mut() {
+            round.last_sent = now;
             round.sent += 1;
             round.sent_bytes += bytes as u64;
         }
@@ -734,6 +746,47 @@ mod tests {
             3 => (0u64..3_000_000).prop_map(Word::Wait),
             1 => (1u32..LIMIT).prop_map(Word::Limit),
         ]
+    }
+
+    /// A control whose stream has used its rate for a second, and lost nothing.
+    fn busy() -> (Control, Time) {
+        let (mut control, mut now) = (Control::new(LIMIT, LIMIT, FLOOR, 40_000, Time(0)), Time(0));
+        for _ in 0..100 {
+            let round = control.on_sent(now, 1_000, 50_000);
+            control.on_delivered(round, 1_000);
+            control.on_round_trip(round, 20_000, 0);
+            control.on_heard(now);
+            now = Time(now.0 + 10_000);
+            control.advance(now, TIMES);
+        }
+        (control, now)
+    }
+
+    const TIMES: PathTimes = PathTimes { smoothed_micros: 20_000, smallest_micros: 20_000, silence_micros: 200_000 };
+
+    #[test]
+    fn a_pause_after_a_burst_that_lost_packets_does_not_count_as_time_in_which_little_arrived() {
+        let rate_after = |pause_micros: u64| {
+            let (mut control, mut now) = busy();
+            now = Time(now.0 + 1_000_000);
+            let rounds: Vec<u32> = (0..30).map(|_| control.on_sent(now, 1_000, 50_000)).collect();
+            for (number, &round) in rounds.iter().enumerate() {
+                match number % 2 {
+                    0 => control.on_delivered(round, 1_000),
+                    _ => control.on_lost(round),
+                }
+            }
+            control.on_heard(now);
+            now = Time(now.0 + pause_micros);
+            control.on_sent(now, 1_000, 50_000);
+            control.advance(now, TIMES);
+            control.rate()
+        };
+        let at_once = rate_after(MIN_ROUND_MICROS);
+        assert!((FLOOR + 1..LIMIT).contains(&at_once), "it falls for the losses: {at_once}");
+        for pause_micros in [2_000_000, 10_000_000, 600_000_000] {
+            assert_eq!(rate_after(pause_micros), at_once, "{pause_micros} us");
+        }
     }
 
     proptest! {
