@@ -153,6 +153,24 @@ fn the_timeout_of_a_connect_token_counts_if_it_is_the_shorter_one() {
 }
 
 #[test]
+fn two_idle_ends_stay_connected_however_short_the_timeout_of_the_token_is() {
+    for timeout_s in [1, 2, 3] {
+        // The intervals of a client and of a server.
+        let patient = SessionOptions { keep_alive_interval: Duration::from_millis(1_500), ..SessionOptions::default() };
+        let mut pair = Pair::new(1, patient, Link { delay_ms: 100, ..Link::default() });
+        pair.ends[CLIENT].session = Session::new(Arc::new(SessionOptions::default()), pair.now).expect("good options");
+        for end in &mut pair.ends {
+            end.session.follow_handshake(Duration::from_millis(200), Some(Duration::from_secs(timeout_s)));
+        }
+        pair.run(60);
+        assert!(pair.ends.iter().all(|end| end.close.is_none()), "after {timeout_s} s: {:?}", pair.ends[CLIENT].close);
+        pair.ends[SERVER].is_running = false;
+        pair.run(timeout_s + 1);
+        assert_eq!(pair.ends[CLIENT].close, Some(CloseCause::IdleTimeout));
+    }
+}
+
+#[test]
 fn a_close_that_cannot_be_sent_ends_after_twice_the_time_of_its_packets() {
     let mut session = Session::new(Arc::new(SessionOptions::default()), Time(0)).expect("good options");
     let began = Time::from_secs(1);

@@ -332,7 +332,8 @@ impl Session {
     }
 
     /// Takes over what a handshake has found out. Its round trip is assumed until the first acknowledgement. The connect
-    /// token may have a timeout of its own: it counts if it is shorter.
+    /// token may have a timeout of its own: it counts if it is shorter, and then half of it bounds
+    /// [`SessionOptions::keep_alive_interval`].
     pub fn follow_handshake(&mut self, round_trip: Duration, timeout: Option<Duration>) {
         self.round_trip.assume(round_trip.as_micros() as u64);
         self.idle_timeout = timeout.into_iter().fold(self.idle_timeout, Duration::min);

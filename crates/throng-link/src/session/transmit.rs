@@ -161,9 +161,10 @@ impl Session {
     }
 
     /// When both directions will have been quiet for so long that something is to be said. An end that receives packets
-    /// from the other need not ask.
+    /// from the other need not ask. The timeout of a connect token may be shorter than the interval.
     pub(super) fn keep_alive_at(&self) -> Time {
-        self.last_eliciting_at.max(self.last_received_at).after(self.options.keep_alive_interval)
+        let interval = self.options.keep_alive_interval.min(self.idle_timeout / 2);
+        self.last_eliciting_at.max(self.last_received_at).after(interval)
     }
 
     /// Appends the session's part of a packet: header, inputs, messages. Returns the bytes of the last. The caller
