@@ -224,6 +224,7 @@ fn few_strangers_are_looked_at_in_a_turn_and_a_closed_house_answers_none() {
     let before = inn.guests.answers.len();
     inn.door.serve(clocks(), usize::MAX, &mut inn.guests);
     assert_eq!((inn.door.waiting(), inn.guests.answers.len()), (0, before));
+    assert_eq!(inn.door.counters().dropped(DropReason::DoorClosed), 6);
     // Beyond its bound the queue drops, and counts.
     let (dropped, mut kept) = (inn.door.counters().dropped_total(), 0);
     while inn.door.counters().dropped_total() == dropped && kept < 100_000 {

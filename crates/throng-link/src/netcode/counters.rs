@@ -60,11 +60,13 @@ pub enum DropReason {
     AdmittedLater,
     /// A request that came again less than 25 ms after the answer to the one before.
     RepeatedTooSoon,
+    /// A datagram of somebody who wants to come in, while the server lets nobody in.
+    DoorClosed,
 }
 
 impl DropReason {
     /// All reasons, in the order of their counters.
-    pub const ALL: [DropReason; 26] = [
+    pub const ALL: [DropReason; 27] = [
         DropReason::TooShort,
         DropReason::UnknownKind,
         DropReason::UnexpectedKind,
@@ -91,6 +93,7 @@ impl DropReason {
         DropReason::TooManyPackets,
         DropReason::AdmittedLater,
         DropReason::RepeatedTooSoon,
+        DropReason::DoorClosed,
     ];
 
     /// A short stable name, for metrics.
@@ -122,6 +125,7 @@ impl DropReason {
             DropReason::TooManyPackets => "too_many_packets",
             DropReason::AdmittedLater => "admitted_later",
             DropReason::RepeatedTooSoon => "repeated_too_soon",
+            DropReason::DoorClosed => "door_closed",
         }
     }
 }

@@ -29,7 +29,7 @@ pub trait House {
     /// The server's name of a connection.
     type Id: Copy + PartialEq;
 
-    /// Whether newcomers are looked at. If not, they get no answer.
+    /// Whether newcomers are looked at. If not, they get no answer, and are counted.
     fn is_open(&self) -> bool {
         true
     }
@@ -180,7 +180,7 @@ impl<I: Copy + PartialEq> Door<I> {
     /// A request, a response, or noise.
     fn knock<H: House<Id = I>>(&mut self, now: Now, (from, datagram): (SocketAddr, &mut [u8]), house: &mut H) {
         if !house.is_open() {
-            return;
+            return self.handshake.counters_mut().drop(DropReason::DoorClosed);
         }
         let (free, max_clients) = house.seats();
         let shared = &*house;
