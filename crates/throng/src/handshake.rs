@@ -240,17 +240,21 @@ impl Welcome {
             return Err(OpenError::Malformed);
         }
         let size = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        let grid = |bytes: &[u8]| GridShape {
-            cell_m: std::array::from_fn(|axis| size(&bytes[axis * 8..][..8])),
-            layers: if bytes[24] == 0 { Layers::Stacked } else { Layers::Single },
-            up: if bytes[24] == 2 { Up::Y } else { Up::Z },
+        let grid = |bytes: &[u8]| {
+            let (layers, up) = match bytes[24] {
+                0 => (Layers::Stacked, Up::Z),
+                1 => (Layers::Single, Up::Z),
+                2 => (Layers::Single, Up::Y),
+                _ => return Err(OpenError::Malformed),
+            };
+            Ok(GridShape { cell_m: std::array::from_fn(|axis| size(&bytes[axis * 8..][..8])), layers, up })
         };
         Ok(Welcome {
             connection: ConnectionId { index: number(0), generation: number(1) },
             tick_interval: Duration::from_micros(u64::from(number(2))),
             slowest_ticks: number(3),
             tick: Tick(u64::from_le_bytes(*tick)),
-            grids: grids.chunks_exact(GRID_BYTES).map(grid).collect(),
+            grids: grids.chunks_exact(GRID_BYTES).map(grid).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -282,6 +286,22 @@ mod tests {
             ],
         };
         assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
+    }
+
+    #[test]
+    fn a_welcome_with_layers_of_an_unknown_kind_is_refused() {
+        let welcome = Welcome {
+            connection: ConnectionId { index: 7, generation: 2 },
+            tick_interval: Duration::from_micros(33_333),
+            tick: Tick(1),
+            slowest_ticks: 30,
+            grids: vec![GridShape::flat(Up::Z, [10.0, 10.0, 20.0])],
+        };
+        let mut bytes = welcome.encode();
+        for layers in 0..=u8::MAX {
+            *bytes.last_mut().expect("it ends with the layers") = layers;
+            assert_eq!(Welcome::decode(&bytes).is_ok(), layers <= 2, "{layers}");
+        }
     }
 
     #[test]
