@@ -213,6 +213,11 @@ impl Peer {
         self.sealer.seal_payload(out).is_ok()
     }
 
+    /// Whether the server is ending it before it became live: nothing that the client says counts any more.
+    pub(crate) fn is_turned_away(&self) -> bool {
+        self.stage != Stage::Live && self.leaving.is_some()
+    }
+
     /// Begins to end the connection; the client gets the reason.
     pub(crate) fn close(&mut self, now: Time, reason: CloseReason) {
         self.leaving.get_or_insert_with(|| reason.clone());

@@ -768,7 +768,8 @@ impl<R: Replication> Server<R> {
             let Some(peer) = &mut self.peers.slots[index] else { return };
             // Data that the game does not need yet waits in the session, which is bounded.
             let may_wait = peer.waiting.may_take_input(self.replication.now(), self.options.inputs_per_tick);
-            let is_readable = may_wait && (peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live));
+            let may_say = peer.stage == Stage::Live || (peer.stage == Stage::Welcomed && may_go_live);
+            let is_readable = may_wait && may_say && !peer.is_turned_away();
             let Some(input) = is_readable.then(|| peer.session.poll_input()).flatten() else { return };
             peer.waiting.take_input();
             self.inputs.push_back((peer.id, input));
@@ -779,12 +780,12 @@ impl<R: Replication> Server<R> {
     }
 
     /// The next message of a peer. The message of a welcomed client makes it live, so it waits until there is room for
-    /// the event.
+    /// the event. Messages of a client that was turned away are not read.
     fn next_message(&mut self, index: usize) -> Option<(LaneId, Vec<u8>)> {
         let may_go_live = self.may_go_live();
         let peer = self.peers.slots[index].as_mut()?;
         let is_readable = peer.waiting.has_room(&self.options) && (peer.stage != Stage::Welcomed || may_go_live);
-        is_readable.then(|| peer.session.poll_message()).flatten()
+        (is_readable && !peer.is_turned_away()).then(|| peer.session.poll_message()).flatten()
     }
 
     fn take_message(&mut self, index: usize, now: Time, lane: LaneId, bytes: Vec<u8>) {

@@ -372,6 +372,54 @@ fn any_control_message_is_survived() {
 }
 
 #[test]
+fn a_client_that_was_turned_away_does_not_come_in_by_what_it_says_next() {
+    let lanes = [LaneKind::ReliableOrdered].into_iter().map(LaneOptions::new).chain(throng::default_lanes()).collect();
+    let session_options = Arc::new(SessionOptions { lanes, ..SessionOptions::default() });
+    let mut town = Town::new(5);
+    let hello = [&[1, 3, 0][..], &lanes_of(&throng::default_lanes()), &town.world.schema.hash().to_le_bytes()].concat();
+    let old_hello = [1, 2, 0];
+    // A client that is told of its old protocol, and one that did not greet at all. The last fits.
+    let firsts: [Option<(u8, &[u8])>; 3] = [Some((0, &old_hello)), Some((1, b"a message")), None];
+    for (number, first) in (1u8..).zip(firsts) {
+        let client_id = 100 + u64::from(number);
+        let driver = stranger(&town.world, number);
+        let mut crook = Crook::new(&mut town, driver, client_id);
+        let mut session = Session::new(Arc::clone(&session_options), town.world.now).expect("good options");
+        town.world.events.clear();
+        for messages in [first.as_slice(), &[(0, &hello), (0, &[3]), (1, b"a message")]] {
+            for (lane, message) in messages {
+                session.send(LaneId(*lane), message).expect("a place in the queue");
+            }
+            let mut payload = Vec::new();
+            let envelope = Envelope::bare(crook.link.sealer.next_sequence());
+            if let Some(plan) = session.poll_packet(town.world.now, envelope, Rest::Empty) {
+                plan.begin(Tick(0), &mut payload).finish();
+                crook.send(&town, &payload);
+            }
+            town.step();
+            session.push_input(b"an input").expect("it is short");
+        }
+        (0..30).for_each(|_| town.step());
+        let is_player =
+            |event: &ServerEvent| matches!(event, ServerEvent::Connected { client_id: id, .. } if *id == client_id);
+        assert_eq!(town.world.events.iter().any(is_player), first.is_none(), "{first:?}: {:?}", town.world.events);
+        assert_eq!(town.world.server.connection_count(), if first.is_none() { 2 } else { 1 });
+    }
+    town.assert_peace();
+}
+
+/// The lanes of a hello, as the page about the wire format draws them.
+fn lanes_of(lanes: &[LaneOptions]) -> Vec<u8> {
+    let mut bytes = vec![lanes.len() as u8];
+    for lane in lanes {
+        bytes.push(lane.kind as u8);
+        bytes.extend((lane.message_bytes as u32).to_le_bytes());
+        bytes.extend((lane.queue_bytes as u32).to_le_bytes());
+    }
+    bytes
+}
+
+#[test]
 fn an_endless_stream_of_inputs_is_bounded() {
     let mut town = Town::new(4);
     let connection = town.world.connection(0);
