@@ -1,6 +1,7 @@
 //! The gateway on loopback: doors, transports, limits of connections; and its settings.
 
 mod admin_page;
+mod beside;
 #[path = "../../../fuzz/bodies/choices.rs"]
 mod choices;
 mod dialects;
@@ -21,7 +22,6 @@ mod serving;
 mod settings_any_bytes;
 mod settings_files;
 mod settings_flags;
-mod side_by_side;
 mod slow_readers;
 mod snapshots;
 #[path = "../../throng-gateway-engine/tests/contracts/stage/mod.rs"]

@@ -98,7 +98,7 @@ fn a_peer_that_proved_its_address_can_be_banned() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn what_comes_under_the_address_of_a_conversation_does_not_end_it() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut member = KcpClient::connect(serving.address(), 9, usize::MAX);

@@ -49,7 +49,7 @@ fn knock(serving: &Serving) -> throng_channeld::client::Client {
     client
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn an_engine_that_is_busy_for_many_seconds_is_alive_and_ready_and_probes_do_not_wait_for_it() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(Busy(Duration::from_secs(5))), |_| {});
     assert!(is_ok(&serving, "/metrics"), "there are figures");
@@ -74,7 +74,7 @@ pub(crate) fn an_engine_that_is_busy_for_many_seconds_is_alive_and_ready_and_pro
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn an_engine_that_does_one_thing_for_too_long_is_not_alive() {
     let serving = serve_with(Transport::Tcp, &[], Arc::new(Busy(Duration::from_secs(4))), |options| {
         options.stuck_after = Duration::from_millis(1_000);
@@ -145,7 +145,7 @@ fn strict(options: &mut throng_gateway::serve::ServeOptions) {
     (limits.strikes, limits.counts_loopback, limits.arrivals_per_s, limits.connections_per_address) = (1, true, 0, 0);
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
     let arguments = ["-limit", "max_unauthenticated_ms=3000"];
     let slow = Slow { is_down: Arc::default() };
@@ -159,7 +159,7 @@ pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn after_an_outage_of_the_provider_nobody_is_shut_out() {
     let is_down = Arc::new(AtomicBool::new(true));
     let arguments = ["-limit", "max_unauthenticated_ms=3000"];

@@ -150,7 +150,7 @@ fn one_address_has_its_share_of_connections() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
     let serving = limited(|limits| {
         (limits.strikes, limits.counts_loopback, limits.arrivals_per_s) = (2, true, 0);
@@ -170,7 +170,7 @@ pub(crate) fn an_address_that_misbehaves_is_shut_out_and_later_forgiven() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn a_client_that_sends_too_fast_is_read_later_and_loses_nothing() {
     let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (2_000, 100));
     let mut client = serving.join(ClientOptions::default());
@@ -284,7 +284,7 @@ fn swollen_frame(bytes: usize) -> Vec<u8> {
     frame(1, &block)
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn what_a_packet_unpacks_to_counts_against_the_rate_of_its_sender() {
     const UNPACKED_BYTES: usize = 500_000;
     let serving = limited(|limits| (limits.bytes_per_s, limits.burst_bytes) = (1_000_000, 1_000_000));
@@ -325,7 +325,7 @@ fn messages_in(serving: &crate::serving::Serving) -> u64 {
     serving.gateway.report().expect("the engine answers").counters.of(Side::Client).messages_in
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn one_packet_of_many_messages_reaches_the_engine_at_the_rate_and_no_faster() {
     let serving = limited(|limits| (limits.messages_per_s, limits.burst_messages) = (1_000, 100));
     let mut flooder = serving.join(ClientOptions::default());

@@ -167,7 +167,7 @@ fn link() -> Transport {
     Transport::Link(LinkOptions::new(LINK_KEY))
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn the_link_carries_messages_both_ways_over_a_network_that_loses_some() {
     let serving = serve(link(), |_| {});
     for (client_id, loses_every) in [(1, usize::MAX), (2, 10)] {
@@ -259,7 +259,7 @@ fn a_client_that_takes_nothing_and_has_too_much_waiting_loses_its_session_at_onc
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn a_client_that_takes_nothing_keeps_its_session_no_longer_than_its_last_bytes_may_take() {
     // More than the client's session ever takes in.
     const FLOODS: u16 = 23;
@@ -384,7 +384,7 @@ fn strangers_get_nowhere() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn a_player_whose_address_changes_keeps_the_connection() {
     let serving = serve(link(), |_| {});
     let mut client = LinkClient::connect(serving.address(), 5, usize::MAX);

@@ -262,7 +262,7 @@ fn play(mut players: [Player; 2], began: Instant, last: &AtomicU64) -> [Player; 
     }
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn movement_comes_in_order_where_some_is_lost_and_the_rest_is_complete() {
     let (near, addresses): (Vec<_>, Vec<_>) = (0..2).map(|_| Relay::bind()).unzip();
     let link = LinkOptions { public_addresses: addresses.clone(), ..LinkOptions::new(LINK_KEY) };

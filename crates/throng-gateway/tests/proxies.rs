@@ -224,7 +224,7 @@ fn five_junk_connections_do_not_shut_out_a_school_with_a_player_inside() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn newcomers_of_all_addresses_together_are_let_in_at_a_rate() {
     let serving = serve(Transport::Tcp, |options| options.doors[1].limits.all_arrivals_per_s = 20);
     let begin = std::time::Instant::now();

@@ -193,7 +193,7 @@ fn new_rules_hold_for_clients_that_several_engines_know_already() {
     gateway.shut_down();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn rates_change_for_those_who_are_inside_too() {
     let site = Site::open();
     let mut client = site.log_in("old").expect("let in");
@@ -210,7 +210,7 @@ pub(crate) fn rates_change_for_those_who_are_inside_too() {
     site.gateway.shut_down();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn what_may_wait_changes_for_those_who_are_inside_too() {
     const MESSAGES: usize = 200;
     let bound = |mib: u32| format!(r#"{{"queue_hard_bytes": {}, "queue_soft_bytes": 65536}}"#, mib << 20);

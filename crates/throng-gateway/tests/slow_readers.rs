@@ -97,7 +97,7 @@ fn is_told_the_newest_soon(world: &mut World, mut poll: impl FnMut() -> Option<M
     assert!(stale <= STALE_BYTES_MAX, "{stale} bytes of old state came first");
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn the_link_gives_a_slow_reader_the_newest_state() {
     let gateway = bare(Transport::Link(LinkOptions::new(LINK_KEY)), &[], Arc::new(AcceptAll), |_| {});
     let mut world = World::new(&gateway);
@@ -110,7 +110,7 @@ pub(crate) fn the_link_gives_a_slow_reader_the_newest_state() {
     gateway.shut_down();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn kcp_gives_a_slow_reader_the_newest_state() {
     let gateway = bare(Transport::Kcp, &[], Arc::new(AcceptAll), |_| {});
     let mut world = World::new(&gateway);

@@ -200,7 +200,7 @@ fn tls_encrypts_tcp() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn encrypted_connections_begin_at_a_limited_rate_and_those_that_would_wait_too_long_are_refused() {
     const CROWD: u64 = 40;
     let certificate = Certificate::new();
@@ -238,7 +238,7 @@ fn tls_does_not_speak_with_those_who_do_not() {
     serving.end();
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn kcp_carries_messages_both_ways_over_a_network_that_loses_some() {
     let serving = serve(Transport::Kcp, |_| {});
     let mut clients = [(7, 1_000_000), (8, 10), (u32::MAX, 5)]
@@ -383,7 +383,7 @@ fn a_shut_down_delivers_what_is_queued_and_lets_nobody_in() {
     }
 }
 
-/// A part of a test of `side_by_side`.
+/// A part of a test of `beside`.
 pub(crate) fn a_shut_down_gives_a_slow_client_the_time_that_it_may_take_in_all() {
     let serving = serve(Transport::Tcp, |options| {
         options.drain = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::counters::{ShellCounters, add};
-use super::edge_path::{PathError, PathOutbox, read_frame, write_frames};
+use super::edge_path::{PathError, PathOutbox, frame_reader, read_frame, write_frames};
 use super::event::{Event, Events};
 
 /// Carries frames until the path ends: those of `outbox` to the other end, and those of the other end to the engine, as the
@@ -17,7 +17,8 @@ pub(crate) async fn carry(
     (events, counters): (&Events, &ShellCounters),
     heard: impl Fn(Bytes, OwnedSemaphorePermit) -> Event,
 ) -> (Result<(), PathError>, Option<EdgeFault>) {
-    let (mut reader, mut writer) = stream.split();
+    let (reader, mut writer) = stream.split();
+    let mut reader = frame_reader(reader);
     let read = async {
         while let Some(frame) = read_frame(&mut reader).await? {
             let Ok(room) = events.room(frame.len()).await else { break };

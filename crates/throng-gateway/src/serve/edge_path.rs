@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use ring::hmac;
 use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox, FRAME_MAX_BYTES, VERSION};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -38,6 +38,8 @@ const TEXT_MAX_BYTES: usize = 500;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Frames are written together up to this.
 const WRITE_BYTES: usize = 256 << 10;
+/// Frames are read together up to this. Most are shorter than a tenth of it.
+const READ_BYTES: usize = 64 << 10;
 
 /// Why there is no path.
 #[derive(Debug, thiserror::Error)]
@@ -171,8 +173,13 @@ pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(queue: &PathQueue, write
     Ok(())
 }
 
+/// Reads frames with few system calls.
+pub(crate) fn frame_reader<R: AsyncRead>(reader: R) -> BufReader<R> {
+    BufReader::with_capacity(READ_BYTES, reader)
+}
+
 /// The next frame. `None` at the end of the path.
-pub(crate) async fn read_frame<R: AsyncRead + Unpin>(reader: &mut R) -> io::Result<Option<Bytes>> {
+pub(crate) async fn read_frame<R: AsyncRead + Unpin>(reader: &mut BufReader<R>) -> io::Result<Option<Bytes>> {
     let length = match reader.read_u32_le().await {
         Ok(length) => length as usize,
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -181,8 +188,8 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(reader: &mut R) -> io::Resu
     if length > FRAME_MAX_BYTES {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame that is too long"));
     }
-    // It grows as bytes come, and not because a number says so.
-    let mut frame = BytesMut::new();
+    // Beyond this it grows as bytes come, and not because a number says so.
+    let mut frame = BytesMut::with_capacity(length.min(READ_BYTES));
     let mut body = reader.take(length as u64);
     while frame.len() < length {
         if body.read_buf(&mut frame).await? == 0 {
@@ -343,7 +350,8 @@ mod tests {
         outbox.send(Bytes::from_static(b"one"));
         outbox.send(Bytes::from(vec![2; 100_000]));
         assert_eq!(outbox.queued_bytes(), 100_011);
-        let (mut near, mut far) = tokio::io::duplex(1 << 20);
+        let (mut near, far) = tokio::io::duplex(1 << 20);
+        let mut far = frame_reader(far);
         let write = async {
             write_frames(&queue, &mut near).await.expect("room");
             near.write_u32_le(FRAME_MAX_BYTES as u32 + 1).await.expect("room");
