@@ -127,8 +127,9 @@ impl Game {
         let length = [0, 8, 9, 15, 264, 274, 288][choices.below(7)];
         let mut body = choices.bytes(length.min(16)).to_vec();
         body.resize(length, 1);
-        // A join and an arrival say after the user data when the token ends.
-        if let Some(token_ends_s) = body.get_mut(256..264) {
+        // A join and an arrival say after the user data when the token ends, and a word that a player is elsewhere says nothing else.
+        let place = if length == 8 { 0..8 } else { 256..264 };
+        if let Some(token_ends_s) = body.get_mut(place) {
             token_ends_s.copy_from_slice(&(choices.below(3) as u64).to_le_bytes());
         }
         let talk = ToOrigin { step, session, number, lane, body };

@@ -106,6 +106,8 @@ pub(crate) struct State {
     pub(crate) is_stopping: bool,
     /// Rises with each connection.
     pub(crate) connections: u64,
+    /// The server does not let this member say how far it has read the store: after some MiB it is told nothing more.
+    pub(crate) is_reading_refused: bool,
     has_news: bool,
 }
 
@@ -120,6 +122,7 @@ impl NatsBus {
             now: Time(0),
             is_ready: false,
             is_stopping: false,
+            is_reading_refused: false,
             connections: 0,
             has_news: false,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, RequestErrorKind};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, RequestErrorKind, ServerError};
 use futures_util::StreamExt;
 use throng_bus::endpoint::Outgoing;
 use throng_bus::{Pattern, RequestError, SubscriptionId, Ticket, WatchId};
@@ -118,6 +118,11 @@ async fn connect(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Client, 
     })
 }
 
+/// Whether the server refuses what tells it how far a consumer has read. Its text names the subject.
+fn is_refused_reading(text: &str) -> bool {
+    text.to_ascii_lowercase().starts_with("permissions violation for publish to \"$js.fc.")
+}
+
 fn handle_event(shared: &Shared, event: &async_nats::Event) {
     shared.tell(|state| {
         if !state.is_ready {
@@ -126,11 +131,15 @@ fn handle_event(shared: &Shared, event: &async_nats::Event) {
         match event {
             async_nats::Event::Connected => {
                 state.connections += 1;
+                state.is_reading_refused = false;
                 let now = state.now;
                 state.endpoint.handle_connected(now);
             }
             async_nats::Event::Disconnected | async_nats::Event::Closed => state.endpoint.handle_disconnected(),
             async_nats::Event::SlowConsumer(_) => state.endpoint.handle_dropped(),
+            async_nats::Event::ServerError(ServerError::Other(text)) if is_refused_reading(text) => {
+                state.is_reading_refused = true;
+            }
             _ => {}
         }
     });

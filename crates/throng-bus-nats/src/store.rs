@@ -32,8 +32,8 @@ const MARK_LIFE: Duration = Duration::from_secs(60);
 const LIST_EVERY: Duration = Duration::from_millis(200);
 /// A watch that cannot be listed for so long, although there is a connection, has failed.
 const LIST_PATIENCE: Duration = Duration::from_secs(5);
-/// The client waits for an acknowledgement for 5 s, and most callers for one. It refuses writes beyond so many open tickets. If it waited for
-/// room instead, messages and requests would wait behind a write.
+/// The client keeps a place for each write that is not acknowledged for 5 s, and a ticket is open for 1 s by default: so there may be six
+/// times as many places in use as tickets. Without a place a write is refused, and does not wait: messages and requests would wait behind it.
 const UNANSWERED_SECONDS: usize = 6;
 /// Most names of other clusters in an error.
 const KNOWN_MAX: usize = 20;
@@ -128,11 +128,14 @@ impl Store {
             let mut is_listed = false;
             // It ends with an error of the server or of the client, or without news before its end.
             drop(self.list(&shared, (watch, listing), &pattern, &mut is_listed).await);
-            let is_connected = shared.lock().endpoint.is_connected();
+            let (is_connected, is_reading_refused) = {
+                let state = shared.lock();
+                (state.endpoint.is_connected(), state.is_reading_refused)
+            };
             if is_listed || !is_connected {
                 tried_since = Instant::now();
             }
-            if tried_since.elapsed() >= LIST_PATIENCE {
+            if is_connected && is_reading_refused || tried_since.elapsed() >= LIST_PATIENCE {
                 return shared.tell(|state| state.endpoint.handle_refused_watch(watch, listing));
             }
             tokio::time::sleep(LIST_EVERY).await;
@@ -163,10 +166,14 @@ impl Store {
         }
         let mut messages = consumer.messages().await?;
         loop {
-            // After the list, a watch may be silent for long. The client notices by itself when the server forgets it then.
-            let patience = if *is_listed { Duration::MAX } else { LIST_PATIENCE };
-            let Some(message) = timeout(patience, messages.next()).await? else { return Ok(()) };
-            let message = message?;
+            let message = match timeout(LIST_PATIENCE, messages.next()).await {
+                Ok(Some(message)) => message?,
+                Ok(None) => return Ok(()),
+                // After the list, a watch may be silent for long. The client notices by itself when the server forgets it then, but
+                // not when the server waits to hear how far it has read.
+                Err(_) if *is_listed && !shared.lock().is_reading_refused => continue,
+                Err(silence) => return Err(silence.into()),
+            };
             let info = message.info()?;
             let key = message.subject.as_str().strip_prefix(&self.prefix).unwrap_or_default();
             let is_mark = message.headers.as_ref().is_some_and(is_mark);

@@ -374,7 +374,7 @@ impl CommandError {
 /// Limits of one member of a bus. Reaching each of them is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of a payload or value. NATS allows 1 MiB for a whole message by default.
+    /// Most bytes of a payload or value. NATS allows 1 MiB for a whole message by default, and 256 bytes of it are for its head.
     pub payload_bytes: usize,
     /// Most events that wait for [`Bus::poll_event`]. Then messages are dropped, and a gap stands in their place.
     pub waiting_events: usize,

@@ -194,8 +194,8 @@ enum Stage {
 }
 
 impl Stage {
-    /// Whether the member serves the home, or is to serve it next, and does not look at its entry before. A move that is given up is such
-    /// a stage as long as nothing of it was written.
+    /// Whether the member serves the home, or is to serve it next, and does not look at its entry before. A move in which
+    /// nothing was written yet ends in `Serving` if it is given up, so it counts.
     fn would_serve_on(&self) -> bool {
         match self {
             Stage::Serving | Stage::Fencing => true,
@@ -624,7 +624,7 @@ impl Directory {
             && home.fence > ours.fence
             && ours.stage.would_serve_on()
         {
-            // Somebody took it, which needs a fault of that member, or of our clock.
+            // Somebody took it. That needs a fault of that member, or of our clock, or a store that came back older.
             self.lose(key);
         }
         let state = self.arrivals.take(key, home.as_ref());

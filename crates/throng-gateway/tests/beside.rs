@@ -1,5 +1,5 @@
 //! Parts of tests that wait for networks, for providers and for time to pass: beside each other, with a gateway for each.
-//! They take longest, and their name lets them begin first.
+//! They take longest, and their name lets them begin among the first.
 
 use crate::serving::beside_each_other;
 use crate::{false_addresses, health, limits, link, movement_link, proxies, reload, slow_readers, transports};

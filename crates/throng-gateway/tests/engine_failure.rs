@@ -21,6 +21,21 @@ impl Provider for Broken {
     }
 }
 
+/// Panics in the engine's thread when that ends.
+struct BrokenAtTheEnd;
+
+impl Provider for BrokenAtTheEnd {
+    fn check(&self, _: Credentials) -> Check {
+        unreachable!("nobody comes")
+    }
+}
+
+impl Drop for BrokenAtTheEnd {
+    fn drop(&mut self) {
+        panic!("a fault at the end")
+    }
+}
+
 fn page(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("open");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").expect("connected");
@@ -59,4 +74,11 @@ fn an_engine_that_panics_fails_the_probes_and_ends_the_gateway_with_its_cause() 
     client.authenticate("ada", "", soon()).expect_err("nobody answers any more");
     let error = running.join().expect("no panic").expect_err("it is over");
     assert!(matches!(&error, ServeError::Engine(text) if text == "a fault of ours"), "{error}");
+
+    // The same when it fails only while the gateway ends.
+    let gateway = bare(Transport::Tcp, &[], Arc::new(BrokenAtTheEnd), |_| {});
+    let signals = Signals::listen().expect("signals");
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM).expect("it is allowed");
+    let error = gateway.run(signals, || None).expect_err("it has failed");
+    assert!(matches!(&error, ServeError::Engine(text) if text == "a fault at the end"), "{error}");
 }

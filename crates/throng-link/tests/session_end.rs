@@ -153,7 +153,7 @@ fn the_timeout_of_a_connect_token_counts_if_it_is_the_shorter_one() {
 }
 
 #[test]
-fn two_idle_ends_stay_connected_however_short_the_timeout_of_the_token_is() {
+fn two_idle_ends_stay_connected_with_a_token_whose_timeout_is_one_to_three_seconds() {
     for timeout_s in [1, 2, 3] {
         // The intervals of a client and of a server.
         let patient = SessionOptions { keep_alive_interval: Duration::from_millis(1_500), ..SessionOptions::default() };

@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn loads_that_ask_for_commands_and_send_nothing_lose_their_places() {
-        let hub = Hub::start_with(&HubOptions::default(), Duration::from_millis(200)).unwrap();
+        let hub = Hub::start_with(&HubOptions::default(), Duration::from_secs(2)).unwrap();
         let ask = |number: usize| {
             let mut stream = TcpStream::connect(hub.address()).unwrap();
             let head = format!("Host: {}\r\nConnection: close\r\n\r\n", hub.address());

@@ -211,7 +211,7 @@ fn page() -> Page {
         budget: None,
         point: "tick".to_owned(),
     };
-    let mut table = Table::new("bytes by kind and field", &["kind", "field", "#bytes per second", "#share"]);
+    let mut table = Table::new("bytes by kind and field", "kind | field | #bytes per second | #share");
     table.push([Cell::from("character"), Cell::from("position"), Cell::number("1,234"), Cell::number("12 %")]);
     let mut page = Page::new(Kind::Crowd, "a planted run");
     let histogram = Histogram { from: vec![0.0, 1.0], counts: vec![3, 1], budget: None };

@@ -328,21 +328,19 @@ impl Match {
         // The state of a game that panicked may be anything, and its log ends with the tick that it did not survive.
         let is_sound = matches!(error, None | Some(MatchError::Stopped { .. }));
         let told = panics::caught(|| {
-            catch_unwind(AssertUnwindSafe(|| {
-                let outcome = kept_outcome(if is_sound { self.game.outcome() } else { None });
-                let log = self.log.take().map(|log| match is_sound {
-                    true => log.finish(self.game.digest(), error.is_none(), outcome.as_deref()),
-                    false => log.abandon(),
-                });
-                (outcome, log.and_then(Result::err))
-            }))
+            catch_unwind(AssertUnwindSafe(|| is_sound.then(|| (kept_outcome(self.game.outcome()), self.game.digest()))))
         });
-        let (outcome, log_error, error) = match told {
-            Ok((outcome, log_error)) => (outcome, log_error, error),
+        let (outcome, digest, error) = match told {
+            Ok(Some((outcome, digest))) => (outcome, Some(digest), error),
+            Ok(None) => (None, None, error),
             // The reason of a stop would hide the fault.
-            Err(message) if is_sound => (None, None, Some(MatchError::Panicked { message })),
-            Err(_) => (None, None, error),
+            Err(message) => (None, None, Some(MatchError::Panicked { message })),
         };
+        let log = self.log.take().map(|log| match digest {
+            Some(digest) => log.finish(digest, error.is_none(), outcome.as_deref()),
+            None => log.abandon(),
+        });
+        let log_error = log.and_then(Result::err);
         let reason = match (&error, &outcome) {
             (Some(MatchError::Stopped { reason }), _) => reason.clone(),
             (Some(_), _) => "the match ended with an error".to_owned(),

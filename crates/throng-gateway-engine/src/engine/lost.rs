@@ -164,9 +164,12 @@ impl LostOnes {
         self.find(connection_id)?.lost.kept(channel)
     }
 
-    /// Whether a lost connection gets this subscription back, or had it and will not get it back.
+    /// Whether a lost connection gets this subscription back, or it was taken from it. One to a channel that was removed says nothing about a
+    /// newer channel with its id.
     pub(super) fn has_or_had(&self, connection_id: u32, channel: (u32, u64)) -> bool {
-        let had = |loss: &Loss| loss.lost.kept(channel).is_some() || loss.lost.ended.contains_key(&channel.0);
+        let had = |loss: &Loss| {
+            loss.lost.kept(channel).is_some() || matches!(loss.lost.ended.get(&channel.0), Some(Ended::Unsubscribed(_)))
+        };
         self.find(connection_id).is_some_and(had)
     }
 

@@ -455,6 +455,37 @@ fn a_client_of_an_earlier_gateway_sees_what_had_become_well_known_while_it_was_a
     }
 }
 
+/// That an entity was removed says nothing about the one that came in its place.
+#[test]
+fn a_client_of_an_earlier_gateway_sees_an_entity_that_was_removed_and_made_anew_while_it_was_away() {
+    let narrow = [&RETURNS[..], &["-limit=max_client_subscriptions=1"]].concat();
+    let mut stage = Stage::world(TWO, &narrow);
+    let _master = stage.join_as(Side::Server, "master");
+    let servers = stage.spatial_servers(TWO);
+    let make = |stage: &mut Stage, entity_id: u32| {
+        let data = Some(standing(middle(0, 0)));
+        let entity = CreateEntityChannelMessage { entity_id, data, is_well_known: true, ..Default::default() };
+        stage.say(&servers[0], Header::new(FIRST, message_type::CREATE_ENTITY_CHANNEL), &entity);
+    };
+    let ada = stage.join_as(Side::Client, "ada");
+    make(&mut stage, ENTITY);
+    stage.drop_connection(&ada, EndCause::Lost);
+    let removal = RemoveChannelMessage { channel_id: ENTITY };
+    stage.say(&servers[0], Header::new(0, message_type::REMOVE_CHANNEL), &removal);
+    make(&mut stage, ENTITY + 1);
+    // There is no room for it, as in a gateway that gives nothing to clients that are away.
+    make(&mut stage, ENTITY);
+    assert_eq!(stage.refused("client_subscriptions"), 1);
+    let (file, _) = snapshot(std::slice::from_mut(&mut stage.engine), 1_000);
+    for (file, sees) in [(&file, [false, true]), (&as_before(&file), [true, true])] {
+        let (mut other, _) = restart(&stage, file, world_settings(TWO, &RETURNS));
+        let (_, told) = come_back(&mut other, Side::Client, "ada");
+        let subscribed = format!("{}: ", message_type::SUB_TO_CHANNEL);
+        let is_seen = |entity: u32| told.get(&entity).is_some_and(|told| told.contains(&subscribed));
+        assert_eq!([ENTITY, ENTITY + 1].map(is_seen), sees);
+    }
+}
+
 #[test]
 fn what_happens_while_a_snapshot_is_made_leaves_a_world_that_fits_together() {
     let mut moved = 0;

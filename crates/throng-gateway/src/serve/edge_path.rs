@@ -160,8 +160,8 @@ impl EdgeOutbox for PathOutbox {
     }
 }
 
-/// Writes what waits, until the path is to end. A write that is under way then is cut off: the other end may not read at all. It
-/// takes the beginning of a frame without its end for the loss of the path.
+/// Writes what waits, until the path is to end. A write that is under way then is cut off: the other end may not read at all. If that
+/// leaves half a frame, the other end takes it for the loss of the path.
 pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(queue: &PathQueue, writer: &mut W) -> io::Result<()> {
     while let Some(bytes) = queue.next().await {
         tokio::select! {
@@ -373,7 +373,7 @@ mod tests {
         let queue = PathQueue::new(&memory);
         let outbox = PathOutbox(Arc::clone(&queue));
         (0..2).for_each(|_| outbox.send(Bytes::from(vec![2; 300_000])));
-        let (mut near, mut far) = tokio::io::duplex(1 << 10);
+        let (mut near, far) = tokio::io::duplex(1 << 10);
         let close = async {
             tokio::task::yield_now().await;
             outbox.close(EdgeFault::Slow);
@@ -384,6 +384,7 @@ mod tests {
         written.expect("nothing is wrong with the connection");
         assert_eq!((outbox.queued_bytes(), memory.used_bytes()), (0, 0));
         drop(near);
+        let mut far = frame_reader(far);
         // The other end learns that the path is lost, and not that it has ended in good order.
         assert_eq!(read_frame(&mut far).await.expect_err("half a frame").kind(), io::ErrorKind::UnexpectedEof);
     }

@@ -365,7 +365,15 @@ impl Gateway {
     /// Accepts no more connections, sends everybody the newest state and queued data, and ends. Takes no longer than
     /// [`ServeOptions::drain`] and a moment. An edge takes up to so long once more, until its home knows that its clients
     /// go on elsewhere. False if connections had to be cut off.
-    pub fn shut_down(mut self) -> bool {
+    pub fn shut_down(self) -> bool {
+        self.end().unwrap_or(false)
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// An engine has failed meanwhile.
+    pub(super) fn end(mut self) -> Result<bool, ServeError> {
         self.leaving.send_replace(true);
         let runtime = self.runtime.take();
         if let Some(runtime) = runtime.as_ref().filter(|_| self.has_home) {
@@ -373,25 +381,21 @@ impl Gateway {
         }
         let _ = self.closing.send(true);
         self.is_open = None;
-        let Some(runtime) = runtime else { return true };
+        let Some(runtime) = runtime else { return Ok(true) };
         let (last_parts, last_snapshot) = self.begin_last_snapshot();
         self.fan_out_for_the_last_time(&runtime, last_parts.as_ref());
         let is_alive = self.events.send(Event::ShutDown(last_parts)).is_ok();
-        if !is_alive {
-            // No task is left that could send anything.
-            runtime.shutdown_timeout(RUNTIME_END);
-            self.end_engine();
-            end_snapshot(last_snapshot);
-            self.end_recordings();
-            return false;
-        }
-        // Connections hold the other end until they are written out.
-        let is_drained = runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
+        // Connections hold the other end until they are written out. Without the engine, no task is left that could send anything.
+        let is_drained = is_alive && runtime.block_on(async { timeout(self.drain, self.alive.recv()).await.is_ok() });
         runtime.shutdown_timeout(RUNTIME_END);
-        self.end_engine();
+        let _ = self.events.send(Event::End);
+        let failure = self.end_engines();
         end_snapshot(last_snapshot);
         self.end_recordings();
-        is_drained && !self.has_cut_off.load(Ordering::Relaxed)
+        match failure {
+            Some(text) => Err(ServeError::Engine(text)),
+            None => Ok(is_drained && !self.has_cut_off.load(Ordering::Relaxed)),
+        }
     }
 
     /// Has the home let the clients go before their connections end: then it knows those who come back through another edge.
@@ -432,12 +436,7 @@ impl Gateway {
 
     /// Ends a gateway one of whose engines has ended unexpectedly, and returns the cause.
     pub(super) fn fail(mut self) -> ServeError {
-        self.end_others();
-        let engines = std::mem::take(&mut self.engines);
-        let causes: Vec<_> = engines.into_iter().filter_map(|engine| engine.join().err()).collect();
-        let cause = causes.into_iter().next();
-        let text = cause.map_or_else(|| "it has ended without a cause".to_owned(), |cause| panic_text(&*cause));
-        error!(%text, "the engine has failed");
+        let text = self.end_engines().unwrap_or_else(|| "it has ended without a cause".to_owned());
         self.shut_down();
         ServeError::Engine(text)
     }
@@ -449,12 +448,14 @@ impl Gateway {
         }
     }
 
-    fn end_engine(&mut self) {
-        let _ = self.events.send(Event::End);
+    /// Waits for the threads of the engines. Why one has failed, if one has.
+    fn end_engines(&mut self) -> Option<String> {
         self.end_others();
-        for engine in std::mem::take(&mut self.engines) {
-            let _ = engine.join();
-        }
+        let engines = std::mem::take(&mut self.engines);
+        let causes: Vec<_> = engines.into_iter().filter_map(|engine| engine.join().err()).collect();
+        let text = causes.first().map(|cause| panic_text(&**cause))?;
+        error!(%text, "the engine has failed");
+        Some(text)
     }
 
     fn end_others(&self) {
@@ -500,7 +501,8 @@ impl Drop for Gateway {
         if let Some(snapshots) = self.snapshots.take() {
             snapshots.end();
         }
-        self.end_engine();
+        let _ = self.events.send(Event::End);
+        self.end_engines();
         self.end_recordings();
     }
 }

@@ -113,7 +113,7 @@ impl Gateway {
             }
         }
         info!("shutting down");
-        Ok(self.shut_down())
+        self.end()
     }
 
     /// Continues for a while, so that load balancers can notice the end. Another signal ends that.

@@ -60,7 +60,7 @@ pub enum DropReason {
     AdmittedLater,
     /// A request that came again less than 25 ms after the answer to the one before.
     RepeatedTooSoon,
-    /// A datagram of somebody who wants to come in, while the server lets nobody in.
+    /// A datagram that is of no connection, while the server lets nobody in.
     DoorClosed,
 }
 

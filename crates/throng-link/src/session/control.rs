@@ -244,7 +244,7 @@ impl Round {
         micros >= least && (self.sent >= MIN_ROUND_PACKETS || micros >= MAX_ROUND_MICROS)
     }
 
-    /// When it ends, if the next packet is sent at `now`: a pause after its last packet is no part of it.
+    /// When it ends, if the next packet is sent at `now`: a pause of more than the longest round after its last packet is no part of it.
     fn end(&self, now: Time) -> Time {
         match now.micros_since(self.last_sent) > MAX_ROUND_MICROS {
             true => Time(self.last_sent.0.saturating_add(MIN_ROUND_MICROS)),

@@ -114,7 +114,8 @@ pub struct SessionOptions {
     /// The longest time for which this end withholds an acknowledgement, and expects its peer to do so.
     pub ack_delay: Duration,
     /// When neither end has said anything for this long, an acknowledgement is asked for. If one end waits half as long
-    /// again as the other, the two do not ask at the same time, and each sends one packet per interval.
+    /// again as the other, the two do not ask at the same time, and each sends one packet per interval. At most half of
+    /// [`idle_timeout`](Self::idle_timeout) counts.
     pub keep_alive_interval: Duration,
     /// A session that receives nothing for this long closes. Above 0.
     pub idle_timeout: Duration,

@@ -73,7 +73,8 @@ pub struct Statistics {
     pub round_trip_min: Duration,
     /// The rate at which the session may send: the lower of limit and congestion estimate.
     pub sending_rate_bytes_per_s: u32,
-    /// The acknowledged bytes per second in the last full round of the congestion controller.
+    /// The acknowledged bytes per second in the last full round of the congestion controller. A pause of more than a second after the last
+    /// packet of a round is left out, so that of somebody who speaks now and then it is the speed of a burst.
     pub delivered_bytes_per_s: u32,
     /// The length of full datagrams, as far as the path is known:
     /// [`MIN_DATAGRAM_BYTES`](super::MIN_DATAGRAM_BYTES) to [`MAX_DATAGRAM_BYTES`](super::MAX_DATAGRAM_BYTES).

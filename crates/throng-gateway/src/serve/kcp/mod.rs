@@ -123,6 +123,8 @@ impl Post {
             let challenge = segment::challenge(conversation, self.challenges.make(now, from, conversation));
             // If the kernel has no room for it, the stranger will ask again.
             self.socket.send_to(&challenge, from);
+        } else {
+            self.door.refuse(&Party::of(self.door.side, from), Reason::BadDatagram);
         }
     }
 
