@@ -65,7 +65,7 @@ pub struct RunOptions {
     pub scenario: Scenario,
     /// Parent folder of the run's folder.
     pub runs: PathBuf,
-    /// The command of the bots' process; it reads [`BotsOptions`](crate::bots::BotsOptions) from its standard input.
+    /// The command of the bots' process; it reads [`BotsOptions`] from its standard input.
     pub bots_command: Vec<OsString>,
     /// The command of an edge's process: it calls [`play_edge`](crate::play_edge). Only needed for scenarios with edges.
     pub edge_command: Vec<OsString>,
