@@ -106,7 +106,7 @@ pub(crate) struct State {
     pub(crate) is_stopping: bool,
     /// Rises with each connection.
     pub(crate) connections: u64,
-    /// The server does not let this member say how far it has read the store: after some MiB it is told nothing more.
+    /// The server refuses what this member says about how far it has read the store. It stops sending changes after some MiB.
     pub(crate) is_reading_refused: bool,
     has_news: bool,
 }

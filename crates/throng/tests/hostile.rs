@@ -378,7 +378,7 @@ fn a_client_that_was_turned_away_does_not_come_in_by_what_it_says_next() {
     let mut town = Town::new(5);
     let hello = [&[1, 3, 0][..], &lanes_of(&throng::default_lanes()), &town.world.schema.hash().to_le_bytes()].concat();
     let old_hello = [1, 2, 0];
-    // A client that is told of its old protocol, and one that did not greet at all. The last fits.
+    // The first client speaks an old protocol. The second one sends no hello. The last one fits.
     let firsts: [Option<(u8, &[u8])>; 3] = [Some((0, &old_hello)), Some((1, b"a message")), None];
     for (number, first) in (1u8..).zip(firsts) {
         let client_id = 100 + u64::from(number);

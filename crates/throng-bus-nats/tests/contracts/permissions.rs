@@ -209,7 +209,9 @@ fn long_news_of_a_watch_are_told_to_their_end_and_it_fails_without_the_permissio
             keys += u32::from(matches!(event, Event::Changed { .. }));
             let has_failed = event == Event::WatchFailed { watch: WatchId(1) };
             assert!(!(has_failed && may_say), "it has failed after {keys} keys");
-            (has_failed || may_say && keys == 40).then_some(())
+            let is_listed = is_listed_before || event == Event::Listed { watch: WatchId(1) };
+            (has_failed || may_say && keys == 40 && is_listed).then_some(())
         });
+        assert_eq!(bus.counters().failed_watches, u64::from(!may_say));
     }
 }

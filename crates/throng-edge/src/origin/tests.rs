@@ -335,6 +335,14 @@ fn an_end_that_finds_no_room_is_told_later_and_an_edge_with_too_many_is_sent_awa
     }
 }
 
+/// An origin that keeps players who are away, with two edges.
+fn with_two_edges() -> (Origin, [ConnectionId; 2]) {
+    let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
+    let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
+    edges.iter().for_each(|edge| connect(&mut origin, *edge));
+    (origin, edges)
+}
+
 /// The player of a client arrives by one edge, and the client has joined by another one.
 #[test]
 fn of_a_player_who_arrives_and_one_of_the_same_client_who_is_here_the_one_with_the_newer_token_stays() {
@@ -347,9 +355,7 @@ fn of_a_player_who_arrives_and_one_of_the_same_client_who_is_here_the_one_with_t
         (20, Stage::Released, 21, 2),
     ];
     for (joined_s, stage, arrived_s, stays) in cases {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
-        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let (mut origin, edges) = with_two_edges();
         let [joined, arrived] = [(edges[1], 1), (edges[0], 2)].map(|(edge, session)| PlayerId { edge, session });
         let body = join_bytes(&[0; USER_DATA_LEN], joined_s);
         assert!(origin.join(joined, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
@@ -383,9 +389,7 @@ fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_one_that_joins_with_an
         (Stage::Released, 19, 1),
         (Stage::Released, 20, 2),
     ] {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
-        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let (mut origin, edges) = with_two_edges();
         let join = |origin: &mut Origin, index: usize, token_ends_s| {
             let player = PlayerId { edge: edges[index], session: index as u32 + 1 };
             let body = join_bytes(&[0; USER_DATA_LEN], token_ends_s);
@@ -413,9 +417,7 @@ fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_one_that_joins_with_an
 #[test]
 fn a_player_who_is_away_is_not_replaced_by_one_who_arrives_with_an_older_token() {
     for (arrived_s, is_replaced) in [(19, false), (20, true), (21, true)] {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
-        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let (mut origin, edges) = with_two_edges();
         let [kept, arrived] = edges.map(|edge| PlayerId { edge, session: 1 });
         let body = join_bytes(&[0; USER_DATA_LEN], 20);
         assert!(origin.join(kept, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
@@ -435,9 +437,7 @@ fn a_player_who_is_away_is_not_replaced_by_one_who_arrives_with_an_older_token()
 #[test]
 fn a_player_who_is_away_is_not_taken_over_by_a_client_that_joins_with_an_older_token() {
     for (joined_s, is_taken_over) in [(19, false), (20, true), (21, true)] {
-        let mut origin = Origin::new(OriginOptions { keep_ticks: 90, ..OriginOptions::default() });
-        let edges = [0, 1].map(|index| ConnectionId { index, generation: 1 });
-        edges.iter().for_each(|edge| connect(&mut origin, *edge));
+        let (mut origin, edges) = with_two_edges();
         let [kept, joined] = edges.map(|edge| PlayerId { edge, session: 1 });
         let mut join = |player, token_ends_s| {
             let body = join_bytes(&[0; USER_DATA_LEN], token_ends_s);

@@ -393,7 +393,10 @@ impl Gateway {
         end_snapshot(last_snapshot);
         self.end_recordings();
         match failure {
-            Some(text) => Err(ServeError::Engine(text)),
+            Some(text) => {
+                error!(%text, "the engine has failed");
+                Err(ServeError::Engine(text))
+            }
             None => Ok(is_drained && !self.has_cut_off.load(Ordering::Relaxed)),
         }
     }
@@ -437,6 +440,7 @@ impl Gateway {
     /// Ends a gateway one of whose engines has ended unexpectedly, and returns the cause.
     pub(super) fn fail(mut self) -> ServeError {
         let text = self.end_engines().unwrap_or_else(|| "it has ended without a cause".to_owned());
+        error!(%text, "the engine has failed");
         self.shut_down();
         ServeError::Engine(text)
     }
@@ -453,9 +457,7 @@ impl Gateway {
         self.end_others();
         let engines = std::mem::take(&mut self.engines);
         let causes: Vec<_> = engines.into_iter().filter_map(|engine| engine.join().err()).collect();
-        let text = causes.first().map(|cause| panic_text(&**cause))?;
-        error!(%text, "the engine has failed");
-        Some(text)
+        causes.first().map(|cause| panic_text(&**cause))
     }
 
     fn end_others(&self) {

@@ -334,6 +334,15 @@ mod tests {
             (0..count).for_each(|_| self.turn(false, true));
         }
 
+        /// The length is found within 60 turns, and nobody probes in so many turns after that.
+        fn finds_and_ends(&mut self, turns: u32) {
+            self.turns(60);
+            assert!(self.is_found(), "{} of {}", self.size.datagram_bytes(), self.carried);
+            let probes = self.probes;
+            self.turns(turns);
+            assert_eq!(self.probes, probes, "the search has an end");
+        }
+
         fn is_found(&self) -> bool {
             let bytes = self.size.datagram_bytes();
             bytes <= self.carried && bytes + usize::from(NARROW_BYTES) >= self.carried.min(MAX_DATAGRAM_BYTES)
@@ -356,11 +365,7 @@ mod tests {
             for sent in &refused {
                 assert_eq!(way.size.on_lost(sent, way.sequence), SizeVerdict::Nothing);
             }
-            way.turns(60);
-            assert!(way.is_found(), "{} of {carried}", way.size.datagram_bytes());
-            let probes = way.probes;
-            way.turns(1_000);
-            assert_eq!(way.probes, probes, "the search has an end");
+            way.finds_and_ends(1_000);
         }
     }
 
@@ -377,23 +382,15 @@ mod tests {
         for sent in &earlier {
             assert_eq!(way.size.on_lost(sent, way.sequence), SizeVerdict::Nothing);
         }
-        way.turns(60);
-        assert!(way.is_found(), "{}", way.size.datagram_bytes());
-        let probes = way.probes;
-        way.turns(1_000);
-        assert_eq!(way.probes, probes, "the search has an end");
+        way.finds_and_ends(1_000);
     }
 
     #[test]
     fn what_a_path_carries_is_found_whatever_it_is() {
         for carried in MIN_DATAGRAM_BYTES..MAX_DATAGRAM_BYTES + 20 {
             let mut way = Way::new(carried);
-            way.turns(60);
-            assert!(way.is_found(), "{} of {carried}", way.size.datagram_bytes());
+            way.finds_and_ends(10_000);
             assert!(way.probes <= 24, "{} probes for {carried}", way.probes);
-            let probes = way.probes;
-            way.turns(10_000);
-            assert_eq!(way.probes, probes, "the search has an end");
         }
     }
 
