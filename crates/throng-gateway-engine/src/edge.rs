@@ -25,15 +25,17 @@
 //!
 //! # Turns
 //!
-//! Changes are sent in the tick in which a reader has its turn, and the frame says that tick. The edge's ticks are the home's,
-//! late by the time on the path and a little more, so that the changes are there when the turn comes.
+//! Changes are sent in the tick in which a reader has its turn, and the frame says that tick. When it has come, the edge serves all
+//! readers whose turns are up to that tick. A reader may have its turn later than the first one, when no frame comes: for it the edge
+//! counts the ticks itself. Its ticks are the home's, late by the time on the path and a little more, so that the edge has no turn
+//! before the changes for it are there.
 
 use bytes::Bytes;
 use prost::Message;
 use thiserror::Error;
 
 /// The version of these frames. Ends of different versions do not speak to each other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The longest frame, in bytes. The sender cuts longer ones.
 pub const FRAME_MAX_BYTES: usize = 16 << 20;
@@ -243,6 +245,9 @@ pub mod down {
         /// occurrences beyond that.
         #[prost(uint64, tag = "9")]
         pub state_bytes: u64,
+        /// The type of the state; empty before the first write.
+        #[prost(string, tag = "10")]
+        pub type_url: String,
     }
 
     /// Changes of a channel: all since those before, or everything.
@@ -254,15 +259,12 @@ pub mod down {
         /// This is the whole state, and the copy so far is void.
         #[prost(bool, tag = "2")]
         pub is_whole: bool,
-        /// The type of the state.
-        #[prost(string, tag = "3")]
-        pub type_url: String,
         /// To be merged in order.
-        #[prost(message, repeated, tag = "4")]
+        #[prost(message, repeated, tag = "3")]
         pub values: Vec<Value>,
         /// The numbers of the fields of the outermost message that have no schema and are lists for the home. Values are joined, so the
         /// edge cannot see it.
-        #[prost(uint32, repeated, tag = "5")]
+        #[prost(uint32, repeated, tag = "4")]
         pub repeated_fields: Vec<u32>,
     }
 

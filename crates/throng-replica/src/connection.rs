@@ -324,12 +324,12 @@ impl Reader for Connection {
         }
     }
 
-    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
+    fn wake(&mut self, number: u16, unchanged_at: Tick, changed_at: Tick, turns: Turns) {
         let subscription = &mut self.subscriptions[usize::from(number)];
         subscription.stage = Stage::Open;
         let standing = self.standings.of_mut(subscription);
         standing.since = standing.since.newest(unchanged_at);
-        let due_at = self.ticks.from(subscription.next_turn(now.before(1), turns.phase));
+        let due_at = self.ticks.from(subscription.next_turn(changed_at.before(1), turns.phase));
         self.standings.set_due_at(subscription, due_at);
     }
 }

@@ -605,11 +605,12 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     }
 
     /// Wakes the sleeping subscriptions of channels that have changed since the last plan.
-    fn wake_sleepers(&mut self, now: Tick) {
+    fn wake_sleepers(&mut self) {
         for index in self.disturbed.drain(..) {
             let channel = &mut self.channels[index as usize];
             channel.disturbed = false;
-            let has_changed = channel.state.last_change().is_newer_than(self.now);
+            let changed_at = channel.state.last_change();
+            let has_changed = changed_at.is_newer_than(self.now);
             channel.sleepers.sort_unstable();
             channel.sleepers.dedup();
             channel.sleepers.retain(|&Sleeper { connection: reader, subscription }| {
@@ -620,7 +621,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
                     if C::SAYS_WHEN {
                         self.agenda.touch(reader);
                     }
-                    connection.wake(subscription, self.now, now, channel.turns);
+                    connection.wake(subscription, self.now, changed_at, channel.turns);
                 }
                 let stays = is_asleep && !has_changed;
                 if !stays {

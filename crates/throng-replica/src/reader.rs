@@ -69,9 +69,9 @@ pub trait Reader: Send {
         let _ = (number, channel);
     }
 
-    /// The channel has changed at `now` for the first time since `unchanged_at`: the subscription, which had everything
-    /// then, takes part in the next turn of its class.
-    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns);
+    /// The channel has changed since `unchanged_at`, at last at `changed_at`: the subscription, which had everything then, takes part
+    /// in the next turn of its class. That may be over when the plan comes: then it has it now.
+    fn wake(&mut self, number: u16, unchanged_at: Tick, changed_at: Tick, turns: Turns);
 }
 
 /// The slot of one connection, with or without a connection in it. Slots lie side by side; the connections themselves lie

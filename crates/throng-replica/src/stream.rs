@@ -193,11 +193,11 @@ impl Reader for Stream {
         entry.is_some_and(|entry| entry.stage == Stage::Asleep && entry.channel == channel)
     }
 
-    fn wake(&mut self, number: u16, unchanged_at: Tick, now: Tick, turns: Turns) {
+    fn wake(&mut self, number: u16, unchanged_at: Tick, changed_at: Tick, turns: Turns) {
         let entry = &mut self.entries[usize::from(number)];
         entry.stage = Stage::Open;
         entry.since = entry.since.newest(unchanged_at);
-        let due_at = entry.next_turn(now.before(1), turns);
+        let due_at = entry.next_turn(changed_at.before(1), turns);
         self.set_due(usize::from(number), due_at);
     }
 }
@@ -651,6 +651,26 @@ mod tests {
             stream.drain(outgoing, |_, _, _| served += 1);
         }
         assert!(served >= 48, "{served} of 50");
+    }
+
+    #[test]
+    fn a_turn_between_a_change_and_the_plan_is_not_missed_by_who_has_waited_for_a_change() {
+        let mut scene = scene(50, StreamStart::Changes);
+        // The turn at 50 finds nothing, so it waits.
+        scene.run_to(98);
+        scene.write(1);
+        // Turns are at 100 and 150, and nobody plans at 100.
+        scene.hub.plan(Tick(103));
+        scene.hub.encode(&(), &Inline);
+        let mut late = Vec::new();
+        {
+            let (outgoing, slots) = scene.hub.writers();
+            let mut stream = slots[scene.reader.index as usize].writer().expect("it is connected");
+            stream.drain(outgoing, |_, frame, (_, late_ticks)| late.push((frame.bytes[0], late_ticks)));
+        }
+        assert_eq!(late, [(1, 3)]);
+        scene.write(2);
+        assert_eq!(scene.run_to(160), [(150, 2)], "the next one is at its time");
     }
 
     #[test]

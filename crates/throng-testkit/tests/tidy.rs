@@ -63,6 +63,9 @@ const UNSAFE_FILES: [(&str, &[&str]); 3] =
 /// Written by others and kept as they came.
 const VENDORED: &str = "assets/uplot";
 
+/// Kinds of examples in the documentation that are compiled.
+const DOCTESTS: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
@@ -447,6 +450,35 @@ fn tests_with_random_input_take_their_seeds_from_one_place() {
             if is_plain_loop || is_unseeded || line.contains("fastrand::Rng::new()") {
                 faults.push(format!("{}:{}: use throng_seeds", file.display(), number + 1));
             }
+        }
+    }
+    fail_if_any(faults);
+}
+
+/// A library without tests in it would be compiled and linked once more for nothing. With tests that are switched off, nobody would
+/// notice that they do not run.
+#[test]
+fn libraries_are_built_for_tests_exactly_if_they_have_some() {
+    let mut faults = Vec::new();
+    for name in crates() {
+        let folder = root().join("crates").join(&name);
+        if !folder.join("src/lib.rs").exists() {
+            continue;
+        }
+        let manifest = read(&folder.join("Cargo.toml"));
+        let lib = manifest.split("[lib]\n").nth(1).map_or("", |rest| rest.split("\n[").next().unwrap_or_default());
+        let has = |setting: &str| lib.lines().any(|line| line == setting);
+        let texts: Vec<String> = files(&folder.join("src"), &[".rs"]).iter().map(|file| read(file)).collect();
+        let lines = || texts.iter().flat_map(|text| text.lines()).map(str::trim);
+        let has_tests = lines().any(|line| line.starts_with("#[test]") || line.starts_with("#[tokio::test"));
+        let fences = lines().filter_map(|line| line.strip_prefix("//! ```").or_else(|| line.strip_prefix("/// ```")));
+        // Each second one ends what the one before it begins.
+        let has_doctests = fences.step_by(2).any(|kind| DOCTESTS.contains(&kind));
+        if has("test = false") == has_tests {
+            faults.push(format!("{name}: `test = false` in [lib], if and only if it has no unit tests"));
+        }
+        if has("doctest = false") && has_doctests {
+            faults.push(format!("{name}: it has examples in its documentation, and `doctest = false`"));
         }
     }
     fail_if_any(faults);

@@ -65,12 +65,15 @@ struct Edge {
 struct Copy {
     /// Everything up to this tick was sent. `None`: nothing.
     point: Option<Tick>,
-    /// The facts about merging and turns that the edge was told.
+    /// The facts about merging and turns that the edge was told, and the type of the state.
     facts: Option<(MergeOptions, u32, u64)>,
+    type_url: String,
     readers: FxHashMap<Place, Rhythm>,
     /// How many readers have it.
     rhythms: BTreeMap<Rhythm, u32>,
     due: Option<Tick>,
+    /// It is due because of a change.
+    is_woken: bool,
     /// The updates since `point` and their writers, in order, if they are all that has changed and not too many.
     updates: Option<Vec<(u32, Bytes)>>,
     update_bytes: usize,
@@ -97,6 +100,20 @@ impl Rhythm {
         let beyond = (passed + self.interval - self.phase) % self.interval;
         Tick((passed + self.interval - beyond).next_multiple_of(grid))
     }
+}
+
+/// The first of some turns, if none of them is before `bound`: one at `bound` ends the search.
+fn earliest(turns: impl IntoIterator<Item = Tick>, bound: Tick) -> Option<Tick> {
+    let mut first = None;
+    for turn in turns {
+        if first.is_none_or(|first| turn < first) {
+            first = Some(turn);
+        }
+        if turn <= bound {
+            break;
+        }
+    }
+    first
 }
 
 /// Clients that are sent the same, by edge.
@@ -269,10 +286,11 @@ impl Edges {
         let Some(&former) = copy.readers.get(&reader.place()) else { return };
         // The new turns are counted from the last of the former ones.
         let last = tick.before(((tick.0 + former.interval - former.phase) % former.interval) as u32);
+        let rhythm = Rhythm::new(wanted.interval_ms, last);
         copy.remove(reader.place());
-        copy.add(reader.place(), Rhythm::new(wanted.interval_ms, last));
+        copy.add(reader.place(), rhythm);
         row.push(client, down::What::ReadsOtherwise(reads_of(channel.id, wanted, last)));
-        self.wake((index, channel), change_tick);
+        row.put_due(index, rhythm.turn(change_tick, channel.turn_grid()));
     }
 
     /// It does not read it any more.
@@ -319,9 +337,12 @@ impl Edges {
         let Some(edges) = self.copied.get(&index) else { return };
         for edge in edges {
             let Some(row) = self.rows.get_mut(edge) else { continue };
-            let Some(copy) = row.copies.get(&index) else { continue };
-            let turns = copy.rhythms.keys().map(|rhythm| rhythm.turn(change_tick, channel.turn_grid()));
-            let Some(turn) = turns.min() else { continue };
+            // After the first change it is due at the first turn of them all.
+            let Some(copy) = row.copies.get_mut(&index).filter(|copy| !copy.is_woken) else { continue };
+            copy.is_woken = true;
+            let grid = channel.turn_grid();
+            let turns = copy.rhythms.keys().map(|rhythm| rhythm.turn(change_tick, grid));
+            let Some(turn) = earliest(turns, Tick(change_tick.0.next_multiple_of(grid))) else { continue };
             row.put_due(index, turn);
         }
     }
@@ -362,11 +383,12 @@ impl Edges {
         now: Tick,
     ) -> Option<Tick> {
         let edge = self.rows.get(&reader.behind?.edge)?;
+        let &(first, _) = edge.due.first()?;
         let turn = |index: ChannelIndex| {
             let copy = edge.copies.get(&index).filter(|copy| copy.due.is_some())?;
             Some(copy.readers.get(&reader.place())?.turn(now, channels.at(index).turn_grid()))
         };
-        fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn).min()
+        earliest(fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn), first.newest(now))
     }
 
     /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
@@ -383,7 +405,7 @@ impl Edges {
             for &index in &due {
                 let later = is_slow.then(|| tick.after(SLOW_TICKS));
                 if let Some(copy) = row.copies.get_mut(&index) {
-                    copy.due = later;
+                    (copy.due, copy.is_woken) = (later, is_slow);
                     row.due.extend(later.map(|later| (later, index)));
                 }
             }
@@ -553,7 +575,7 @@ impl Edge {
     fn tell_all(&mut self, channels: &Channels, fanout: &Fanout) {
         while let Some((_, index)) = self.due.pop_first() {
             if let Some(copy) = self.copies.get_mut(&index) {
-                copy.due = None;
+                (copy.due, copy.is_woken) = (None, false);
             }
             self.tell_copy((index, channels.at(index)), fanout);
         }
@@ -566,8 +588,9 @@ impl Edge {
         let options = log.data().map_or_else(|| channel.merge_options(), |data| data.options());
         let Some(copy) = self.copies.get_mut(&index) else { return };
         let state_bytes = log.data().map_or(0, |data| data.state_bytes_limit() as u64);
-        if copy.facts != Some((options, turn_ticks, state_bytes)) {
+        if copy.facts != Some((options, turn_ticks, state_bytes)) || copy.type_url != log.type_url() {
             copy.facts = Some((options, turn_ticks, state_bytes));
+            log.type_url().clone_into(&mut copy.type_url);
             let facts = down::Channel {
                 id: channel.id,
                 kind: channel.kind.into(),
@@ -578,6 +601,7 @@ impl Edge {
                 merges_map_entries: options.merge_map_entries,
                 turn_ticks,
                 state_bytes,
+                type_url: copy.type_url.clone(),
             };
             self.others.push(Down { client: 0, what: Some(down::What::Channel(facts)) });
         }
@@ -603,7 +627,6 @@ impl Edge {
             let changes = down::Changes {
                 channel: channel.id,
                 is_whole,
-                type_url: log.type_url().to_owned(),
                 values,
                 repeated_fields: changes.repeated_fields.clone(),
             };
@@ -670,9 +693,11 @@ impl Copy {
         Copy {
             point: None,
             facts: None,
+            type_url: String::new(),
             readers: FxHashMap::default(),
             rhythms: BTreeMap::new(),
             due: None,
+            is_woken: false,
             updates: None,
             update_bytes: 0,
         }
@@ -706,6 +731,20 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_search_for_the_earliest_turn_ends_where_none_can_be_earlier() {
+        let mut looked = 0;
+        let mut first = |turns: [u64; 4], bound| {
+            looked = 0;
+            let turns = turns.into_iter().inspect(|_| looked += 1).map(Tick);
+            (earliest(turns, Tick(bound)).map(|turn| turn.0), looked)
+        };
+        assert_eq!(first([9, 7, 8, 6], 5), (Some(6), 4));
+        assert_eq!(first([9, 5, 8, 6], 5), (Some(5), 2));
+        assert_eq!(first([5, 9, 8, 6], 5), (Some(5), 1));
+        assert_eq!(earliest([], Tick(5)), None);
+    }
 
     #[test]
     fn turns_are_those_of_a_lattice_moved_up_to_the_grid() {

@@ -46,7 +46,8 @@ pub(super) struct Fanout {
 const HUB_MAX: usize = 1 << 21;
 
 /// The shortest time between two fan-outs. A subscriber that asks for less is served at most this often.
-const STEP: Duration = Duration::from_millis(5);
+const STEP: Duration = Duration::from_millis(STEP_TICKS);
+pub(super) const STEP_TICKS: u64 = 5;
 
 impl Fanout {
     /// No channels and no connections. Ticks begin with `first_tick`.
@@ -89,7 +90,12 @@ impl Fanout {
 
     /// The tick that changes made now belong to: later than all that was sent.
     pub(super) fn change_tick(&self, clock: &Clock) -> Tick {
-        clock.tick().newest(self.hub.now().after(1))
+        clock.tick().newest(self.first_tick_of_changes())
+    }
+
+    /// The same for changes that were made in another process: readers are not to miss a turn because of what the clock says here.
+    pub(super) fn first_tick_of_changes(&self) -> Tick {
+        self.hub.now().after(1)
     }
 
     /// Everything that a subscriber is granted.
@@ -113,12 +119,14 @@ impl Fanout {
     /// When something may have to be sent: at the next turn of a subscription or of a copy at an edge, but not more often
     /// than once per step.
     pub(super) fn next(&self, clock: &Clock, next_copy: Option<Time>) -> Option<Time> {
-        let step = self.next_step(clock);
+        // An edge may have planned turns before their time.
+        let first = clock.time_of(self.first_tick_of_changes());
+        let step = self.next_step(clock).max(first);
         if self.hub.is_disturbed() {
             return Some(step);
         }
         // There is no notification when the kernel has accepted data.
-        let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN));
+        let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN).max(first));
         let turn = self.hub.next_turn().map(|turn| clock.time_of(turn).max(step));
         let copies = next_copy.map(|due| due.max(step));
         [look, turn, copies].into_iter().flatten().min()
@@ -291,8 +299,9 @@ impl Engine {
         self.fanout.next(&self.clock, self.edges.next_due().map(|due| self.clock.time_of(due)))
     }
 
-    pub(super) fn fan_out(&mut self) {
-        let tick = self.clock.tick();
+    /// Sends what is due now; at an edge also what is due in the home's turn, whose changes may have come early.
+    pub(super) fn fan_out(&mut self, home_turn: Option<Tick>) {
+        let tick = home_turn.map_or(self.clock.tick(), |turn| turn.newest(self.clock.tick()));
         if tick.is_newer_than(self.fanout.hub.now()) {
             self.fan_out_at(tick);
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashMap;
-use throng_channeld::proto::{Any, ChannelDataMergeOptions, ChannelType};
+use throng_channeld::proto::{ChannelDataMergeOptions, ChannelType};
 use throng_channeld::{Message, Messages, PacketError, message_type, put_message};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, Variant};
 use throng_wire::{Tick, Time};
@@ -23,6 +23,7 @@ use throng_wire::{Tick, Time};
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::{Connection, Stage};
+use super::fanout::STEP_TICKS;
 use super::log::state_limits;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
@@ -39,6 +40,10 @@ pub(super) struct Home {
     /// There is a path to it. The ticks by which the edge is ahead of it.
     ahead: Option<u64>,
     slack: Option<Slack>,
+    /// The home's turn whose changes have come: readers here have theirs, too.
+    turn: Option<Tick>,
+    /// The last turn of the home.
+    last_turn: Tick,
     records: Vec<Up>,
     /// How updates of the copies are merged, by channel.
     terms: FxHashMap<u32, Terms>,
@@ -46,9 +51,10 @@ pub(super) struct Home {
 }
 
 /// How the home merges updates of a state.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Terms {
     options: MergeOptions,
+    type_url: Arc<str>,
     /// Bytes that a state without a schema may have.
     state_bytes: usize,
 }
@@ -104,6 +110,11 @@ impl Home {
     /// A tick of the home, here.
     fn here(&self, home_tick: u64) -> Tick {
         Tick(home_tick.saturating_add(self.ahead.unwrap_or_default()))
+    }
+
+    /// The turn whose changes have come since this was last asked.
+    pub(super) fn take_turn(&mut self) -> Option<Tick> {
+        self.turn.take()
     }
 
     /// The next frame for it.
@@ -304,15 +315,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the clock of turns a little back or forward, so that frames come before the turn that they are for.
+    /// The changes for the home's turns up to this one have come. Turns that no frame is about have their time by the clock, which is
+    /// set a little back or forward, so that frames come before it.
     fn keep_time(&mut self, home_turn: u64) {
-        let (tick, planned) = (self.clock.tick().0, self.fanout.hub.now().0);
+        let (tick, planned) = (self.clock.tick(), self.fanout.hub.now());
         let Some(home) = &mut self.home else { return };
-        let (Some(ahead), Some(slack)) = (home.ahead, &mut home.slack) else { return };
-        let turn = home_turn.saturating_add(ahead);
+        let turn = home.here(home_turn);
+        // A step of the home has the turns since the one before.
+        let first = turn.before(STEP_TICKS as u32 - 1).newest(home.last_turn.after(1));
+        (home.turn, home.last_turn) = (Some(turn), turn);
+        let Some(slack) = home.slack.as_mut().filter(|_| home.ahead.is_some()) else { return };
         // A turn that was planned already is over, too.
-        let reached = if planned < turn { tick } else { tick.max(planned + 1) };
-        let back = slack.note(tick, (reached as i64).saturating_sub(turn as i64));
+        let reached = if first.is_newer_than(planned) { tick } else { tick.newest(planned.after(1)) };
+        let back = slack.note(tick.0, (reached.0 as i64).saturating_sub(first.0 as i64));
         self.clock.put_off(back);
     }
 
@@ -353,8 +368,9 @@ impl Engine {
             0 => usize::MAX,
             bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
         };
+        let terms = Terms { options, type_url: channel.type_url.as_str().into(), state_bytes };
         if let Some(home) = &mut self.home
-            && home.terms.insert(channel.id, Terms { options, state_bytes }).is_none()
+            && home.terms.insert(channel.id, terms).is_none()
         {
             // GLOBAL is there from the beginning, with a state of its own.
             self.clear_copy(index);
@@ -370,16 +386,14 @@ impl Engine {
 
     fn copy_changes(&mut self, changes: down::Changes) -> Result<(), EdgeFault> {
         let index = self.channels.find(changes.channel).ok_or(EdgeFault::Change)?;
-        let terms = self.home.as_ref().and_then(|home| home.terms.get(&changes.channel).copied());
+        let terms = self.home.as_ref().and_then(|home| home.terms.get(&changes.channel).cloned());
         let terms = terms.ok_or(EdgeFault::Change)?;
         let had_data = self.fanout.hub.state(index).data().is_some();
         if changes.is_whole && had_data {
             self.clear_copy(index);
         }
-        let type_url = changes.type_url;
-        for down::Value { writer, value } in changes.values {
-            let data = Any { type_url: type_url.clone(), value };
-            self.merge_copy(index, (&data, &changes.repeated_fields), terms, writer)?;
+        for down::Value { writer, value } in &changes.values {
+            self.merge_copy(index, (value, &changes.repeated_fields), &terms, *writer)?;
         }
         if !had_data {
             self.resolve_masks_anew(index);
@@ -392,22 +406,22 @@ impl Engine {
     fn merge_copy(
         &mut self,
         index: ChannelIndex,
-        (data, repeated): (&Any, &[u32]),
-        Terms { options, state_bytes }: Terms,
+        (value, repeated): (&Bytes, &[u32]),
+        &Terms { options, ref type_url, state_bytes }: &Terms,
         writer: u32,
     ) -> Result<(), EdgeFault> {
-        let (tick, mut limits) = (self.fanout.change_tick(&self.clock), state_limits(&self.settings.limits));
-        if self.schemas.find(&data.type_url).is_none() {
+        let (tick, mut limits) = (self.fanout.first_tick_of_changes(), state_limits(&self.settings.limits));
+        if self.schemas.find(type_url).is_none() {
             // The copy loses what the state at home loses.
             limits.state_bytes = limits.state_bytes.min(state_bytes);
         }
         let before = self.fanout.hub.state(index).size_bytes() as u64;
         let state = self.fanout.hub.state_mut(index);
-        let mut merged = state.merge_copy(data, repeated, (&self.schemas, options, limits), writer, tick);
+        let mut merged = state.merge_copy((type_url, value), repeated, (&self.schemas, options, limits), writer, tick);
         if merged == Err(MergeError::WrongType) && state.is_untouched() {
             // A type that was only expected gives way to the one that comes.
             state.clear();
-            merged = state.merge_copy(data, repeated, (&self.schemas, options, limits), writer, tick);
+            merged = state.merge_copy((type_url, value), repeated, (&self.schemas, options, limits), writer, tick);
         }
         self.state_was_changed(index, before);
         merged.map(|_| ()).map_err(|_| EdgeFault::Change)

@@ -269,15 +269,13 @@ impl ChannelLog {
     /// The copy cannot become what the home has.
     pub(super) fn merge_copy(
         &mut self,
-        update: &Any,
+        (type_url, value): (&str, &Bytes),
         repeated: &[u32],
         rules: (&Schemas, MergeOptions, StateLimits),
         writer: u32,
         tick: Tick,
     ) -> Result<Merged, MergeError> {
-        self.change(&update.type_url, rules, tick, |data, tick| {
-            data.merge_joined((&update.value, &update.type_url), repeated, writer, tick)
-        })
+        self.change(type_url, rules, tick, |data, tick| data.merge_joined((value, type_url), repeated, writer, tick))
     }
 
     /// Merges an update that came at tick `came_at`, by `merge`, which gets the state and the tick of the change. If there is no state,
@@ -392,15 +390,22 @@ impl ChannelLog {
         self.seal();
         let outdated = |&point: &Tick| data.has_forgotten() && data.horizon().is_newer_than(point);
         let since = point.filter(|point| !outdated(point));
-        let values = forms.with_scratch(|chunks| {
-            data.encode(since, None, None, VALUE_MAX_BYTES, chunks);
-            let is_parted = |since| chunks.mixed_writers().is_empty() && !data.has_returned_since(since);
-            match (since, updates) {
-                (Some(since), _) if is_parted(since) => by_parts(chunks),
-                (Some(_), Some(updates)) => updates,
-                _ => unnamed(chunks),
-            }
-        });
+        let encoded = |updates| {
+            forms.with_scratch(|chunks| {
+                data.encode(since, None, None, VALUE_MAX_BYTES, chunks);
+                let is_parted = |since| chunks.mixed_writers().is_empty() && !data.has_returned_since(since);
+                match (since, updates) {
+                    (Some(since), _) if is_parted(since) => by_parts(chunks),
+                    (Some(_), Some(updates)) => updates,
+                    _ => unnamed(chunks),
+                }
+            })
+        };
+        let values = match (since, updates) {
+            // Passed on as it came, it need not be encoded.
+            (Some(_), Some(updates)) if updates.len() == 1 => updates,
+            (_, updates) => encoded(updates),
+        };
         let repeated_fields = data.repeated_fields().collect();
         Some(ChangesForEdge { point: last, is_whole: since.is_none(), values, repeated_fields })
     }
@@ -610,7 +615,7 @@ mod tests {
             let merge = |log: &mut ChannelLog, tick| {
                 let rules = (&schemas, MergeOptions::default(), StateLimits::default());
                 match is_copy {
-                    true => log.merge_copy(&update, &[], rules, 1, tick),
+                    true => log.merge_copy((&update.type_url, &update.value), &[], rules, 1, tick),
                     false => log.merge(&update, usize::MAX, rules, 1, tick),
                 }
             };

@@ -320,8 +320,9 @@ impl Engine {
         self.surrender();
         self.give_up_the_unborn();
         self.make_up_for_moves();
-        if self.is_fan_out_due() {
-            self.fan_out();
+        let home_turn = self.home.as_mut().and_then(|home| home.take_turn());
+        if home_turn.is_some() || self.is_fan_out_due() {
+            self.fan_out(home_turn);
         }
         self.release();
         self.flush();

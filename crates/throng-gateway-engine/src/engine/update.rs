@@ -86,7 +86,8 @@ impl Engine {
             MergeError::NoRoom { .. } => room.refusal,
             error => Refusal::Data(error.tag()),
         })?;
-        self.edges.note_update(channel, Some((writer, &data.value)));
+        // Copies are not told of what has found no place here.
+        self.edges.note_update(channel, (merged.dropped == 0).then_some((writer, &data.value)));
         if merged.dropped > 0 {
             self.counters.refuse(Refusal::Data("values_dropped"));
         }

@@ -1,4 +1,4 @@
-//! How much an engine does before its due work: in each turn of its thread.
+//! When an engine's thread has its turns, and how much it does in each before its due work.
 
 use std::thread;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use throng_wire::Time;
 
 use super::clock::Clock;
+use super::event::{Event, Gone, Inlet};
 
 /// The most events that the engine reads before it does its due work, even if more are waiting.
 pub(super) struct Budget {
@@ -37,13 +38,48 @@ impl Budget {
 }
 
 /// The least time between the beginnings of two engine steps.
-const TURN_MIN: Duration = Duration::from_millis(1);
+const TURN_MIN: Duration = Duration::from_millis(2);
 
-/// Under load, lets some more events come: waking up and writing to sockets for each of them would cost more than what is
-/// to be done for it.
-pub(super) fn gather(clock: Clock, last_turn: Time) {
-    if let Some(rest) = TURN_MIN.checked_sub(clock.now().since(last_turn)) {
-        thread::sleep(rest);
+/// When an engine's thread begins its turns. Under load, it lets some more events come: waking up and writing to sockets for each of
+/// them would cost more than what is to be done for it.
+pub(super) struct Pace {
+    last_turn: Time,
+    /// The last turn had to wait for its time. Then there are events when the next one may begin, and it is enough to sleep until then:
+    /// nobody has to wake this thread.
+    is_busy: bool,
+}
+
+impl Pace {
+    pub(super) fn new(now: Time) -> Pace {
+        Pace { last_turn: now, is_busy: false }
+    }
+
+    /// Waits until the next turn begins. Returns its first event, and when it begins. There is no event if it begins because of the
+    /// deadline.
+    pub(super) fn begin(
+        &mut self,
+        clock: Clock,
+        inlet: &Inlet,
+        deadline: Option<Time>,
+    ) -> Result<(Option<Event>, Time), Gone> {
+        let mut event = None;
+        if self.is_busy {
+            self.sleep(clock);
+            event = inlet.next();
+        }
+        if event.is_none() {
+            event = inlet.wait(deadline.map(|deadline| deadline.since(clock.now())))?;
+            self.is_busy = self.sleep(clock);
+        }
+        self.last_turn = clock.now();
+        Ok((event, self.last_turn))
+    }
+
+    /// Sleeps until a turn may begin. Returns whether that was necessary.
+    fn sleep(&self, clock: Clock) -> bool {
+        let rest = TURN_MIN.checked_sub(clock.now().since(self.last_turn)).filter(|rest| !rest.is_zero());
+        rest.into_iter().for_each(thread::sleep);
+        rest.is_some()
     }
 }
 

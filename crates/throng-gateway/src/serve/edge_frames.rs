@@ -12,12 +12,12 @@ use super::event::{Event, Events};
 /// Carries frames until the path ends: those of `outbox` to the other end, and those of the other end to the engine, as the
 /// events that `heard` makes of them. Returns why it has ended, and the fault if the engine has closed it.
 pub(crate) async fn carry(
-    mut stream: TcpStream,
+    stream: TcpStream,
     outbox: &PathOutbox,
     (events, counters): (&Events, &ShellCounters),
     heard: impl Fn(Bytes, OwnedSemaphorePermit) -> Event,
 ) -> (Result<(), PathError>, Option<EdgeFault>) {
-    let (reader, mut writer) = stream.split();
+    let (reader, writer) = stream.into_split();
     let mut reader = frame_reader(reader);
     let read = async {
         while let Some(frame) = read_frame(&mut reader).await? {
@@ -30,7 +30,7 @@ pub(crate) async fn carry(
     };
     let ended = tokio::select! {
         ended = read => ended,
-        ended = write_frames(&outbox.0, &mut writer) => ended.map_err(PathError::from),
+        ended = write_frames(&outbox.0, writer) => ended.map_err(PathError::from),
     };
     (ended, close(outbox, counters))
 }

@@ -14,7 +14,7 @@
 //! signed: use the path only in a network that others cannot reach.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use bytes::{Bytes, BytesMut};
 use ring::hmac;
 use throng_gateway_engine::edge::{EdgeFault, EdgeOutbox, FRAME_MAX_BYTES, VERSION};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -59,15 +60,20 @@ pub(crate) enum PathError {
     Chance,
 }
 
-/// Frames that wait to be written.
+/// Frames for the other end. The engine's thread writes them to the socket as long as the kernel takes all of them at once: to wake a
+/// task costs more than the write. The rest waits for the task, which has the socket until all of it is written.
 pub(crate) struct PathQueue {
     state: Mutex<State>,
+    /// Bytes that wait, heads of frames included.
     bytes: AtomicUsize,
     wake: Notify,
 }
 
 struct State {
-    frames: VecDeque<Bytes>,
+    /// Heads and contents of frames that wait. The first may lack its beginning, which is written.
+    chunks: VecDeque<Bytes>,
+    /// The socket, while the task does not have it.
+    socket: Option<OwnedWriteHalf>,
     fault: Option<EdgeFault>,
     holding: Holding,
 }
@@ -75,7 +81,7 @@ struct State {
 impl PathQueue {
     pub(crate) fn new(memory: &Arc<Memory>) -> Arc<PathQueue> {
         let holding = Holding::new(memory, Part::Queues, 0);
-        let state = State { frames: VecDeque::new(), fault: None, holding };
+        let state = State { chunks: VecDeque::new(), socket: None, fault: None, holding };
         Arc::new(PathQueue { state: Mutex::new(state), bytes: AtomicUsize::new(0), wake: Notify::new() })
     }
 
@@ -83,35 +89,41 @@ impl PathQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for frames, and takes them. `None` once the path is to end.
-    async fn next(&self) -> Option<Vec<u8>> {
+    /// Takes some of what waits.
+    fn take(&self) -> Option<Vec<u8>> {
+        let mut state = self.lock();
+        let mut out = Vec::new();
+        while out.len() < WRITE_BYTES
+            && let Some(chunk) = state.chunks.pop_front()
+        {
+            out.extend_from_slice(&chunk);
+        }
+        (!out.is_empty()).then_some(out)
+    }
+
+    /// So many bytes of [`take`](Self::take) are on their way.
+    fn written(&self, bytes: usize) {
+        let mut state = self.lock();
+        if state.fault.is_none() {
+            let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+            state.holding.set(left);
+        }
+    }
+
+    /// Leaves the socket to the engine until something is left over. `None` once the path is to end.
+    async fn lend(&self, socket: OwnedWriteHalf) -> Option<OwnedWriteHalf> {
+        self.lock().socket = Some(socket);
         loop {
             {
                 let mut state = self.lock();
                 if state.fault.is_some() {
                     return None;
                 }
-                if !state.frames.is_empty() {
-                    let mut out = Vec::new();
-                    while out.len() < WRITE_BYTES
-                        && let Some(frame) = state.frames.pop_front()
-                    {
-                        out.extend_from_slice(&(frame.len() as u32).to_le_bytes());
-                        out.extend_from_slice(&frame);
-                    }
-                    return Some(out);
+                if !state.chunks.is_empty() {
+                    return state.socket.take();
                 }
             }
             self.wake.notified().await;
-        }
-    }
-
-    /// So many bytes of [`next`](Self::next) are on their way.
-    fn written(&self, bytes: usize) {
-        let mut state = self.lock();
-        if state.fault.is_none() {
-            let left = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
-            state.holding.set(left);
         }
     }
 
@@ -142,9 +154,21 @@ impl EdgeOutbox for PathOutbox {
         if state.fault.is_some() {
             return;
         }
-        let bytes = self.0.bytes.fetch_add(frame.len() + 4, Ordering::Relaxed) + frame.len() + 4;
+        let head = (frame.len() as u32).to_le_bytes();
+        let written = match &state.socket {
+            Some(socket) if state.chunks.is_empty() => write_now(socket, &head, &frame),
+            _ => 0,
+        };
+        let waiting_bytes = head.len() + frame.len() - written;
+        if waiting_bytes == 0 {
+            return;
+        }
+        if written < head.len() {
+            state.chunks.push_back(Bytes::copy_from_slice(&head[written..]));
+        }
+        state.chunks.push_back(frame.slice(written.saturating_sub(head.len())..));
+        let bytes = self.0.bytes.fetch_add(waiting_bytes, Ordering::Relaxed) + waiting_bytes;
         state.holding.set(bytes);
-        state.frames.push_back(frame);
         drop(state);
         self.0.wake.notify_one();
     }
@@ -152,7 +176,8 @@ impl EdgeOutbox for PathOutbox {
     fn close(&self, fault: EdgeFault) {
         let mut state = self.0.lock();
         state.fault.get_or_insert(fault);
-        state.frames.clear();
+        state.chunks.clear();
+        state.socket = None;
         self.0.bytes.store(0, Ordering::Relaxed);
         state.holding.set(0);
         drop(state);
@@ -160,17 +185,38 @@ impl EdgeOutbox for PathOutbox {
     }
 }
 
-/// Writes what waits, until the path is to end. A write that is under way then is cut off: the other end may not read at all. If that
-/// leaves half a frame, the other end takes it for the loss of the path.
-pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(queue: &PathQueue, writer: &mut W) -> io::Result<()> {
-    while let Some(bytes) = queue.next().await {
-        tokio::select! {
-            written = writer.write_all(&bytes) => written?,
-            () = queue.closed() => break,
+/// Writes what the kernel takes at once. Returns how many bytes that are. A socket that has failed takes nothing: the task meets the
+/// error.
+fn write_now(socket: &OwnedWriteHalf, head: &[u8], frame: &[u8]) -> usize {
+    let mut written = 0;
+    loop {
+        let (head, frame) = (&head[written.min(head.len())..], &frame[written.saturating_sub(head.len())..]);
+        if head.is_empty() && frame.is_empty() {
+            return written;
         }
-        queue.written(bytes.len());
+        match socket.try_write_vectored(&[IoSlice::new(head), IoSlice::new(frame)]) {
+            Ok(bytes) if bytes > 0 => written += bytes,
+            _ => return written,
+        }
     }
-    Ok(())
+}
+
+/// Writes what the engine leaves over, until the path is to end. A write that is under way then is cut off: the other end may not read at
+/// all. If that leaves half a frame, the other end takes it for the loss of the path.
+pub(crate) async fn write_frames(queue: &PathQueue, mut socket: OwnedWriteHalf) -> io::Result<()> {
+    loop {
+        while let Some(bytes) = queue.take() {
+            tokio::select! {
+                written = socket.write_all(&bytes) => written?,
+                () = queue.closed() => return Ok(()),
+            }
+            queue.written(bytes.len());
+        }
+        match queue.lend(socket).await {
+            Some(lent) => socket = lent,
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Reads frames with few system calls.
@@ -297,6 +343,8 @@ pub(crate) async fn welcome_edge<W: AsyncWrite + Unpin>(stream: &mut W, tick: u6
 
 #[cfg(test)]
 mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
 
     fn secret(byte: u8) -> EdgeSecret {
@@ -343,6 +391,13 @@ mod tests {
         assert!(matches!(greet_edge(&mut far, &secret(1), 7).await, Err(PathError::Stranger)));
     }
 
+    /// The ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let near = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
+        (near, listener.accept().await.expect("it has come").0)
+    }
+
     #[tokio::test]
     async fn frames_come_as_they_were_sent_and_too_long_ones_are_not_read() {
         let queue = PathQueue::new(&Arc::default());
@@ -350,21 +405,72 @@ mod tests {
         outbox.send(Bytes::from_static(b"one"));
         outbox.send(Bytes::from(vec![2; 100_000]));
         assert_eq!(outbox.queued_bytes(), 100_011);
-        let (mut near, far) = tokio::io::duplex(1 << 20);
+        let (near, far) = pair().await;
+        let (_reader, writer) = near.into_split();
         let mut far = frame_reader(far);
-        let write = async {
-            write_frames(&queue, &mut near).await.expect("room");
-            near.write_u32_le(FRAME_MAX_BYTES as u32 + 1).await.expect("room");
-        };
         let read = async {
             assert_eq!(read_frame(&mut far).await.expect("a frame").as_deref(), Some(&b"one"[..]));
             assert_eq!(read_frame(&mut far).await.expect("a frame").map(|frame| frame.len()), Some(100_000));
-            outbox.close(EdgeFault::Slow);
+            // From now on the task is not needed.
+            while queue.lock().socket.is_none() {
+                tokio::task::yield_now().await;
+            }
+            outbox.send(Bytes::from_static(b"three"));
+            assert_eq!(outbox.queued_bytes(), 0, "the kernel has it");
+            assert_eq!(read_frame(&mut far).await.expect("a frame").as_deref(), Some(&b"three"[..]));
+            write_now(
+                queue.lock().socket.as_ref().expect("nothing waits"),
+                &(FRAME_MAX_BYTES as u32 + 1).to_le_bytes(),
+                &[],
+            );
             let error = read_frame(&mut far).await.expect_err("nobody sends that");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            outbox.close(EdgeFault::Slow);
         };
-        tokio::join!(write, read);
+        let (written, ()) = tokio::join!(write_frames(&queue, writer), read);
+        written.expect("nothing is wrong with the connection");
         assert_eq!(queue.fault(), Some(EdgeFault::Slow));
+    }
+
+    /// Frames of all lengths, to a reader that often has no room: whatever the kernel takes of each, all bytes come in order.
+    #[tokio::test]
+    async fn what_the_kernel_does_not_take_at_once_follows_in_order() {
+        const FRAMES: usize = 500;
+        let memory = Arc::<Memory>::default();
+        let queue = PathQueue::new(&memory);
+        let outbox = PathOutbox(Arc::clone(&queue));
+        let (near, far) = pair().await;
+        let socket = socket2::SockRef::from(&near);
+        socket.set_send_buffer_size(256 << 10).expect("a length");
+        let (_reader, writer) = near.into_split();
+        let mut far = frame_reader(far);
+        let mut random = fastrand::Rng::with_seed(1);
+        let lengths: Vec<usize> = (0..FRAMES).map(|_| 1 << random.u32(0..15)).collect();
+        let (mut direct, mut waited) = (0, 0);
+        let talk = async {
+            for (number, &length) in lengths.iter().enumerate() {
+                let before = outbox.queued_bytes();
+                outbox.send(Bytes::from(vec![number as u8; length]));
+                match (before, outbox.queued_bytes()) {
+                    (0, 0) => direct += 1,
+                    _ => waited += 1,
+                }
+                while number % 10 == 0 && queue.lock().socket.is_none() {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let read = async {
+            for (number, &length) in lengths.iter().enumerate() {
+                let frame = read_frame(&mut far).await.expect("a frame").expect("the path is open");
+                assert!(frame.len() == length && frame.iter().all(|&byte| byte == number as u8), "{number}");
+            }
+            outbox.close(EdgeFault::Slow);
+        };
+        let (written, (), ()) = tokio::join!(write_frames(&queue, writer), talk, read);
+        written.expect("nothing is wrong with the connection");
+        assert!(direct > FRAMES / 20 && waited > FRAMES / 20, "{direct} at once, {waited} later");
+        assert_eq!((outbox.queued_bytes(), memory.used_bytes()), (0, 0));
     }
 
     #[tokio::test]
@@ -372,18 +478,19 @@ mod tests {
         let memory = Arc::<Memory>::default();
         let queue = PathQueue::new(&memory);
         let outbox = PathOutbox(Arc::clone(&queue));
-        (0..2).for_each(|_| outbox.send(Bytes::from(vec![2; 300_000])));
-        let (mut near, far) = tokio::io::duplex(1 << 10);
+        (0..3).for_each(|_| outbox.send(Bytes::from(vec![2; 15 << 20])));
+        let (near, far) = pair().await;
+        let (reader, writer) = near.into_split();
         let close = async {
             tokio::task::yield_now().await;
             outbox.close(EdgeFault::Slow);
         };
-        let (written, ()) = timeout(HANDSHAKE, async { tokio::join!(write_frames(&queue, &mut near), close) })
+        let (written, ()) = timeout(HANDSHAKE, async { tokio::join!(write_frames(&queue, writer), close) })
             .await
             .expect("it waits for nobody");
         written.expect("nothing is wrong with the connection");
         assert_eq!((outbox.queued_bytes(), memory.used_bytes()), (0, 0));
-        drop(near);
+        drop(reader);
         let mut far = frame_reader(far);
         // The other end learns that the path is lost, and not that it has ended in good order.
         assert_eq!(read_frame(&mut far).await.expect_err("half a frame").kind(), io::ErrorKind::UnexpectedEof);

@@ -23,6 +23,7 @@ use throng_gateway_engine::Engine;
 use throng_gateway_engine::port::Side;
 
 use super::admin::{self, Admin, ReloadRequest};
+use super::budget::Pace;
 use super::clock::Clock;
 use super::counters::ShellCounters;
 use super::door::{Door, Shared};
@@ -217,7 +218,7 @@ impl Gateway {
             is_closing: false,
             waits_for_master,
             lacks_place,
-            last_turn: clock.now(),
+            pace: Pace::new(clock.now()),
             heart,
             next_shed: Time(0),
             events: events.clone(),
@@ -244,7 +245,7 @@ impl Gateway {
                 heart,
                 holding: holding(),
                 keys: FxHashMap::default(),
-                last_turn: clock.now(),
+                pace: Pace::new(clock.now()),
             };
             gateway.run_engine(format!("engine-{number}"), move || other.run())?;
         }

@@ -16,7 +16,7 @@ use throng_gateway_engine::{Engine, Member};
 use throng_wire::Time;
 use tracing::warn;
 
-use super::budget::{Budget, gather};
+use super::budget::{Budget, Pace};
 use super::clock::Clock;
 use super::counters::ShellCounters;
 use super::event::{Ask, Event, Events, Gone, Inlet, Report};
@@ -39,7 +39,7 @@ pub(crate) struct Other {
     pub(crate) holding: Holding,
     /// Its key of each connection, by that of the first engine.
     pub(crate) keys: FxHashMap<Key, Key>,
-    pub(crate) last_turn: Time,
+    pub(super) pace: Pace,
 }
 
 /// Ends the first engine, and so the gateway, when this one ends, in whatever way.
@@ -60,13 +60,9 @@ impl Other {
 
     fn turn(&mut self) -> Result<(), Gone> {
         let deadline = self.engine.next_deadline();
-        let wait = deadline.map(|deadline| deadline.since(self.clock.now()));
         self.heart.rest();
-        let mut event = self.inlet.wait(wait)?;
-        gather(self.clock, self.last_turn);
-        let begin = self.clock.now();
+        let (mut event, begin) = self.pace.begin(self.clock, &self.inlet, deadline)?;
         self.heart.beat(begin);
-        self.last_turn = begin;
         let mut budget = Budget::new(begin);
         while let Some(next) = event {
             let messages = next.message_count();

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::budget::{Budget, gather};
+use super::budget::{Budget, Pace};
 use super::clock::Clock;
 use super::counters::{Reason, ShellCounters};
 use super::edge_path::PathOutbox;
@@ -30,8 +30,9 @@ use tracing::{debug, info, warn};
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 /// With so many bytes that the home does not read, the path to it is closed.
 const HOME_QUEUE_BYTES: usize = 64 << 20;
-/// By how much an edge's turns are late beside its home's at first, in ms: about the jitter of a data centre's network.
-const FIRST_SLACK_TICKS: u32 = 5;
+/// By how much an edge's clock is late beside its home's at first, in ms: a step of the home, and about the jitter of a data centre's
+/// network.
+const FIRST_SLACK_TICKS: u32 = 10;
 
 /// The engine and what it needs around it.
 pub(crate) struct Turn {
@@ -47,7 +48,7 @@ pub(crate) struct Turn {
     pub(crate) waits_for_master: Arc<AtomicBool>,
     /// The engine has no place for another client.
     pub(crate) lacks_place: Arc<AtomicBool>,
-    pub(crate) last_turn: Time,
+    pub(super) pace: Pace,
     pub(crate) heart: Arc<Heart>,
     /// When connections may be ended again for want of memory.
     pub(crate) next_shed: Time,
@@ -99,13 +100,9 @@ impl Turn {
 
     fn turn(&mut self) -> Result<(), Gone> {
         let deadline = self.engine.next_deadline();
-        let wait = deadline.map(|deadline| deadline.since(self.clock.now()));
         self.heart.rest();
-        let mut event = self.inlet.wait(wait)?;
-        gather(self.clock, self.last_turn);
-        let begin = self.clock.now();
+        let (mut event, begin) = self.pace.begin(self.clock, &self.inlet, deadline)?;
         self.heart.beat(begin);
-        self.last_turn = begin;
         let mut budget = Budget::new(begin);
         while let Some(next) = event {
             let messages = next.message_count();
@@ -452,7 +449,7 @@ mod tests {
             is_closing: false,
             waits_for_master: Arc::default(),
             lacks_place: Arc::default(),
-            last_turn: Time(0),
+            pace: Pace::new(Time(0)),
             heart: Arc::new(Heart::new()),
             next_shed: Time(0),
             events: events.clone(),
