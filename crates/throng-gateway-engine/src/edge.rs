@@ -128,7 +128,7 @@ pub mod up {
 /// Everything that a home sends in one step.
 #[derive(Clone, PartialEq, Message)]
 pub struct DownFrame {
-    /// Its tick, if changes in it are for the turns of readers in that tick.
+    /// Its tick, if all changes for the turns of readers up to that tick have come with this frame.
     #[prost(uint64, optional, tag = "1")]
     pub turn: Option<u64>,
     /// In order.
@@ -137,6 +137,9 @@ pub struct DownFrame {
     /// The home ends, or the edge said that it does: all clients are sent what they lack before their connections end.
     #[prost(bool, tag = "3")]
     pub is_last: bool,
+    /// The first tick in which a reader has a turn that changes in this step are for; at most a minute before `turn`.
+    #[prost(uint64, optional, tag = "4")]
+    pub first_turn: Option<u64>,
 }
 
 /// One record of a home.
@@ -358,10 +361,10 @@ pub trait EdgeOutbox: Send {
     fn close(&self, fault: EdgeFault);
 }
 
-/// By how much an edge's ticks are late beside the home's, as seen from the edge: changed a little at a time, so that
-/// nearly all frames come before the turn that they are about.
+/// By how much an edge's ticks are late beside the home's, as seen from the edge: changed a little at a time, so that the edge has
+/// hardly a turn by its own clock before the changes for it have come.
 ///
-/// A frame's *lead* is the edge's tick when it comes, less the home's tick in it: above 0 it comes too late.
+/// A frame's *lead* is the edge's tick when it comes, less the first turn that it is about: above 0 it comes too late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slack {
     /// The least and the greatest lead since the window began.
@@ -371,6 +374,11 @@ pub(crate) struct Slack {
     /// The tick at which the window ends.
     window_end: u64,
 }
+
+/// A turn that a home says is at most so far from the edge's clock: further ones are no turns.
+pub(crate) const TURN_MAX_TICKS: u64 = 60_000;
+/// A home that is late tells of turns that are over, but not for longer than this.
+pub(crate) const FIRST_TURN_MAX_TICKS: u64 = 60_000;
 
 /// How long leads are looked at together.
 const WINDOW_TICKS: u64 = 10_000;

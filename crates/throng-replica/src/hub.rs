@@ -605,12 +605,13 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     }
 
     /// Wakes the sleeping subscriptions of channels that have changed since the last plan.
-    fn wake_sleepers(&mut self) {
+    fn wake_sleepers(&mut self, now: Tick) {
         for index in self.disturbed.drain(..) {
             let channel = &mut self.channels[index as usize];
             channel.disturbed = false;
-            let changed_at = channel.state.last_change();
-            let has_changed = changed_at.is_newer_than(self.now);
+            let has_changed = channel.state.last_change().is_newer_than(self.now);
+            // A change may be dated later than the plan.
+            let changed_at = channel.state.last_change().min(now);
             channel.sleepers.sort_unstable();
             channel.sleepers.dedup();
             channel.sleepers.retain(|&Sleeper { connection: reader, subscription }| {

@@ -69,8 +69,9 @@ pub trait Reader: Send {
         let _ = (number, channel);
     }
 
-    /// The channel has changed since `unchanged_at`, at last at `changed_at`: the subscription, which had everything then, takes part
-    /// in the next turn of its class. That may be over when the plan comes: then it has it now.
+    /// The channel has changed since `unchanged_at`; its last change was at `changed_at`. The subscription had everything at
+    /// `unchanged_at`. It takes part in the first turn of its class from `changed_at` on. If the plan comes after that turn, the
+    /// subscription has its turn with this plan.
     fn wake(&mut self, number: u16, unchanged_at: Tick, changed_at: Tick, turns: Turns);
 }
 

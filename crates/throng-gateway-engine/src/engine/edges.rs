@@ -43,7 +43,7 @@ pub(super) struct Edges {
     /// The edges that copy a channel.
     copied: FxHashMap<ChannelIndex, Vec<EdgeKey>>,
     comings: VecDeque<Coming>,
-    /// The tick of the turns for which copies were told something in this step.
+    /// The present tick, if copies were told something in this step.
     turn: Option<u64>,
 }
 
@@ -59,6 +59,8 @@ struct Edge {
     copies: FxHashMap<ChannelIndex, Copy>,
     /// Copies of channels that have changed, by when they are told.
     due: BTreeSet<(Tick, ChannelIndex)>,
+    /// The first turn that something was told for in this step.
+    first_turn: Option<Tick>,
 }
 
 /// A copy of a channel at an edge.
@@ -72,11 +74,13 @@ struct Copy {
     /// How many readers have it.
     rhythms: BTreeMap<Rhythm, u32>,
     due: Option<Tick>,
-    /// It is due because of a change.
+    /// The first change since it was told has made it due, and further ones need not.
     is_woken: bool,
     /// The updates since `point` and their writers, in order, if they are all that has changed and not too many.
     updates: Option<Vec<(u32, Bytes)>>,
     update_bytes: usize,
+    /// Something was dropped when one of them was merged.
+    has_dropped: bool,
 }
 
 /// When a reader has its turns.
@@ -102,7 +106,7 @@ impl Rhythm {
     }
 }
 
-/// The first of some turns, if none of them is before `bound`: one at `bound` ends the search.
+/// The first of some turns; or one of them that is not after `bound`, which ends the search.
 fn earliest(turns: impl IntoIterator<Item = Tick>, bound: Tick) -> Option<Tick> {
     let mut first = None;
     for turn in turns {
@@ -211,6 +215,7 @@ impl Edges {
             clients: FxHashMap::default(),
             copies: FxHashMap::default(),
             due: BTreeSet::new(),
+            first_turn: None,
         };
         self.rows.insert(key, edge);
         key
@@ -348,11 +353,13 @@ impl Edges {
     }
 
     /// A channel was changed by an update; `None`: by the gateway itself. Changes are told as they are put together, which
-    /// says who wrote what only if no two have written to one thing: then updates are told as they came.
-    pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>) {
+    /// says who wrote what only if no two have written to one thing: then updates are told as they came. `has_dropped`: some values found
+    /// no room, or took that of others.
+    pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>, has_dropped: bool) {
         let Some(edges) = self.copied.get(&index) else { return };
         for edge in edges {
             let Some(copy) = self.rows.get_mut(edge).and_then(|row| row.copies.get_mut(&index)) else { continue };
+            copy.has_dropped |= has_dropped;
             match (&mut copy.updates, update) {
                 (Some(updates), Some((writer, value))) if copy.update_bytes < UPDATES_MAX_BYTES => {
                     copy.update_bytes += value.len() + size_of::<(u32, Bytes)>();
@@ -374,7 +381,8 @@ impl Edges {
         }
     }
 
-    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show.
+    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show. A turn with the
+    /// first changes that the edge is sent is soon enough.
     pub(super) fn next_for(
         &self,
         reader: &Connection,
@@ -396,6 +404,7 @@ impl Edges {
         for row in self.rows.values_mut() {
             let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
             let mut due = Vec::new();
+            let first_turn = row.due.first().map(|&(turn, _)| turn);
             while let Some(&(turn, index)) = row.due.first()
                 && (is_last || turn <= tick)
             {
@@ -411,6 +420,7 @@ impl Edges {
             }
             if !is_slow && !due.is_empty() {
                 self.turn = Some(tick.0);
+                row.first_turn = first_turn.map(|turn| if turn.is_newer_than(tick) { tick } else { turn });
                 due.into_iter().for_each(|index| row.tell_copy((index, channels.at(index)), fanout));
             }
         }
@@ -587,6 +597,8 @@ impl Edge {
         let log = fanout.hub.state(index);
         let options = log.data().map_or_else(|| channel.merge_options(), |data| data.options());
         let Some(copy) = self.copies.get_mut(&index) else { return };
+        // Updates that were merged by other rules would become something else at the edge.
+        let has_other_rules = copy.facts.is_some_and(|(told, ..)| told != options);
         let state_bytes = log.data().map_or(0, |data| data.state_bytes_limit() as u64);
         if copy.facts != Some((options, turn_ticks, state_bytes)) || copy.type_url != log.type_url() {
             copy.facts = Some((options, turn_ticks, state_bytes));
@@ -611,8 +623,9 @@ impl Edge {
             copy.begin_updates();
             return;
         }
+        let is_exact = !has_other_rules && !copy.has_dropped;
         let updates = copy.begin_updates();
-        let Some(changes) = log.changes_for_edge(copy.point, &fanout.forms, updates) else { return };
+        let Some(changes) = log.changes_for_edge(copy.point, &fanout.forms, (updates, is_exact)) else { return };
         copy.point = Some(changes.point);
         let mut is_whole = changes.is_whole;
         let mut rest = changes.values.into_iter().peekable();
@@ -635,28 +648,28 @@ impl Edge {
         }
     }
 
-    /// Hands over what there is to say, as frames. `turn`: the tick of the turns that copies were told of.
+    /// Hands over what there is to say, as frames. `turn`: the tick up to which copies were told of turns.
     fn send(&mut self, turn: Option<u64>, is_last: bool) {
+        let first_turn = self.first_turn.take();
         let mut records = std::mem::take(&mut *lock(&self.entries));
         records.append(&mut self.others);
         if records.is_empty() && !is_last {
             return;
         }
-        let mut frame = DownFrame { turn, records: Vec::new(), is_last: false };
+        // Nobody has a turn before the last frame of the step.
+        let mut frame = DownFrame { turn: None, first_turn: first_turn.map(|turn| turn.0), ..DownFrame::default() };
         let mut bytes = 0;
         for record in records {
-            bytes += record.encoded_len();
-            frame.records.push(record);
             if bytes >= FRAME_FULL_BYTES {
                 self.outbox.send(frame.encode_to_vec().into());
                 frame.records.clear();
                 bytes = 0;
             }
+            bytes += record.encoded_len();
+            frame.records.push(record);
         }
-        if is_last || !frame.records.is_empty() {
-            frame.is_last = is_last;
-            self.outbox.send(frame.encode_to_vec().into());
-        }
+        (frame.turn, frame.is_last) = (turn.filter(|_| first_turn.is_some()), is_last);
+        self.outbox.send(frame.encode_to_vec().into());
         if self.outbox.queued_bytes() > QUEUE_HARD_BYTES {
             self.outbox.close(EdgeFault::Slow);
         }
@@ -700,6 +713,7 @@ impl Copy {
             is_woken: false,
             updates: None,
             update_bytes: 0,
+            has_dropped: false,
         }
     }
 
@@ -711,7 +725,7 @@ impl Copy {
 
     /// The updates that it was not told, if they are known. Those that come are kept for the next time.
     fn begin_updates(&mut self) -> Option<Vec<(u32, Bytes)>> {
-        self.update_bytes = 0;
+        (self.update_bytes, self.has_dropped) = (0, false);
         self.updates.replace(Vec::new())
     }
 

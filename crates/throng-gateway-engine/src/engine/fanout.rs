@@ -46,8 +46,7 @@ pub(super) struct Fanout {
 const HUB_MAX: usize = 1 << 21;
 
 /// The shortest time between two fan-outs. A subscriber that asks for less is served at most this often.
-const STEP: Duration = Duration::from_millis(STEP_TICKS);
-pub(super) const STEP_TICKS: u64 = 5;
+const STEP: Duration = Duration::from_millis(5);
 
 impl Fanout {
     /// No channels and no connections. Ticks begin with `first_tick`.
@@ -90,11 +89,11 @@ impl Fanout {
 
     /// The tick that changes made now belong to: later than all that was sent.
     pub(super) fn change_tick(&self, clock: &Clock) -> Tick {
-        clock.tick().newest(self.first_tick_of_changes())
+        clock.tick().newest(self.first_unplanned())
     }
 
-    /// The same for changes that were made in another process: readers are not to miss a turn because of what the clock says here.
-    pub(super) fn first_tick_of_changes(&self) -> Tick {
+    /// The first tick that was not planned. An edge may plan turns before their time.
+    pub(super) fn first_unplanned(&self) -> Tick {
         self.hub.now().after(1)
     }
 
@@ -113,20 +112,19 @@ impl Fanout {
     /// Plans are made once between two points of a lattice: channels' ticks are mostly multiples of its steps, so a
     /// plan caused by a change does not delay a turn that is due a moment later.
     pub(super) fn next_step(&self, clock: &Clock) -> Time {
-        clock.step_after(self.last_plan, STEP)
+        clock.step_after(self.last_plan, STEP).max(clock.time_of(self.first_unplanned()))
     }
 
     /// When something may have to be sent: at the next turn of a subscription or of a copy at an edge, but not more often
     /// than once per step.
     pub(super) fn next(&self, clock: &Clock, next_copy: Option<Time>) -> Option<Time> {
-        // An edge may have planned turns before their time.
-        let first = clock.time_of(self.first_tick_of_changes());
-        let step = self.next_step(clock).max(first);
+        let step = self.next_step(clock);
         if self.hub.is_disturbed() {
             return Some(step);
         }
         // There is no notification when the kernel has accepted data.
-        let look = (!self.watched.is_empty()).then(|| self.last_plan.after(LOOK_AGAIN).max(first));
+        let look = || self.last_plan.after(LOOK_AGAIN).max(clock.time_of(self.first_unplanned()));
+        let look = (!self.watched.is_empty()).then(look);
         let turn = self.hub.next_turn().map(|turn| clock.time_of(turn).max(step));
         let copies = next_copy.map(|due| due.max(step));
         [look, turn, copies].into_iter().flatten().min()

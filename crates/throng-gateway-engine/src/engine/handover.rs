@@ -453,7 +453,7 @@ impl Engine {
             log.unseal();
         }
         self.state_was_changed(channel, before);
-        self.edges.note_update(channel, None);
+        self.edges.note_update(channel, None, false);
         if let Err(error) = changed {
             self.counters.refuse(Refusal::Data(error.tag()));
         }

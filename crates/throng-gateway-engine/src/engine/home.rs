@@ -23,12 +23,14 @@ use throng_wire::{Tick, Time};
 use super::Engine;
 use super::channel::{Access, Subscriber, Wanted};
 use super::connection::{Connection, Stage};
-use super::fanout::STEP_TICKS;
 use super::log::state_limits;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
-use crate::edge::{Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, Up, UpFrame, down, like_tick, up};
+use crate::edge::{
+    Down, DownFrame, EdgeFault, FIRST_TURN_MAX_TICKS, FRAME_FULL_BYTES, Slack, TURN_MAX_TICKS, Up, UpFrame, down,
+    like_tick, up,
+};
 use crate::fsm::Fsm;
 use crate::limits::Limits;
 use crate::settings::EngineSettings;
@@ -42,8 +44,6 @@ pub(super) struct Home {
     slack: Option<Slack>,
     /// The home's turn whose changes have come: readers here have theirs, too.
     turn: Option<Tick>,
-    /// The last turn of the home.
-    last_turn: Tick,
     records: Vec<Up>,
     /// How updates of the copies are merged, by channel.
     terms: FxHashMap<u32, Terms>,
@@ -258,14 +258,12 @@ impl Engine {
     pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
         self.clock.set(now);
         let frame = DownFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
-        if let Some(turn) = frame.turn {
-            self.keep_time(turn);
-        }
+        let dated = self.keep_time(&frame)?;
         for Down { client, what } in frame.records {
             let place = self.connections.place(key_of(client));
             match (what.ok_or(EdgeFault::Malformed)?, place) {
                 (down::What::Channel(channel), _) => self.copy_channel(&channel)?,
-                (down::What::Changes(changes), _) => self.copy_changes(changes)?,
+                (down::What::Changes(changes), _) => self.copy_changes(changes, dated)?,
                 (down::What::Forget(id), _) => self.forget_copy(id),
                 (down::What::Entries(entries), Some(place)) => {
                     self.connections.at_mut(place).send_entries(&entries);
@@ -315,20 +313,34 @@ impl Engine {
         Ok(())
     }
 
-    /// The changes for the home's turns up to this one have come. Turns that no frame is about have their time by the clock, which is
-    /// set a little back or forward, so that frames come before it.
-    fn keep_time(&mut self, home_turn: u64) {
-        let (tick, planned) = (self.clock.tick(), self.fanout.hub.now());
-        let Some(home) = &mut self.home else { return };
-        let turn = home.here(home_turn);
-        // A step of the home has the turns since the one before.
-        let first = turn.before(STEP_TICKS as u32 - 1).newest(home.last_turn.after(1));
-        (home.turn, home.last_turn) = (Some(turn), turn);
-        let Some(slack) = home.slack.as_mut().filter(|_| home.ahead.is_some()) else { return };
-        // A turn that was planned already is over, too.
-        let reached = if first.is_newer_than(planned) { tick } else { tick.newest(planned.after(1)) };
-        let back = slack.note(tick.0, (reached.0 as i64).saturating_sub(first.0 as i64));
-        self.clock.put_off(back);
+    /// Returns the tick of the changes in a frame: no reader misses the turn that they are for. If all changes for a turn of the home
+    /// have come with it, readers have it with the next step. Turns that no frame is about have their time by the clock, which is set a
+    /// little back or forward, so that frames come before it.
+    fn keep_time(&mut self, frame: &DownFrame) -> Result<Tick, EdgeFault> {
+        let (tick, unplanned) = (self.clock.tick(), self.fanout.first_unplanned());
+        let Some(home) = self.home.as_mut().filter(|home| home.ahead.is_some()) else { return Ok(unplanned) };
+        let Some(first_turn) = frame.first_turn else {
+            return if frame.turn.is_none() {
+                Ok(self.fanout.change_tick(&self.clock))
+            } else {
+                Err(EdgeFault::Malformed)
+            };
+        };
+        let (first, turn) = (home.here(first_turn), home.here(frame.turn.unwrap_or(first_turn)));
+        let latest = tick.newest(unplanned).0.saturating_add(TURN_MAX_TICKS);
+        if turn.0 > latest || turn.0.checked_sub(first.0).is_none_or(|ticks| ticks > FIRST_TURN_MAX_TICKS) {
+            return Err(EdgeFault::Malformed);
+        }
+        if frame.turn.is_some() {
+            home.turn = Some(turn);
+            if let Some(slack) = &mut home.slack {
+                // A frame for a turn that the edge has had is late, whatever the clock says.
+                let reached = if unplanned.is_newer_than(first) { tick.newest(unplanned) } else { tick };
+                let back = slack.note(tick.0, reached.0 as i64 - first.0 as i64);
+                self.clock.put_off(back);
+            }
+        }
+        Ok(first.newest(unplanned))
     }
 
     fn admit_for_home(&mut self, place: Place, admitted: &down::Admitted) {
@@ -384,7 +396,7 @@ impl Engine {
         self.state_was_changed(index, before);
     }
 
-    fn copy_changes(&mut self, changes: down::Changes) -> Result<(), EdgeFault> {
+    fn copy_changes(&mut self, changes: down::Changes, dated: Tick) -> Result<(), EdgeFault> {
         let index = self.channels.find(changes.channel).ok_or(EdgeFault::Change)?;
         let terms = self.home.as_ref().and_then(|home| home.terms.get(&changes.channel).cloned());
         let terms = terms.ok_or(EdgeFault::Change)?;
@@ -393,7 +405,7 @@ impl Engine {
             self.clear_copy(index);
         }
         for down::Value { writer, value } in &changes.values {
-            self.merge_copy(index, (value, &changes.repeated_fields), &terms, *writer)?;
+            self.merge_copy(index, (value, &changes.repeated_fields), &terms, (*writer, dated))?;
         }
         if !had_data {
             self.resolve_masks_anew(index);
@@ -408,9 +420,9 @@ impl Engine {
         index: ChannelIndex,
         (value, repeated): (&Bytes, &[u32]),
         &Terms { options, ref type_url, state_bytes }: &Terms,
-        writer: u32,
+        (writer, tick): (u32, Tick),
     ) -> Result<(), EdgeFault> {
-        let (tick, mut limits) = (self.fanout.first_tick_of_changes(), state_limits(&self.settings.limits));
+        let mut limits = state_limits(&self.settings.limits);
         if self.schemas.find(type_url).is_none() {
             // The copy loses what the state at home loses.
             limits.state_bytes = limits.state_bytes.min(state_bytes);

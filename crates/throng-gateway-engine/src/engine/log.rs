@@ -375,12 +375,13 @@ impl ChannelLog {
     }
 
     /// The changes after `point`, for a copy of the state at an edge that has everything before. `None` if there are none.
-    /// Further changes will be later than the returned point. `updates` are the updates since `point`, if all are known.
+    /// Further changes will be later than the returned point. `updates` are the updates since `point`, if all are known. They
+    /// are *exact* if a copy that merges them is as the state is.
     pub(super) fn changes_for_edge(
         &self,
         point: Option<Tick>,
         forms: &Forms,
-        updates: Option<Vec<(u32, Bytes)>>,
+        (updates, is_exact): (Option<Vec<(u32, Bytes)>>, bool),
     ) -> Option<ChangesForEdge> {
         let data = self.data.as_ref()?;
         let last = data.last_change();
@@ -403,7 +404,7 @@ impl ChannelLog {
         };
         let values = match (since, updates) {
             // Passed on as it came, it need not be encoded.
-            (Some(_), Some(updates)) if updates.len() == 1 => updates,
+            (Some(_), Some(updates)) if is_exact && updates.len() == 1 => updates,
             (_, updates) => encoded(updates),
         };
         let repeated_fields = data.repeated_fields().collect();

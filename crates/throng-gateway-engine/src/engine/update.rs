@@ -86,8 +86,7 @@ impl Engine {
             MergeError::NoRoom { .. } => room.refusal,
             error => Refusal::Data(error.tag()),
         })?;
-        // Copies are not told of what has found no place here.
-        self.edges.note_update(channel, (merged.dropped == 0).then_some((writer, &data.value)));
+        self.edges.note_update(channel, Some((writer, &data.value)), merged.dropped > 0);
         if merged.dropped > 0 {
             self.counters.refuse(Refusal::Data("values_dropped"));
         }

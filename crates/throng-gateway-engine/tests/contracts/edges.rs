@@ -614,6 +614,29 @@ fn unsound_frames_are_faults() {
     // Changes of a channel that was not named.
     let changes = b"\x12\x06\x08\x00\x3A\x02\x08\x63";
     assert_eq!(edge.hear_home(now, Bytes::from_static(changes)), Err(EdgeFault::Change));
+    // Turns that are far away, one without the first, and a first one that is later, or much earlier.
+    for turns in [
+        &b"\x08\x80\x80\x80\x80\x80\x80\x80\x02\x20\x80\x80\x80\x80\x80\x80\x80\x02"[..],
+        b"\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01\x20\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01",
+        b"\x08\x05",
+        b"\x08\x05\x20\x06",
+        b"\x08\xE9\xD4\x03\x20\x00",
+    ] {
+        assert_eq!(edge.hear_home(now, Bytes::from_static(turns)), Err(EdgeFault::Malformed), "{turns:?}");
+    }
+    assert_eq!(edge.hear_home(now, Bytes::from_static(b"\x08\x05\x20\x05")), Ok(()));
+}
+
+#[test]
+fn an_update_after_a_long_silence_is_not_late() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    stage.subscribe(&clients[0], &clients[0], channel, every(50));
+    stage.pass(60_000);
+    stage.write(&owner, channel, object(1, 1));
+    stage.pass(200);
+    assert_eq!(objects(stage.updates::<SpatialChannelData>(&clients[0], channel)).get(&1), Some(&1));
+    let lag = &stage.edge.as_ref().expect("an edge").engine.counters().lag;
+    assert!(lag.count() > 0 && lag.last_s() <= 0.01, "{} s", lag.last_s());
 }
 
 #[test]
@@ -740,7 +763,8 @@ fn an_update_comes_through_an_edge_at_most_ten_milliseconds_later_than_without()
     throng_seeds::for_seeds(3, |seed| {
         let delays = delays(seed, pauses_ms[seed as usize % 3].clone());
         let p99 = delays[delays.len() * 99 / 100];
-        assert!(p99 <= 8, "p99 {p99} ms over a path of 1 to 6 ms; median {}", delays[delays.len() / 2]);
+        let mean = delays.iter().sum::<u64>() as f64 / delays.len() as f64;
+        assert!(p99 <= 8 && mean <= 4.5, "p99 {p99} ms over a path of 1 to 6 ms; mean {mean}");
     });
 }
 

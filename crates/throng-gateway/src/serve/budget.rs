@@ -38,23 +38,23 @@ impl Budget {
 }
 
 /// The least time between the beginnings of two engine steps.
-const TURN_MIN: Duration = Duration::from_millis(2);
+const STEP_MIN: Duration = Duration::from_millis(2);
 
-/// When an engine's thread begins its turns. Under load, it lets some more events come: waking up and writing to sockets for each of
-/// them would cost more than what is to be done for it.
+/// When an engine's thread begins its steps. Under load, it lets some more events come: waking up and writing to sockets for each of
+/// them would cost more than what is to be done for it. So a step may begin [`STEP_MIN`] after its deadline.
 pub(super) struct Pace {
-    last_turn: Time,
-    /// The last turn had to wait for its time. Then there are events when the next one may begin, and it is enough to sleep until then:
-    /// nobody has to wake this thread.
+    last_step: Time,
+    /// The last step had to wait for its time. Most likely there are events when the next one may begin: this thread sleeps until then,
+    /// and nobody has to wake it.
     is_busy: bool,
 }
 
 impl Pace {
     pub(super) fn new(now: Time) -> Pace {
-        Pace { last_turn: now, is_busy: false }
+        Pace { last_step: now, is_busy: false }
     }
 
-    /// Waits until the next turn begins. Returns its first event, and when it begins. There is no event if it begins because of the
+    /// Waits until the next step begins. Returns its first event, and when it begins. There is no event if it begins because of the
     /// deadline.
     pub(super) fn begin(
         &mut self,
@@ -71,13 +71,13 @@ impl Pace {
             event = inlet.wait(deadline.map(|deadline| deadline.since(clock.now())))?;
             self.is_busy = self.sleep(clock);
         }
-        self.last_turn = clock.now();
-        Ok((event, self.last_turn))
+        self.last_step = clock.now();
+        Ok((event, self.last_step))
     }
 
-    /// Sleeps until a turn may begin. Returns whether that was necessary.
+    /// Sleeps until a step may begin. Returns whether that was necessary.
     fn sleep(&self, clock: Clock) -> bool {
-        let rest = TURN_MIN.checked_sub(clock.now().since(self.last_turn)).filter(|rest| !rest.is_zero());
+        let rest = STEP_MIN.checked_sub(clock.now().since(self.last_step)).filter(|rest| !rest.is_zero());
         rest.into_iter().for_each(thread::sleep);
         rest.is_some()
     }
@@ -85,7 +85,38 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::event::events;
     use super::*;
+
+    #[test]
+    fn steps_are_apart_under_load_and_begin_with_the_event_or_the_deadline_otherwise() {
+        let (events, mut inlets) = events(1 << 20, Arc::default(), 1);
+        let (clock, inlet) = (Clock::start(), inlets.remove(0));
+        let send = || events.send(Event::Master(None)).expect("it lives");
+        let mut pace = Pace::new(clock.now());
+        let mut begin = |deadline: Option<Duration>| {
+            let before = clock.now();
+            let begun = pace.begin(clock, &inlet, deadline.map(|after| before.after(after)));
+            begun.map(|(event, at)| (event.is_some(), at.since(before), pace.is_busy))
+        };
+        // Events that are there wait for the time of the step.
+        for _ in 0..3 {
+            send();
+            let (has_event, waited, is_busy) = begin(None).expect("it lives");
+            assert!(has_event && is_busy && waited >= Duration::from_millis(1), "{waited:?}");
+        }
+        // Then there is none, and the deadline comes.
+        let (has_event, waited, is_busy) = begin(Some(Duration::from_millis(10))).expect("it lives");
+        assert!(!has_event && !is_busy && waited >= Duration::from_millis(9), "{waited:?}");
+        // After a pause an event does not wait.
+        thread::sleep(STEP_MIN);
+        send();
+        assert!(matches!(begin(None), Ok((true, _, false))));
+        drop(events);
+        assert!(begin(None).is_err());
+    }
 
     #[test]
     fn a_turn_ends_after_so_many_messages_however_few_events_they_came_in() {

@@ -64,7 +64,7 @@ pub(crate) enum PathError {
 /// task costs more than the write. The rest waits for the task, which has the socket until all of it is written.
 pub(crate) struct PathQueue {
     state: Mutex<State>,
-    /// Bytes that wait, heads of frames included.
+    /// Bytes that wait, heads of frames included. The memory of one frame that is partly written is more.
     bytes: AtomicUsize,
     wake: Notify,
 }
@@ -201,9 +201,19 @@ fn write_now(socket: &OwnedWriteHalf, head: &[u8], frame: &[u8]) -> usize {
     }
 }
 
+/// Takes the socket back from the engine when the task ends, in whatever way: without its other half, the path is closed then.
+struct TakeBack<'a>(&'a PathQueue);
+
+impl Drop for TakeBack<'_> {
+    fn drop(&mut self) {
+        self.0.lock().socket = None;
+    }
+}
+
 /// Writes what the engine leaves over, until the path is to end. A write that is under way then is cut off: the other end may not read at
 /// all. If that leaves half a frame, the other end takes it for the loss of the path.
 pub(crate) async fn write_frames(queue: &PathQueue, mut socket: OwnedWriteHalf) -> io::Result<()> {
+    let _take_back = TakeBack(queue);
     loop {
         while let Some(bytes) = queue.take() {
             tokio::select! {
@@ -343,7 +353,7 @@ pub(crate) async fn welcome_edge<W: AsyncWrite + Unpin>(stream: &mut W, tick: u6
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::{TcpSocket, TcpStream};
 
     use super::*;
 
@@ -391,11 +401,36 @@ mod tests {
         assert!(matches!(greet_edge(&mut far, &secret(1), 7).await, Err(PathError::Stranger)));
     }
 
-    /// The ends of a connection.
+    /// The ends of a connection whose buffers have room for about this.
+    const SOCKET_BYTES: u32 = 128 << 10;
+
     async fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let near = TcpStream::connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
+        let socket = || {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.set_send_buffer_size(SOCKET_BYTES).expect("a length");
+            socket.set_recv_buffer_size(SOCKET_BYTES).expect("a length");
+            socket
+        };
+        let listener = socket();
+        listener.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let listener = listener.listen(1).expect("it is bound");
+        let near = socket().connect(listener.local_addr().expect("it is bound")).await.expect("it listens");
         (near, listener.accept().await.expect("it has come").0)
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_closes_the_path_although_the_engine_has_the_socket() {
+        let queue = PathQueue::new(&Arc::default());
+        let (near, far) = pair().await;
+        let (reader, writer) = near.into_split();
+        {
+            let mut task = std::pin::pin!(write_frames(&queue, writer));
+            assert!(timeout(Duration::from_millis(1), &mut task).await.is_err(), "nothing waits");
+            assert!(queue.lock().socket.is_some());
+        }
+        drop(reader);
+        let end = timeout(HANDSHAKE, async { read_frame(&mut frame_reader(far)).await }).await.expect("it is closed");
+        assert!(end.expect("in good order").is_none());
     }
 
     #[tokio::test]
@@ -435,13 +470,11 @@ mod tests {
     /// Frames of all lengths, to a reader that often has no room: whatever the kernel takes of each, all bytes come in order.
     #[tokio::test]
     async fn what_the_kernel_does_not_take_at_once_follows_in_order() {
-        const FRAMES: usize = 500;
+        const FRAMES: usize = 1_000;
         let memory = Arc::<Memory>::default();
         let queue = PathQueue::new(&memory);
         let outbox = PathOutbox(Arc::clone(&queue));
         let (near, far) = pair().await;
-        let socket = socket2::SockRef::from(&near);
-        socket.set_send_buffer_size(256 << 10).expect("a length");
         let (_reader, writer) = near.into_split();
         let mut far = frame_reader(far);
         let mut random = fastrand::Rng::with_seed(1);

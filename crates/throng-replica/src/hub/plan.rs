@@ -297,7 +297,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     /// The same with the executor's help. The bytes that are sent do not depend on it.
     pub fn plan_with(&mut self, now: Tick, executor: &impl Executor) {
         self.take_back();
-        self.wake_sleepers();
+        self.wake_sleepers(now);
         self.now = now;
         self.find_due();
         self.register();
