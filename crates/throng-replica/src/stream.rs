@@ -674,6 +674,14 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_is_dated_after_the_plan_does_not_cost_the_turn_of_the_plan() {
+        let mut scene = scene(50, StreamStart::Changes);
+        scene.run_to(99);
+        *scene.hub.state_mut(scene.channel) = Counter { value: 1, changed: Tick(101), forgotten: Tick(0) };
+        assert_eq!(scene.run_to(120), [(100, 1)]);
+    }
+
+    #[test]
     fn nobody_who_waits_costs_a_turn() {
         let mut scene = scene(20, StreamStart::Changes);
         scene.run_to(100);
