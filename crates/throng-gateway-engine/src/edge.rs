@@ -375,10 +375,8 @@ pub(crate) struct Slack {
     window_end: u64,
 }
 
-/// A turn that a home says is at most so far from the edge's clock: further ones are no turns.
-pub(crate) const TURN_MAX_TICKS: u64 = 60_000;
-/// A home that is late tells of turns that are over, but not for longer than this.
-pub(crate) const FIRST_TURN_MAX_TICKS: u64 = 60_000;
+/// A home says no turn that is further ahead of the edge's clock than this, and no first turn that is longer over, however late it is.
+pub(crate) const TURN_MAX_TICKS: u32 = 60_000;
 
 /// How long leads are looked at together.
 const WINDOW_TICKS: u64 = 10_000;

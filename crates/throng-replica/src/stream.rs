@@ -548,16 +548,23 @@ mod tests {
             *self.hub.state_mut(self.channel) = Counter { value, changed, forgotten: Tick(0) };
         }
 
+        /// Plans at `now`; what came, with by how many ticks its turn was late.
+        fn plan(&mut self, now: Tick) -> Vec<(u8, u32)> {
+            self.hub.plan(now);
+            self.hub.encode(&(), &Inline);
+            let (outgoing, slots) = self.hub.writers();
+            let mut stream = slots[self.reader.index as usize].writer().expect("it is connected");
+            let mut got = Vec::new();
+            stream.drain(outgoing, |_, frame, (_, late)| got.push((frame.bytes[0], late)));
+            got
+        }
+
         /// Goes to `now`, tick by tick; what came, with when.
         fn run_to(&mut self, now: u64) -> Vec<(u64, u8)> {
             let mut got = Vec::new();
             while self.hub.now().0 < now {
                 let tick = self.hub.now().after(1);
-                self.hub.plan(tick);
-                self.hub.encode(&(), &Inline);
-                let (outgoing, slots) = self.hub.writers();
-                let mut stream = slots[self.reader.index as usize].writer().expect("it is connected");
-                stream.drain(outgoing, |_, frame, _| got.push((tick.0, frame.bytes[0])));
+                got.extend(self.plan(tick).into_iter().map(|(value, _)| (tick.0, value)));
             }
             got
         }
@@ -643,12 +650,7 @@ mod tests {
         for turn in 1..=50u8 {
             scene.write(turn);
             // Planned 3 ticks after the grid, never on it.
-            let now = Tick(u64::from(turn) * 20 + 3);
-            scene.hub.plan(now);
-            scene.hub.encode(&(), &Inline);
-            let (outgoing, slots) = scene.hub.writers();
-            let mut stream = slots[scene.reader.index as usize].writer().expect("it is connected");
-            stream.drain(outgoing, |_, _, _| served += 1);
+            served += scene.plan(Tick(u64::from(turn) * 20 + 3)).len();
         }
         assert!(served >= 48, "{served} of 50");
     }
@@ -660,15 +662,7 @@ mod tests {
         scene.run_to(98);
         scene.write(1);
         // Turns are at 100 and 150, and nobody plans at 100.
-        scene.hub.plan(Tick(103));
-        scene.hub.encode(&(), &Inline);
-        let mut late = Vec::new();
-        {
-            let (outgoing, slots) = scene.hub.writers();
-            let mut stream = slots[scene.reader.index as usize].writer().expect("it is connected");
-            stream.drain(outgoing, |_, frame, (_, late_ticks)| late.push((frame.bytes[0], late_ticks)));
-        }
-        assert_eq!(late, [(1, 3)]);
+        assert_eq!(scene.plan(Tick(103)), [(1, 3)]);
         scene.write(2);
         assert_eq!(scene.run_to(160), [(150, 2)], "the next one is at its time");
     }

@@ -31,7 +31,8 @@ use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
 use crate::edge::{
-    Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, RECORD_FULL_BYTES, UpFrame, down, up,
+    Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, RECORD_FULL_BYTES, TURN_MAX_TICKS, UpFrame,
+    down, up,
 };
 use throng_protostate::MergeOptions;
 
@@ -43,8 +44,6 @@ pub(super) struct Edges {
     /// The edges that copy a channel.
     copied: FxHashMap<ChannelIndex, Vec<EdgeKey>>,
     comings: VecDeque<Coming>,
-    /// The present tick, if copies were told something in this step.
-    turn: Option<u64>,
 }
 
 /// One edge.
@@ -59,8 +58,8 @@ struct Edge {
     copies: FxHashMap<ChannelIndex, Copy>,
     /// Copies of channels that have changed, by when they are told.
     due: BTreeSet<(Tick, ChannelIndex)>,
-    /// The first turn that something was told for in this step.
-    first_turn: Option<Tick>,
+    /// The first and the last turn that copies were told of in this step.
+    turns: Option<(Tick, Tick)>,
 }
 
 /// A copy of a channel at an edge.
@@ -215,7 +214,7 @@ impl Edges {
             clients: FxHashMap::default(),
             copies: FxHashMap::default(),
             due: BTreeSet::new(),
-            first_turn: None,
+            turns: None,
         };
         self.rows.insert(key, edge);
         key
@@ -404,7 +403,7 @@ impl Edges {
         for row in self.rows.values_mut() {
             let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
             let mut due = Vec::new();
-            let first_turn = row.due.first().map(|&(turn, _)| turn);
+            let first_turn = row.due.first().map_or(tick, |&(turn, _)| turn);
             while let Some(&(turn, index)) = row.due.first()
                 && (is_last || turn <= tick)
             {
@@ -419,8 +418,7 @@ impl Edges {
                 }
             }
             if !is_slow && !due.is_empty() {
-                self.turn = Some(tick.0);
-                row.first_turn = first_turn.map(|turn| if turn.is_newer_than(tick) { tick } else { turn });
+                row.turns = Some((first_turn.clamp(tick.before(TURN_MAX_TICKS), tick), tick));
                 due.into_iter().for_each(|index| row.tell_copy((index, channels.at(index)), fanout));
             }
         }
@@ -431,9 +429,8 @@ impl Edges {
         if self.rows.is_empty() {
             return;
         }
-        let turn = self.turn.take();
         for row in self.rows.values_mut() {
-            row.send(turn, is_last);
+            row.send(is_last);
         }
     }
 }
@@ -512,7 +509,7 @@ impl Engine {
         }
         if let Some(row) = self.edges.rows.get_mut(&key) {
             row.tell_all(&self.channels, &self.fanout);
-            row.send(None, true);
+            row.send(true);
         }
         self.close_edge(self.clock.now(), key);
     }
@@ -648,16 +645,16 @@ impl Edge {
         }
     }
 
-    /// Hands over what there is to say, as frames. `turn`: the tick up to which copies were told of turns.
-    fn send(&mut self, turn: Option<u64>, is_last: bool) {
-        let first_turn = self.first_turn.take();
+    /// Hands over what there is to say, as frames.
+    fn send(&mut self, is_last: bool) {
+        let (first_turn, turn) = self.turns.take().map(|(first, last)| (first.0, last.0)).unzip();
         let mut records = std::mem::take(&mut *lock(&self.entries));
         records.append(&mut self.others);
         if records.is_empty() && !is_last {
             return;
         }
         // Nobody has a turn before the last frame of the step.
-        let mut frame = DownFrame { turn: None, first_turn: first_turn.map(|turn| turn.0), ..DownFrame::default() };
+        let mut frame = DownFrame { first_turn, ..DownFrame::default() };
         let mut bytes = 0;
         for record in records {
             if bytes >= FRAME_FULL_BYTES {
@@ -668,7 +665,7 @@ impl Edge {
             bytes += record.encoded_len();
             frame.records.push(record);
         }
-        (frame.turn, frame.is_last) = (turn.filter(|_| first_turn.is_some()), is_last);
+        (frame.turn, frame.is_last) = (turn, is_last);
         self.outbox.send(frame.encode_to_vec().into());
         if self.outbox.queued_bytes() > QUEUE_HARD_BYTES {
             self.outbox.close(EdgeFault::Slow);

@@ -28,8 +28,7 @@ use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
 use crate::edge::{
-    Down, DownFrame, EdgeFault, FIRST_TURN_MAX_TICKS, FRAME_FULL_BYTES, Slack, TURN_MAX_TICKS, Up, UpFrame, down,
-    like_tick, up,
+    Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, TURN_MAX_TICKS, Up, UpFrame, down, like_tick, up,
 };
 use crate::fsm::Fsm;
 use crate::limits::Limits;
@@ -319,16 +318,13 @@ impl Engine {
     fn keep_time(&mut self, frame: &DownFrame) -> Result<Tick, EdgeFault> {
         let (tick, unplanned) = (self.clock.tick(), self.fanout.first_unplanned());
         let Some(home) = self.home.as_mut().filter(|home| home.ahead.is_some()) else { return Ok(unplanned) };
-        let Some(first_turn) = frame.first_turn else {
-            return if frame.turn.is_none() {
-                Ok(self.fanout.change_tick(&self.clock))
-            } else {
-                Err(EdgeFault::Malformed)
-            };
+        let (first, turn) = match (frame.first_turn, frame.turn) {
+            (Some(first), turn) => (home.here(first), home.here(turn.unwrap_or(first))),
+            (None, None) => return Ok(self.fanout.change_tick(&self.clock)),
+            (None, Some(_)) => return Err(EdgeFault::Malformed),
         };
-        let (first, turn) = (home.here(first_turn), home.here(frame.turn.unwrap_or(first_turn)));
-        let latest = tick.newest(unplanned).0.saturating_add(TURN_MAX_TICKS);
-        if turn.0 > latest || turn.0.checked_sub(first.0).is_none_or(|ticks| ticks > FIRST_TURN_MAX_TICKS) {
+        let is_near = turn <= tick.newest(unplanned).after(TURN_MAX_TICKS);
+        if !is_near || !(turn.before(TURN_MAX_TICKS)..=turn).contains(&first) {
             return Err(EdgeFault::Malformed);
         }
         if frame.turn.is_some() {

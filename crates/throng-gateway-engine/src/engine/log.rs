@@ -391,8 +391,10 @@ impl ChannelLog {
         self.seal();
         let outdated = |&point: &Tick| data.has_forgotten() && data.horizon().is_newer_than(point);
         let since = point.filter(|point| !outdated(point));
-        let encoded = |updates| {
-            forms.with_scratch(|chunks| {
+        let values = match (since, updates) {
+            // Passed on as it came, it need not be encoded.
+            (Some(_), Some(updates)) if is_exact && updates.len() == 1 => updates,
+            (since, updates) => forms.with_scratch(|chunks| {
                 data.encode(since, None, None, VALUE_MAX_BYTES, chunks);
                 let is_parted = |since| chunks.mixed_writers().is_empty() && !data.has_returned_since(since);
                 match (since, updates) {
@@ -400,12 +402,7 @@ impl ChannelLog {
                     (Some(_), Some(updates)) => updates,
                     _ => unnamed(chunks),
                 }
-            })
-        };
-        let values = match (since, updates) {
-            // Passed on as it came, it need not be encoded.
-            (Some(_), Some(updates)) if is_exact && updates.len() == 1 => updates,
-            (_, updates) => encoded(updates),
+            }),
         };
         let repeated_fields = data.repeated_fields().collect();
         Some(ChangesForEdge { point: last, is_whole: since.is_none(), values, repeated_fields })

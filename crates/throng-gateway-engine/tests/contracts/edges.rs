@@ -640,6 +640,19 @@ fn an_update_after_a_long_silence_is_not_late() {
 }
 
 #[test]
+fn a_home_that_stood_still_for_long_keeps_its_edge_and_tells_it_what_was_due_before() {
+    let (mut stage, owner, channel, clients) = room::<true>(1);
+    stage.subscribe(&clients[0], &clients[0], channel, every(50));
+    stage.pass(200);
+    stage.write(&owner, channel, object(1, 1));
+    // Longer than the longest time before `turn` that a frame may say.
+    stage.now = stage.now.after(Duration::from_secs(70));
+    stage.pass(20);
+    assert_eq!(objects(stage.updates::<SpatialChannelData>(&clients[0], channel)).get(&1), Some(&1));
+    assert!(stage.edge.as_ref().expect("an edge").engine.is_linked());
+}
+
+#[test]
 fn any_frames_are_survived() {
     throng_seeds::for_seeds(150, |seed| {
         let mut random = fastrand::Rng::with_seed(seed);
