@@ -549,6 +549,8 @@ fn programs_that_take_their_time_end_as_they_should() {
     beside_each_other(&[
         // The longest ones first.
         &crate::players::players_come_and_go_while_a_run_plays,
+        &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
+        &crate::serving::load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_server_have,
         &crate::players::everybody_is_served_again_after_the_faults_of_a_run,
         &an_address_that_does_not_answer_is_said_so,
         // One after the other: with more at a time, the machine is too busy for states to be compared in play.
@@ -570,8 +572,6 @@ fn programs_that_take_their_time_end_as_they_should() {
         &crate::players::a_server_that_is_killed_and_starts_again_has_players_again,
         &crate::players::a_slow_disk_holds_nobody_up_and_clients_of_a_slow_consumer_are_served_again,
         &crate::players::a_staircase_has_the_figures_of_each_level,
-        &crate::serving::a_server_keeps_the_report_of_bots_that_have_left_and_of_those_that_died,
-        &crate::serving::load_workers_with_other_clocks_tell_the_ages_that_bots_beside_the_server_have,
         &crate::serving::a_load_worker_that_dies_is_named_and_the_others_have_their_figures,
         &crate::serving::load_workers_play_for_those_who_know_the_key_and_against_ones_own_addresses_alone,
         &crate::serving::load_workers_are_found_by_name_at_a_nats_server,

@@ -1,15 +1,12 @@
 //! `throng gateway-bench` against a gateway that is known to be right, and against one that is known to be wrong.
 
-mod schema;
-mod stand_in;
-
 use std::ffi::OsString;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use crate::stand_in::{Mistake, StandIn};
 use serde_json::Value;
-use stand_in::{Mistake, StandIn};
 use throng_gateway_lab::{BenchOptions, GatewaySummary, Scene, Target, Transport};
 use throng_report::Profile;
 
@@ -49,7 +46,7 @@ fn bench(scene: &str, clients: u32, seconds: u32, mistake: Mistake) -> Value {
     let output = throng(&arguments);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
-    schema::check("gateway", &summary);
+    crate::schema::check("gateway", &summary);
     let first = format!(": {clients} clients; 1 s of warm-up, {seconds} s measured, about {} s in all\n", seconds + 6);
     assert!(complaints.contains(&first), "{complaints}");
     let index = std::fs::read_to_string(store.path().join("index.jsonl")).unwrap_or_default();
@@ -296,7 +293,7 @@ fn bench_that_loses(part: &str) -> GatewaySummary {
     };
     let result = throng_gateway_lab::run(&options, &AtomicBool::new(false)).expect("a run with a summary");
     assert!(result.folder.join("summary.json").is_file() && !result.summary.head.valid);
-    schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
+    crate::schema::check("gateway", &serde_json::to_value(&result.summary).unwrap());
     result.summary
 }
 
@@ -311,7 +308,7 @@ fn clients_over_the_link_get_their_updates_and_their_calls_arrive() {
         let complaints = String::from_utf8_lossy(&output.stderr);
         let summary: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
-        schema::check("gateway", &summary);
+        crate::schema::check("gateway", &summary);
         assert!(complaints.contains("12 clients over throng"), "{complaints}");
         assert_eq!(summary["transport"], "throng");
         assert_eq!((&summary["client"]["joined"], &summary["client"]["lost"]), (&12.into(), &0.into()), "{complaints}");
@@ -402,7 +399,7 @@ fn clients_come_and_go_as_the_profile_of_a_scenario_file_says() {
     let output = throng(&["gateway-bench", "--scenario", file, "--runs", folder, "--json"]);
     let complaints = String::from_utf8_lossy(&output.stderr);
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {complaints}"));
-    schema::check("gateway", &summary);
+    crate::schema::check("gateway", &summary);
     assert_eq!(
         (&summary["profile"], &summary["client"]["lost"]),
         (&"spike:4..12:1s:2s".into(), &0.into()),

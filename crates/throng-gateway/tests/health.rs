@@ -120,17 +120,17 @@ fn a_gateway_whose_engine_has_no_place_for_a_client_is_not_ready() {
     serving.end();
 }
 
-/// Takes a second for each decision, or cannot decide.
+/// Takes longer for each decision than a login may take, or cannot decide.
 struct Slow {
+    takes: Duration,
     is_down: Arc<AtomicBool>,
 }
 
 impl Provider for Slow {
     fn check(&self, _: Credentials) -> Check {
-        let is_down = Arc::clone(&self.is_down);
+        let (is_down, takes) = (Arc::clone(&self.is_down), self.takes);
         Check::later(async move {
-            // Longer than a login may take.
-            tokio::time::sleep(Duration::from_secs(4)).await;
+            tokio::time::sleep(takes).await;
             match is_down.load(Ordering::Relaxed) {
                 true => Err(Unavailable("down".into())),
                 false => Ok(AuthVerdict::Accepted),
@@ -148,7 +148,7 @@ fn strict(options: &mut throng_gateway::serve::ServeOptions) {
 /// A part of a test of `beside`.
 pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
     let arguments = ["-limit", "max_unauthenticated_ms=3000"];
-    let slow = Slow { is_down: Arc::default() };
+    let slow = Slow { takes: Duration::from_secs(4), is_down: Arc::default() };
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(slow), strict);
     let mut players: Vec<_> = (0..24).map(|_| knock(&serving)).collect();
     for player in &mut players {
@@ -162,8 +162,8 @@ pub(crate) fn a_slow_provider_lets_everybody_in_and_dismisses_nobody() {
 /// A part of a test of `beside`.
 pub(crate) fn after_an_outage_of_the_provider_nobody_is_shut_out() {
     let is_down = Arc::new(AtomicBool::new(true));
-    let arguments = ["-limit", "max_unauthenticated_ms=3000"];
-    let slow = Slow { is_down: Arc::clone(&is_down) };
+    let arguments = ["-limit", "max_unauthenticated_ms=1000"];
+    let slow = Slow { takes: Duration::from_millis(1_300), is_down: Arc::clone(&is_down) };
     let serving = serve_with(Transport::Tcp, &arguments, Arc::new(slow), strict);
     for round in 1..=2 {
         let mut player = serving.connect(ClientOptions::default());

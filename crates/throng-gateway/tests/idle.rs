@@ -82,7 +82,7 @@ fn expect_nobody_wakes(connections: usize) {
     sleep(Duration::from_secs(1));
     let woken = switches() - before;
     println!("{woken} times in a second for {connections} connections");
-    assert!(woken < 50, "{woken} times in a second for {connections} connections");
+    assert!(2 * woken < connections as u64, "{woken} times in a second for {connections} connections");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn conversations_over_kcp_that_are_silent_wake_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let serving = serve(Transport::Kcp, |_| {});
     let connect = |conversation| KcpClient::connect(serving.address(), conversation, usize::MAX);
-    let mut members: Vec<_> = (1..=100).map(connect).collect();
+    let mut members: Vec<_> = (1..=25).map(connect).collect();
     members.iter_mut().for_each(KcpClient::knock);
     eventually("all are let in", || {
         members.iter_mut().for_each(KcpClient::turn);

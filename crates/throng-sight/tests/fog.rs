@@ -86,9 +86,12 @@ fn walk(town: &Town, seed: u64, latency_ms: f32, occluders: &[Occluder]) -> (Fou
 #[test]
 fn nobody_is_hidden_who_is_seen_at_any_latency() {
     let town = Town::new(3, 60_000);
-    for latency_ms in [0.0, 30.0, 80.0, 150.0] {
-        report(&town, latency_ms, &[]);
-    }
+    let walk_with = |latency_ms| report(&town, latency_ms, &[]);
+    std::thread::scope(|scope| {
+        for latency_ms in [0.0, 30.0, 80.0, 150.0] {
+            scope.spawn(move || walk_with(latency_ms));
+        }
+    });
 }
 
 #[test]

@@ -180,6 +180,10 @@ fn a_file_can_be_read_while_it_grows_but_for_the_last_five_seconds() {
 /// Set in the process of its own that plays the test: the bound on the length of files is that of a process.
 #[cfg(target_os = "linux")]
 const FULL_DISK: &str = "THRONG_TEST_FULL_DISK";
+/// Its value if there is room again before a group of rows is full. Otherwise there is room after it, and the recording ends with
+/// the group.
+#[cfg(target_os = "linux")]
+const EARLY: &str = "early";
 
 /// This process can write files up to such a length, as if the disk were full then.
 #[cfg(target_os = "linux")]
@@ -192,8 +196,8 @@ fn let_files_grow_to(length: &str) {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_stays_whole_while_the_disk_is_full_and_goes_on_afterwards() {
-    if std::env::var_os(FULL_DISK).is_some() {
-        play_with_a_full_disk();
+    if let Some(room_comes) = std::env::var_os(FULL_DISK) {
+        play_with_a_full_disk(room_comes == EARLY);
         return;
     }
     if std::process::Command::new("prlimit").arg("--version").output().is_err() {
@@ -201,61 +205,70 @@ fn a_file_stays_whole_while_the_disk_is_full_and_goes_on_afterwards() {
         return;
     }
     // A write beyond the bound is an error only to a process that ignores the signal.
-    let played = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().expect("a test"))
-        .args(["--exact", "--nocapture", "tables::a_file_stays_whole_while_the_disk_is_full_and_goes_on_afterwards"])
-        .env(FULL_DISK, "1")
-        .output()
-        .expect("a shell");
-    let (told, errors) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
-    assert!(played.status.success() && told.contains("1 passed"), "{told}{errors}");
+    let begin = |room_comes| {
+        std::process::Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().expect("a test"))
+            .args([
+                "--exact",
+                "--nocapture",
+                "tables::a_file_stays_whole_while_the_disk_is_full_and_goes_on_afterwards",
+            ])
+            .env(FULL_DISK, room_comes)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell")
+    };
+    for played in [EARLY, "late"].map(begin).map(std::process::Child::wait_with_output) {
+        let played = played.expect("it ends");
+        let (told, errors) = (String::from_utf8_lossy(&played.stdout), String::from_utf8_lossy(&played.stderr));
+        assert!(played.status.success() && told.contains("1 passed"), "{told}{errors}");
+    }
 }
 
 #[cfg(target_os = "linux")]
-fn play_with_a_full_disk() {
+fn play_with_a_full_disk(has_room_early: bool) {
     let folder = tempfile::tempdir().expect("a folder");
-    // Whether there is room again before a group of rows is full, or after it: then the recording ends with the group.
-    for (ticks, has_room_early) in [(20_000_u64, true), (40_000, false)] {
-        let path = folder.path().join("frames.parquet");
-        let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
-        let telemetry = Telemetry::start_with_clock(options, Clock::system()).expect("a file");
-        let mut recorder = telemetry.recorder("server");
-        let mut parts_ns = [0; MAX_SUBSYSTEMS];
-        [Subsystem::OPEN, Subsystem::SEAL, Subsystem::SEND].iter().for_each(|part| parts_ns[part.index()] = 2);
-        let length = || std::fs::metadata(&path).expect("it is there").len();
-        for tick in 0..ticks {
-            let start_ns = tick * 10_000_000 + tick * tick % 1_000_000;
-            let times = FrameTimes { tick, phase: PHASES[1], start_ns, wall_ns: 6, cpu_ns: None, late_ns: tick % 997 };
-            recorder.add(times, &parts_ns);
-            if tick % 100 != 0 {
-                continue;
-            }
-            telemetry.collect();
-            let is_full = (13_000..if has_room_early { 15_000 } else { 30_000 }).contains(&tick);
-            match tick {
-                // The first group is full after 10,923 ticks.
-                13_000 => let_files_grow_to(&(length() + 500).to_string()),
-                15_000 if has_room_early => let_files_grow_to("unlimited"),
-                30_000 => let_files_grow_to("unlimited"),
-                _ => {}
-            }
-            if tick % 1_000 == 0 || is_full && tick < 15_000 {
-                let (_, rows) = read(&path);
-                assert!((0..).zip(&rows).all(|(row, (numbers, _))| numbers[0] == row / 3), "tick {tick}: it has gaps");
-                let least = if tick < 13_000 { 3 * tick.saturating_sub(600) } else { 32_768 };
-                assert!(rows.len() as u64 >= least, "tick {tick}: {} rows", rows.len());
-                throng_telemetry::read_seconds(&path).expect("it is a file of frames");
-            }
+    let ticks: u64 = if has_room_early { 20_000 } else { 40_000 };
+    let path = folder.path().join("frames.parquet");
+    let options = TelemetryOptions { table: Some(path.clone()), ..TelemetryOptions::default() };
+    let telemetry = Telemetry::start_with_clock(options, Clock::system()).expect("a file");
+    let mut recorder = telemetry.recorder("server");
+    let mut parts_ns = [0; MAX_SUBSYSTEMS];
+    [Subsystem::OPEN, Subsystem::SEAL, Subsystem::SEND].iter().for_each(|part| parts_ns[part.index()] = 2);
+    let length = || std::fs::metadata(&path).expect("it is there").len();
+    for tick in 0..ticks {
+        let start_ns = tick * 10_000_000 + tick * tick % 1_000_000;
+        let times = FrameTimes { tick, phase: PHASES[1], start_ns, wall_ns: 6, cpu_ns: None, late_ns: tick % 997 };
+        recorder.add(times, &parts_ns);
+        if tick % 100 != 0 {
+            continue;
         }
-        drop(recorder);
-        assert_eq!(telemetry.snapshot().write_errors, 1, "one error is counted");
-        telemetry.finish().expect_err("the file has an error");
-        let (_, rows) = read(&path);
-        assert!((0..).zip(&rows).all(|(row, (numbers, _))| numbers[0] == row / 3), "it has gaps");
-        let expected = if has_room_early { 3 * ticks as usize } else { 65_538 };
-        assert_eq!(rows.len(), expected);
+        telemetry.collect();
+        let is_full = (13_000..if has_room_early { 15_000 } else { 30_000 }).contains(&tick);
+        match tick {
+            // The first group is full after 10,923 ticks.
+            13_000 => let_files_grow_to(&(length() + 500).to_string()),
+            15_000 if has_room_early => let_files_grow_to("unlimited"),
+            30_000 => let_files_grow_to("unlimited"),
+            _ => {}
+        }
+        if tick % 1_000 == 0 || is_full && tick < 15_000 {
+            let (_, rows) = read(&path);
+            assert!((0..).zip(&rows).all(|(row, (numbers, _))| numbers[0] == row / 3), "tick {tick}: it has gaps");
+            let least = if tick < 13_000 { 3 * tick.saturating_sub(600) } else { 32_768 };
+            assert!(rows.len() as u64 >= least, "tick {tick}: {} rows", rows.len());
+            throng_telemetry::read_seconds(&path).expect("it is a file of frames");
+        }
     }
+    drop(recorder);
+    assert_eq!(telemetry.snapshot().write_errors, 1, "one error is counted");
+    telemetry.finish().expect_err("the file has an error");
+    let (_, rows) = read(&path);
+    assert!((0..).zip(&rows).all(|(row, (numbers, _))| numbers[0] == row / 3), "it has gaps");
+    let expected = if has_room_early { 3 * ticks as usize } else { 65_538 };
+    assert_eq!(rows.len(), expected);
 }
 
 #[test]

@@ -111,7 +111,7 @@ pub(crate) fn page(address: SocketAddr, path: &str) -> String {
 }
 
 /// With more parts of a test at a time, the machine is too busy for runs that compare states while everything moves.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 6;
 
 /// Runs parts of a test beside each other, because they wait more than they compute. Begins them in this order.
 pub(crate) fn beside_each_other(parts: &[&(dyn Fn() + Sync)]) {
