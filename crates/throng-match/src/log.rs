@@ -203,8 +203,16 @@ impl LogWriter {
     }
 
     /// Adds the next tick. Called before its step, so that the log has the input of a step that fails.
+    ///
+    /// A tick that the format has no room for ends the log before it, with an [`error`](LogWriter::error): one with a command of more
+    /// than 255 bytes, or with more than 65,535 commands. A runtime delivers neither.
     pub fn record(&mut self, input: &TickInput<'_>) {
         if self.error.is_some() {
+            return;
+        }
+        if let Some(reason) = too_large(input) {
+            self.write_rest();
+            self.error.get_or_insert(io::Error::new(io::ErrorKind::InvalidInput, reason));
             return;
         }
         for seat in input.left {
@@ -354,7 +362,22 @@ fn begin_block(block: &mut Vec<u8>, kind: u8) {
     block.extend_from_slice(&[0; BLOCK_HEAD - 1]);
 }
 
-/// At most [`SEATS_MAX`](crate::SEATS_MAX) times 255 commands in a tick.
+/// Why a record cannot hold this tick.
+fn too_large(input: &TickInput<'_>) -> Option<String> {
+    let most = [input.joined.len(), input.left.len(), input.commands.len(), input.latencies.len()].into_iter().max();
+    if let Some(count) = most.filter(|count| *count > usize::from(u16::MAX)) {
+        return Some(format!("tick {} has a list of {count}, and an input log takes {}", input.tick.0, u16::MAX));
+    }
+    let long = input.commands.iter().find(|command| command.bytes.len() > usize::from(u8::MAX))?;
+    let (seat, bytes) = (long.seat.0, long.bytes.len());
+    Some(format!(
+        "a command of seat {seat} in tick {} has {bytes} bytes, and an input log takes {}: send shorter commands",
+        input.tick.0,
+        u8::MAX
+    ))
+}
+
+/// At most 65,535: see [`too_large`].
 fn put_count(block: &mut Vec<u8>, count: usize) {
     block.extend_from_slice(&(count as u16).to_le_bytes());
 }

@@ -153,6 +153,43 @@ fn golden_bytes() {
     assert_eq!(hex, expected.concat().replace(' ', ""));
 }
 
+#[test]
+fn a_tick_that_has_no_room_in_a_record_ends_the_log_before_it_with_an_error() {
+    let head = LogHead {
+        build: "b".into(),
+        game: "g".into(),
+        seed: 2,
+        map_checksum: 0,
+        rate_hz: 128,
+        seats: 10,
+        first_tick: Tick(1),
+        settings: Vec::new(),
+    };
+    let command = |bytes| SeatCommand { seat: Seat(4), number: 7, bytes };
+    let (longest, too_long) = ([command(&[1; 255])], [command(&[1; 256])]);
+    let (most, too_many) = (vec![command(&[]); 65_535], vec![command(&[]); 65_536]);
+    fn tick<'a>(number: u64, commands: &'a [SeatCommand<'a>]) -> TickInput<'a> {
+        TickInput { tick: Tick(number), commands, ..TickInput::default() }
+    }
+    for (refused, reason) in [(&too_long[..], "256 bytes"), (&too_many, "65536")] {
+        let written = |last: Option<&[SeatCommand<'_>]>| {
+            let sink = Shared::default();
+            let mut log = LogWriter::begin(Box::new(sink.clone()), &head).expect("memory");
+            log.record(&tick(1, &longest));
+            log.record(&tick(2, &most));
+            assert!(log.error().is_none());
+            log.record(&tick(3, &[]));
+            last.into_iter().for_each(|last| log.record(&tick(4, last)));
+            assert_eq!(log.ticks(), 3);
+            let result = log.abandon();
+            (result.map_err(|error| error.to_string()), sink.bytes())
+        };
+        let (result, bytes) = written(Some(refused));
+        assert!(result.clone().is_err_and(|error| error.contains(reason)), "{result:?}");
+        assert_eq!(bytes, written(None).1, "the log has the ticks before it, and nothing of it");
+    }
+}
+
 /// A disk that is full after so many bytes.
 struct Full(usize);
 
