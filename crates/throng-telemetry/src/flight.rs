@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use throng_file::write_whole;
 use throng_meter::Subsystems;
 
 use crate::figures::Cause;
@@ -76,7 +77,7 @@ impl Flight {
         }
         self.last = Some((at_ns, self.options.interval / FAILED_PART));
         let path = self.options.folder.join(file_name(&occasion));
-        write_whole(&path, self.text(&occasion, history, names).as_bytes())?;
+        write_whole(&path, self.text(&occasion, history, names))?;
         self.last = Some((at_ns, self.options.interval));
         self.files.retain(|file| *file != path);
         self.files.push_back(path);
@@ -115,12 +116,4 @@ fn file_name(occasion: &Occasion<'_>) -> String {
     let (number, name) = occasion.recorder;
     let name: String = name.chars().take(48).map(plain).collect();
     format!("slow-{number}-{name}-tick-{}.trace.json", occasion.frame.tick)
-}
-
-/// Readers see the whole file or none.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    let written = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
-    // On a full disk it would take the room that somebody frees.
-    written.inspect_err(|_| drop(fs::remove_file(&partial)))
 }

@@ -151,3 +151,14 @@ fn a_folder_that_goes_away_costs_a_file_and_is_told() {
     let snapshot = telemetry.snapshot();
     assert_eq!((snapshot.write_errors, snapshot.dumps), (1, vec![gone.join("slow-1-m-tick-3.trace.json")]));
 }
+
+#[test]
+fn the_part_of_a_file_that_another_process_writes_stands_in_no_ones_way() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (telemetry, hand) = start(FlightOptions::new(folder.path()), Duration::from_secs(1));
+    fs::create_dir(folder.path().join("slow-1-m-tick-1.trace.partial")).expect("a new name");
+    let mut recorder = telemetry.recorder("m");
+    play(&mut recorder, &hand, 1, 5_000_000);
+    assert_eq!(telemetry.snapshot().write_errors, 0);
+    assert_eq!(files(folder.path()), ["slow-1-m-tick-1.trace.json", "slow-1-m-tick-1.trace.partial"]);
+}
