@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{Query, Request, State};
+use axum::extract::{ConnectInfo, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use axum::middleware::Next;
@@ -24,6 +24,7 @@ use prometheus::TEXT_FORMAT;
 use serde::Deserialize;
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
+use crate::door::{Door, Sends, Turned};
 use crate::exposition::Latest;
 use crate::history::History;
 use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Mark, Message};
@@ -39,6 +40,8 @@ const READS_MAX: usize = 8;
 const WAITING_MAX: usize = 64;
 /// A load that says nothing for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A request comes in this time, and some of its answer is taken.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A viewer hears something in this time, even if nothing happens.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
@@ -105,6 +108,10 @@ pub struct HubCounters {
     pub lost_events: u64,
     /// Requests of other sites, for too many feeds, viewers or runs at once, or with wrong contents.
     pub refused: u64,
+    /// Connections that were closed at once, because 256 were open.
+    pub refused_connections: u64,
+    /// Connections that were closed because a request did not come, or nothing of an answer was taken, within 30 s.
+    pub slow_connections: u64,
 }
 
 /// A hub that runs on a thread of its own until it is dropped.
@@ -133,6 +140,7 @@ pub(crate) struct Shared {
     bad_lines: AtomicU64,
     lost_events: AtomicU64,
     refused: AtomicU64,
+    turned: Arc<Turned>,
 }
 
 #[derive(Debug, Default)]
@@ -157,10 +165,10 @@ impl Hub {
     /// # Errors
     /// The address cannot be used, or other machines reach it and the options do not allow that.
     pub fn start(options: &HubOptions) -> Result<Hub, HubError> {
-        Hub::start_with(options, SILENCE_MAX)
+        Hub::start_with(options, SILENCE_MAX, PATIENCE)
     }
 
-    fn start_with(options: &HubOptions, unfed_max: Duration) -> Result<Hub, HubError> {
+    fn start_with(options: &HubOptions, unfed_max: Duration, patience: Duration) -> Result<Hub, HubError> {
         if !options.address.ip().is_loopback() && !options.allow_others {
             return Err(HubError::Others(options.address));
         }
@@ -182,15 +190,17 @@ impl Hub {
             bad_lines: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            turned: Arc::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HubError::Start)?;
         let (stop, stopped) = oneshot::channel();
-        let router = router(&shared);
+        let service = router(&shared).into_make_service_with_connect_info::<Sends>();
+        let turned = Arc::clone(&shared.turned);
         let serving = async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             // It ends with an error only if the listener does, and then nobody is left to get the error.
             tokio::select! {
-                _ = axum::serve(listener, router) => {}
+                _ = axum::serve(Door::new(listener, patience, turned), service) => {}
                 _ = stopped => {}
             }
         };
@@ -215,6 +225,8 @@ impl Hub {
             bad_lines: of(&shared.bad_lines),
             lost_events: of(&shared.lost_events),
             refused: of(&shared.refused),
+            refused_connections: of(&shared.turned.away),
+            slow_connections: of(&shared.turned.out),
         }
     }
 }
@@ -424,7 +436,12 @@ async fn commands(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, Query
     Body::from_stream(lines).into_response()
 }
 
-async fn feed(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, QueryRejection>, body: Body) -> Response {
+async fn feed(
+    State(shared): State<Arc<Shared>>,
+    ConnectInfo(sends): ConnectInfo<Sends>,
+    id: Result<Query<Id>, QueryRejection>,
+    body: Body,
+) -> Response {
     let id = match id {
         Ok(Query(id)) => id,
         Err(wrong) => return shared.refuse(wrong.status(), &wrong.body_text()),
@@ -440,6 +457,7 @@ async fn feed(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, QueryReje
     let Some(number) = number else {
         return shared.refuse(StatusCode::NOT_FOUND, "no load of this id asks for commands");
     };
+    let _sending = sends.begin();
     let ended = read_feed(&shared, &id.id, number, body).await;
     shared.publish(number, Message::End);
     shared.feeds().by_id.remove(&id.id);
@@ -528,10 +546,11 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+    use crate::door::CONNECTIONS_MAX;
 
     #[test]
     fn loads_that_ask_for_commands_and_send_nothing_lose_their_places() {
-        let hub = Hub::start_with(&HubOptions::default(), Duration::from_secs(2)).unwrap();
+        let hub = Hub::start_with(&HubOptions::default(), Duration::from_secs(2), PATIENCE).unwrap();
         let ask = |number: usize| {
             let mut stream = TcpStream::connect(hub.address()).unwrap();
             let head = format!("Host: {}\r\nConnection: close\r\n\r\n", hub.address());
@@ -544,5 +563,70 @@ mod tests {
         }
         assert_eq!(hub.counters().refused, 1, "there was no place for the last one");
         assert!(hub.shared.feeds().by_id.is_empty());
+    }
+
+    #[test]
+    fn connections_have_a_bound_and_slow_ones_give_their_places_back() {
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, Duration::from_secs(2)).unwrap();
+        let connect = || {
+            let stream = TcpStream::connect(hub.address()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            stream
+        };
+        let page = || {
+            let mut stream = connect();
+            let _ = write!(stream, "GET / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", hub.address());
+            let mut bytes = Vec::new();
+            let _ = stream.read_to_end(&mut bytes);
+            bytes.starts_with(b"HTTP/1.1 200 OK")
+        };
+        let mut idle: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect()).collect();
+        let mut slow = idle.split_off(CONNECTIONS_MAX - 1).remove(0);
+        assert!(!page(), "there is no place for one more");
+        assert_eq!(hub.counters().refused_connections, 1);
+        // One sends its request byte by byte.
+        let since = Instant::now();
+        while slow.write_all(b"G").is_ok() && since.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(since.elapsed() < Duration::from_secs(8), "it is cut off");
+        for mut stream in idle {
+            let _ = stream.read_to_end(&mut Vec::new()).expect("the hub ends it");
+        }
+        assert!(page(), "the places are free again");
+        let counters = hub.counters();
+        assert_eq!((counters.refused_connections, counters.slow_connections), (1, CONNECTIONS_MAX as u64));
+    }
+
+    #[test]
+    fn a_load_and_a_viewer_stay_for_longer_than_a_request_may_take() {
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, KEEP_ALIVE + Duration::from_secs(1)).unwrap();
+        let mut view = crate::View::open(hub.address()).unwrap();
+        let mut feed = crate::Feed::connect(hub.address(), crate::Hello::default()).unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < KEEP_ALIVE + Duration::from_secs(3) {
+            feed.mark("still here");
+            view.next(Duration::from_millis(200)).expect("the hub keeps the viewer");
+        }
+        let counters = hub.counters();
+        assert_eq!((counters.feeds, counters.viewers, counters.slow_connections), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_peer_that_takes_nothing_of_an_answer_gives_its_place_back() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("run")).unwrap();
+        std::fs::write(folder.path().join("run/report.html"), vec![b' '; 32 << 20]).unwrap();
+        let options = HubOptions { runs: Some(folder.path().to_owned()), ..HubOptions::default() };
+        let hub = Hub::start_with(&options, SILENCE_MAX, Duration::from_secs(2)).unwrap();
+        let mut stream = TcpStream::connect(hub.address()).unwrap();
+        // While the second request waits, the hub reads nothing more.
+        let request = format!("GET /runs/run/report.html HTTP/1.1\r\nHost: {}\r\n\r\n", hub.address());
+        stream.write_all(request.repeat(2).as_bytes()).unwrap();
+        let since = Instant::now();
+        while hub.counters().slow_connections == 0 || hub.shared.reads.available_permits() < READS_MAX {
+            assert!(since.elapsed() < Duration::from_secs(10), "it is cut off");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }

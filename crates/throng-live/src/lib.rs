@@ -35,6 +35,7 @@
 pub const VARIABLE: &str = "THRONG_LIVE";
 
 mod client;
+mod door;
 mod exposition;
 mod feed;
 mod guard;
