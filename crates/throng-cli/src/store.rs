@@ -120,11 +120,13 @@ pub(crate) fn has_index(place: &str) -> bool {
 /// The runs of a store by its index. Runs that the index lacks are read; `rebuild` reads all, and writes the index again.
 pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<Listed, Failure> {
     let store = RunStore::open(place).map_err(failure)?;
+    // Before the runs: the line of a run that comes meanwhile is none of these, and is kept.
+    let lines = store.index(stop).map_err(failure)?;
     let mut names = store.runs(stop).map_err(failure)?;
     // Names begin with the moment of the run.
     let older = names.len().saturating_sub(RUNS_MAX);
     names.drain(..older);
-    let lines = if rebuild { Vec::new() } else { store.index(stop).map_err(failure)? };
+    let (before, lines) = if rebuild { (lines, Vec::new()) } else { (Vec::new(), lines) };
     let mut known: Vec<StoredRun> = lines.iter().filter_map(|line| StoredRun::from_line(line)).collect();
     known.sort_by_cached_key(StoredRun::name);
     let mut notes = Vec::new();
@@ -152,7 +154,7 @@ pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<List
     }
     if rebuild {
         let lines: Vec<String> = listed.runs.iter().map(StoredRun::to_line).collect();
-        store.replace_index(&lines, stop).map_err(failure)?;
+        store.replace_index(&before, &lines, stop).map_err(failure)?;
     } else if unknown > 0 && has_index(place) {
         listed.notes.push(format!("the index lacks {}; --rebuild writes it again", counted(unknown as u64, "run")));
     }

@@ -1,18 +1,25 @@
 //! The index: one line of text for each run, in the order of their uploads. Its lines are the caller's.
+//!
+//! That of an object store is changed by conditional writes. That of a folder is changed under the lock of a file beside it, which stays,
+//! and is empty.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::sync::atomic::AtomicBool;
+use std::collections::HashSet;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use futures_util::StreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{Error, ObjectStoreExt, PutMode, PutOptions, PutPayload, UpdateVersion};
 
 use crate::StoreError;
-use crate::store::RunStore;
+use crate::store::{LOOK, REQUEST, RunStore};
 
 /// The file with the index.
 pub const INDEX_FILE: &str = "index.jsonl";
+/// In a folder, a process that changes the index locks this file.
+const LOCK_FILE: &str = "index.jsonl.lock";
 
 /// So much of an index is read, of its newest lines: some ten thousand runs at least.
 const INDEX_BYTES_MAX: usize = 64 << 20;
@@ -36,6 +43,7 @@ impl RunStore {
     /// The store cannot be written, or others write without end.
     pub fn add_to_index(&self, line: &str, stop: &AtomicBool) -> Result<(), StoreError> {
         let line = format!("{}\n", line.trim().replace('\n', " "));
+        let _lock = self.lock_index(stop)?;
         if let Some(folder) = &self.folder {
             let path = folder.join(INDEX_FILE);
             let add = || {
@@ -57,19 +65,55 @@ impl RunStore {
                     return Ok(());
                 }
             }
-            let reason =
-                format!("the index was changed {TRIES} times meanwhile; `throng lab runs --rebuild` makes it again");
-            Err(StoreError::Remote { place: self.place.clone(), reason })
+            Err(self.changed_too_often())
         })
     }
 
-    /// Writes the whole index.
+    /// Writes the whole index anew. `before` is the index as it was read before the caller looked for runs: lines that others have
+    /// added since then are kept, after the new ones.
     ///
     /// # Errors
-    /// The store cannot be written.
-    pub fn replace_index(&self, lines: &[String], stop: &AtomicBool) -> Result<(), StoreError> {
-        let text = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
-        self.wait(self.write_index(text, PutMode::Overwrite, stop)).map(drop)
+    /// As [`add_to_index`](Self::add_to_index).
+    pub fn replace_index(&self, before: &[String], lines: &[String], stop: &AtomicBool) -> Result<(), StoreError> {
+        let known: HashSet<&str> = before.iter().chain(lines).map(String::as_str).collect();
+        let _lock = self.lock_index(stop)?;
+        self.wait(async {
+            for _ in 0..TRIES {
+                let (present, version) = self.read_index(stop).await?;
+                let added = present.lines().filter(|line| !line.trim().is_empty() && !known.contains(line));
+                let text = lines.iter().map(String::as_str).chain(added).flat_map(|line| [line, "\n"]).collect();
+                if self.write_index(text, version.map_or(PutMode::Create, PutMode::Update), stop).await? {
+                    return Ok(());
+                }
+            }
+            Err(self.changed_too_often())
+        })
+    }
+
+    fn changed_too_often(&self) -> StoreError {
+        let reason =
+            format!("the index was changed {TRIES} times meanwhile; `throng lab runs --rebuild` makes it again");
+        StoreError::Remote { place: self.place.clone(), reason }
+    }
+
+    /// Waits until no other process changes the index of a folder. `None` for an object store, and where the file system has no locks.
+    fn lock_index(&self, stop: &AtomicBool) -> Result<Option<File>, StoreError> {
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(LOCK_FILE)) else { return Ok(None) };
+        let open = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = open.map_err(StoreError::local(&path))?;
+        let since = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(StoreError::local(&path)(error)),
+                Err(TryLockError::WouldBlock) if since.elapsed() > REQUEST => {
+                    return Err(StoreError::local(&path)(ErrorKind::ResourceBusy.into()));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            }
+        }
+        Err(StoreError::Stopped)
     }
 
     fn index_path(&self) -> ObjectPath {

@@ -41,9 +41,9 @@ const NAME_BYTES_MAX: usize = 120;
 /// A file has this extension while it is read from a store.
 const PART: &str = "part";
 /// How often it is looked whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// A request, and each part of an answer, takes no longer.
-const REQUEST: Duration = Duration::from_secs(300);
+pub(crate) const REQUEST: Duration = Duration::from_secs(300);
 
 /// The name of a run: letters, digits, `.`, `_` and `-`, at most 120, the first a letter or a digit. So it is one folder
 /// below its parent.

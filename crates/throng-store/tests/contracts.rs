@@ -163,9 +163,11 @@ fn the_index_keeps_lines_in_their_order_and_those_of_others() {
         store.add_to_index("{\"name\": \"a\"}", &GO_ON).unwrap();
         store.add_to_index("two\nlines are one", &GO_ON).unwrap();
         assert_eq!(store.index(&GO_ON).unwrap(), ["{\"name\": \"a\"}", "two lines are one"]);
-        store.replace_index(&["b".to_owned(), "c".to_owned()], &GO_ON).unwrap();
+        let before = store.index(&GO_ON).unwrap();
+        store.add_to_index("meanwhile", &GO_ON).unwrap();
+        store.replace_index(&before, &["b".to_owned(), "c".to_owned()], &GO_ON).unwrap();
         store.add_to_index("d", &GO_ON).unwrap();
-        assert_eq!(store.index(&GO_ON).unwrap(), ["b", "c", "d"]);
+        assert_eq!(store.index(&GO_ON).unwrap(), ["b", "c", "meanwhile", "d"]);
         assert_eq!(store.runs(&GO_ON).unwrap(), [], "an index is no run");
     }
     // Eight programs add at the same time.
@@ -182,12 +184,41 @@ fn the_index_keeps_lines_in_their_order_and_those_of_others() {
         }
     });
     for (store, before) in
-        [(RunStore::with_objects("memory", objects), 0), (RunStore::open(on_disk.to_str().unwrap()), 3)]
+        [(RunStore::with_objects("memory", objects), 0), (RunStore::open(on_disk.to_str().unwrap()), 4)]
     {
         let mut lines = store.unwrap().index(&GO_ON).unwrap().split_off(before);
         lines.sort();
         assert_eq!(lines, (0..8).map(|number| format!("line {number}")).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn the_index_of_a_folder_is_changed_by_one_process_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let open = || RunStore::open(place).unwrap();
+    let (index, lock) = (folder.path().join("index.jsonl"), folder.path().join("index.jsonl.lock"));
+    open().add_to_index("first", &GO_ON).unwrap();
+    // Another process is about to add a line: it has opened the file, and holds the lock.
+    let mut other = File::options().append(true).open(&index).unwrap();
+    let lock = File::open(lock).unwrap();
+    lock.lock().unwrap();
+    let before = open().index(&GO_ON).unwrap();
+    std::thread::scope(|scope| {
+        let replacing = scope.spawn(|| open().replace_index(&before, &["anew".to_owned()], &GO_ON).unwrap());
+        let adding = scope.spawn(|| open().add_to_index("last", &GO_ON).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let have_waited = !replacing.is_finished() && !adding.is_finished();
+        let stopped = open().add_to_index("late", &AtomicBool::new(true));
+        other.write_all(b"of another\n").unwrap();
+        lock.unlock().unwrap();
+        assert!(have_waited);
+        assert_eq!(stopped.unwrap_err().tag(), "stopped", "nobody has to wait");
+    });
+    let mut lines = open().index(&GO_ON).unwrap();
+    assert_eq!(lines.remove(0), "anew");
+    lines.sort();
+    assert_eq!(lines, ["last", "of another"]);
 }
 
 /// A bucket that is not there.
@@ -232,7 +263,7 @@ impl ObjectStore for NoBucket {
 #[test]
 fn an_index_that_cannot_be_written_is_an_error() {
     let store = RunStore::with_objects("memory", Arc::new(NoBucket)).unwrap();
-    for error in [store.replace_index(&["a".to_owned()], &GO_ON), store.add_to_index("a", &GO_ON)] {
+    for error in [store.replace_index(&[], &["a".to_owned()], &GO_ON), store.add_to_index("a", &GO_ON)] {
         let text = error.expect_err("nothing was written").to_string();
         assert!(text.contains("NoSuchBucket"), "{text}");
     }
