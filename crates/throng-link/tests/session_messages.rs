@@ -1,9 +1,11 @@
 //! Lanes keep their promises over a link that does not.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::session_pair::{CLIENT, Link, Pair, SERVER, number_of, numbered};
-use throng_link::session::{LaneId, LaneKind, LaneOptions, SendError, Session, SessionOptions};
+use throng_link::session::{Envelope, LaneId, LaneKind, LaneOptions, Rest, SendError, Session, SessionOptions};
+use throng_wire::{Tick, Time};
 
 const ORDERED: LaneId = LaneId(0);
 const UNORDERED: LaneId = LaneId(1);
@@ -173,4 +175,42 @@ fn more_small_messages_than_the_window_holds_all_arrive() {
 #[test]
 fn an_idle_session_is_small() {
     assert!(size_of::<Session>() < 1332, "{} bytes", size_of::<Session>());
+}
+
+#[test]
+fn a_part_of_an_unreliable_message_never_completes_one_that_comes_65536_messages_later() {
+    let [mut sender, mut receiver] = [(); 2].map(|()| Session::new(Arc::new(fast()), Time(0)).expect("good options"));
+    let mut sequence = 0;
+    let mut packets = |sender: &mut Session, now: Time| {
+        let mut packets = Vec::new();
+        while let Some(plan) = sender.poll_packet(now, Envelope::bare(sequence), Rest::Empty) {
+            let mut payload = Vec::new();
+            plan.begin(Tick(0), &mut payload).finish();
+            packets.push((sequence, payload));
+            sequence += 1;
+        }
+        packets
+    };
+    let mut take = |packets: &[(u64, Vec<u8>)], now: Time| {
+        for (sequence, payload) in packets {
+            receiver.handle_packet(now, *sequence, payload).expect("an honest packet");
+        }
+        std::iter::from_fn(|| receiver.poll_message()).map(|(_, message)| message).collect::<Vec<_>>()
+    };
+    let (first, second) = (vec![1; 3_000], vec![2; 3_000]);
+    sender.send(UNRELIABLE, &first).expect("it is taken");
+    let sent = packets(&mut sender, Time::from_millis(1));
+    assert!(sent.len() > 1, "it is sent in parts");
+    assert_eq!(take(&sent[..1], Time::from_millis(1)), [[0; 0]; 0], "the others are lost");
+    // The full queue drops most of these.
+    for _ in 1..65_536 {
+        sender.send(UNRELIABLE, b"").expect("the oldest is dropped");
+    }
+    sender.send(UNRELIABLE, &second).expect("the oldest is dropped");
+    let mut came = Vec::new();
+    for now in (10..500).step_by(10).map(Time::from_millis) {
+        came.extend(take(&packets(&mut sender, now), now));
+    }
+    came.retain(|message| !message.is_empty());
+    assert!(came == [second], "one message came as another");
 }

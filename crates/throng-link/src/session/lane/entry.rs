@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! [lane and flags u8]    bits 0-2 lane, bit 3 PART, bits 4-7 zero
-//! [number u16]           low half of the message's number on its lane       if the lane is reliable, or PART
+//! [number u16]           low half of the message's number on its lane       if the lane is reliable
+//!                        number among the lane's messages in parts           if it is not, and PART
 //! [first piece u16]      position of the run's first piece                  if PART
 //! [message length]       varint, of the whole message in bytes              if PART
 //! [length]               varint, of the bytes that follow

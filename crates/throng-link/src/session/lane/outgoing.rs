@@ -31,6 +31,9 @@ pub(super) struct Outgoing {
     /// Pieces whose packet was lost. A piece is never here twice, and never here while it is under way.
     resend: VecDeque<PieceRun>,
     queued_bytes: usize,
+    /// Of an unreliable lane: the number of the newest message that was begun in parts. Whole ones and dropped ones need none, so that
+    /// a number comes again only after 65,536 that have filled packets.
+    parted: u16,
     /// Messages so far, at most [`FIRST_MESSAGES`] and one.
     pushed: u8,
     /// Virtual time of the fair share: what the lane has sent, divided by its weight.
@@ -45,6 +48,7 @@ impl Outgoing {
             begun_to: 0,
             resend: VecDeque::new(),
             queued_bytes: 0,
+            parted: (first_message as u16).wrapping_sub(1),
             pushed: 0,
             pass: 0,
         }
@@ -125,7 +129,12 @@ impl Outgoing {
         let wanted = self.next_run(lane)?;
         let message = &self.messages[wanted.number.wrapping_sub(self.base) as usize];
         let run = fit(kind, wanted, message.bytes.len(), room)?;
-        entry(kind, run, &message.bytes).write(out);
+        let mut entry = entry(kind, run, &message.bytes);
+        if kind == LaneKind::Unreliable && entry.part.is_some() {
+            self.parted = self.parted.wrapping_add(u16::from(run.first == 0));
+            entry.number = Some(self.parted);
+        }
+        entry.write(out);
         if is_resend {
             self.take_from_resend(run.count);
         } else {
