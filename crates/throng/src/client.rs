@@ -150,6 +150,17 @@ pub enum ClientEvent {
     Ended(EndReason),
 }
 
+/// Counts of what a client did not take, since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientCounters {
+    /// Datagrams of another address, forged, repeated, too old or out of place. Those that come after the end count as well.
+    pub datagrams_refused: u64,
+    /// Messages that came before the welcome, or that are none of the game's.
+    pub messages_refused: u64,
+    /// Bytes of replication that came before the welcome.
+    pub early_replication_bytes: u64,
+}
+
 /// A client without a socket: datagrams go in and come out as bytes.
 ///
 /// Drain in this order: [`handle`](Self::handle) each datagram that has come, [`poll_event`](Self::poll_event) until
@@ -170,6 +181,7 @@ pub struct ClientCore<D = ReplicaClient> {
     server_tick: Option<Tick>,
     /// Bytes of replication that came, whether decoded or not.
     replication_bytes: u64,
+    counters: ClientCounters,
 }
 
 enum State {
@@ -243,6 +255,7 @@ impl<D: Decoder> ClientCore<D> {
             connected: None,
             server_tick: None,
             replication_bytes: 0,
+            counters: ClientCounters::default(),
         })
     }
 
@@ -255,15 +268,20 @@ impl<D: Decoder> ClientCore<D> {
     /// without that wait.
     pub fn handle_arrived(&mut self, now: Time, arrived: Time, from: SocketAddr, datagram: &mut [u8]) {
         if self.ended.is_some() {
+            self.counters.datagrams_refused += 1;
             return;
         }
         match &mut self.state {
             State::Connecting(handshake) => match handshake.handle(now, from, datagram) {
                 ClientOutcome::Connected(connected) => self.begin_session(now, *connected),
-                ClientOutcome::Progress | ClientOutcome::Ignored(_) => {}
+                ClientOutcome::Progress => {}
+                ClientOutcome::Ignored(_) => self.counters.datagrams_refused += 1,
             },
             State::Open(link) if plain_address(from) == plain_address(link.server) => {
-                let Ok(opened) = link.opener.open(datagram) else { return };
+                let Ok(opened) = link.opener.open(datagram) else {
+                    self.counters.datagrams_refused += 1;
+                    return;
+                };
                 match opened.kind {
                     PacketKind::Payload => {
                         link.probe.on_heard(now);
@@ -275,10 +293,10 @@ impl<D: Decoder> ClientCore<D> {
                         let reason = CloseReason::new(CloseCode::DONE, "disconnected");
                         self.end(EndReason::Closed(CloseCause::Peer(reason)));
                     }
-                    _ => {}
+                    _ => self.counters.datagrams_refused += 1,
                 }
             }
-            _ => {}
+            _ => self.counters.datagrams_refused += 1,
         }
     }
 
@@ -453,7 +471,10 @@ impl<D: Decoder> ClientCore<D> {
     /// each. A number that is missing between two acknowledged ones is of an input that was lost
     /// ([`ClientOptions::input_redundancy`]).
     ///
-    /// `None` before the first, and always with [`Decode::Nothing`].
+    /// A model without [`Decoder::TELLS_INPUTS`] does not promise that: there it is the newest number of any packet's header, with
+    /// [`Decode::Nothing`] too, and until the connection ends. State of that tick may have been lost, or come later.
+    ///
+    /// `None` before the first, and with [`Decode::Nothing`] for all other models.
     pub fn input_acked(&self) -> Option<u32> {
         if D::TELLS_INPUTS {
             return self.replica.as_ref()?.input_acked();
@@ -627,6 +648,11 @@ impl<D: Decoder> ClientCore<D> {
         }
     }
 
+    /// Counts of what it did not take.
+    pub fn counters(&self) -> ClientCounters {
+        self.counters
+    }
+
     /// Bytes of replication that came.
     pub fn replication_bytes(&self) -> u64 {
         self.replication_bytes
@@ -652,6 +678,7 @@ impl<D: Decoder> ClientCore<D> {
             if lane != CONTROL {
                 return Some(ClientEvent::Message { lane: lane.0 - 1, message: Received::new(bytes, &self.schema) });
             }
+            self.counters.messages_refused += 1;
         }
     }
 
@@ -689,6 +716,8 @@ impl<D: Decoder> ClientCore<D> {
             {
                 return self.abandon(now, error);
             }
+        } else {
+            self.counters.early_replication_bytes += packet.rest.len() as u64;
         }
         if !link.is_live {
             self.take_control(now);
@@ -699,7 +728,10 @@ impl<D: Decoder> ClientCore<D> {
     fn take_control(&mut self, now: Time) {
         let State::Open(link) = &mut self.state else { return };
         // A server sends nothing for the game before it knows that the client has read the welcome.
-        let control = std::iter::from_fn(|| link.session.poll_message()).find(|&(lane, _)| lane == CONTROL);
+        let control = std::iter::from_fn(|| link.session.poll_message()).find(|&(lane, _)| {
+            self.counters.messages_refused += u64::from(lane != CONTROL);
+            lane == CONTROL
+        });
         let Some((_, bytes)) = control else { return };
         let welcome = match Welcome::decode(&bytes) {
             Ok(welcome) => welcome,
@@ -739,6 +771,8 @@ impl<D: Decoder> ClientCore<D> {
                 if lane != CONTROL {
                     let message = Received::new(bytes, &self.schema);
                     self.late.push_back(ClientEvent::Message { lane: lane.0 - 1, message });
+                } else {
+                    self.counters.messages_refused += 1;
                 }
             }
         }

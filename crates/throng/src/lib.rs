@@ -159,7 +159,9 @@ mod token;
 mod view;
 
 pub use channels::Channels;
-pub use client::{Client, ClientCore, ClientEvent, ClientOptions, ConnectStartError, Decode, EndReason};
+pub use client::{
+    Client, ClientCore, ClientCounters, ClientEvent, ClientOptions, ConnectStartError, Decode, EndReason,
+};
 pub use clock::Clock;
 pub use decoder::{Decoder, ObjectView};
 pub use event::ServerEvent;

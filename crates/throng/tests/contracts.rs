@@ -27,6 +27,7 @@ mod path_size;
 mod predictions;
 mod quiet_connections;
 mod real_sockets;
+mod refusals;
 mod safe_limits;
 mod safe_start;
 mod several_threads;
