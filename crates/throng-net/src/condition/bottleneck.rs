@@ -111,7 +111,7 @@ impl Queue {
 
     fn police(&mut self, now: Time, occupied_bytes: u64) -> bool {
         let Some(Policer { bytes_per_s, burst_bytes }) = self.policer else { return true };
-        let takes_ns = |bytes: u64| (u128::from(bytes) * NS_PER_S / u128::from(bytes_per_s)) as u64;
+        let takes_ns = |bytes| scaled(bytes, NS_PER_S, bytes_per_s.into());
         let full_at_ns = self.policer_full_at_ns.max(ns(now)).saturating_add(takes_ns(occupied_bytes));
         if full_at_ns - ns(now) > takes_ns(burst_bytes) {
             return false;
@@ -126,13 +126,18 @@ pub(super) fn depart(idle_at_ns: &mut u64, rate: RateLimit, now: Time, bytes: us
     let RateLimit { bytes_per_s, queue_bytes } = rate;
     let occupied_bytes = bytes as u64 + HEADER_BYTES;
     let backlog_ns = idle_at_ns.saturating_sub(ns(now));
-    let backlog_bytes = (u128::from(backlog_ns) * u128::from(bytes_per_s) / NS_PER_S) as u64;
+    let backlog_bytes = scaled(backlog_ns, bytes_per_s.into(), NS_PER_S);
     if backlog_bytes > 0 && backlog_bytes.saturating_add(occupied_bytes) > queue_bytes {
         return None;
     }
-    let takes_ns = (u128::from(occupied_bytes) * NS_PER_S / u128::from(bytes_per_s)) as u64;
+    let takes_ns = scaled(occupied_bytes, NS_PER_S, bytes_per_s.into());
     *idle_at_ns = ns(now).saturating_add(backlog_ns).saturating_add(takes_ns);
     Some(Time(idle_at_ns.div_ceil(1_000)))
+}
+
+/// `value * by / per`, at most what fits.
+fn scaled(value: u64, by: u128, per: u128) -> u64 {
+    u64::try_from(u128::from(value).saturating_mul(by) / per).unwrap_or(u64::MAX)
 }
 
 fn ns(time: Time) -> u64 {
@@ -170,6 +175,22 @@ mod tests {
         let bottleneck = Bottleneck::new(rate, Some(policer)).unwrap();
         let passed = (0..1_000u64).filter(|i| bottleneck.pass(Time::from_millis(i * 10), 972).is_some()).count();
         assert!((500..505).contains(&passed), "{passed} of 1000 datagrams, twice as many as may pass");
+    }
+
+    #[test]
+    fn enormous_figures_limit_nothing_and_do_not_wrap() {
+        let policer = Policer { bytes_per_s: 1, burst_bytes: 1 << 55 };
+        let bottleneck = Bottleneck::new(RATE, Some(policer)).unwrap();
+        assert!(bottleneck.pass(Time(0), 972).is_some(), "the burst is 2^55 bytes");
+        // The time that it waits is a little more than 2^64 bytes at the new rate.
+        let bottleneck = Bottleneck::new(RateLimit { bytes_per_s: 1_000, queue_bytes: 2_500 }, None).unwrap();
+        let departs = bottleneck.pass(Time(0), (1 << 24) - 28).unwrap();
+        let waits_ns = departs.0 * 1_000;
+        let bytes_per_s = u64::try_from((1_000_000_000_u128 << 64) / u128::from(waits_ns)).unwrap() + 1;
+        bottleneck.set_rate(RateLimit { bytes_per_s, queue_bytes: 2_500 }).unwrap();
+        assert_eq!(bottleneck.pass(Time(0), 972), None, "the queue is full");
+        bottleneck.set_rate(RateLimit { bytes_per_s: u64::MAX, queue_bytes: u64::MAX }).unwrap();
+        assert_eq!(bottleneck.pass(Time(0), 972), Some(departs));
     }
 
     #[test]
