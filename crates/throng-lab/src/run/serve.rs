@@ -110,6 +110,8 @@ impl<'a> Saving<'a> {
     /// Goes on from the file, if there is one.
     fn begin(file: &'a Path, host: &mut Host, options: &ServeOptions<'_>) -> Result<Saving<'a>> {
         let note = options.note;
+        // A process that ends may still write the file: it is this one's before it is read.
+        let writer = SnapshotWriter::start(file);
         match std::fs::read(file) {
             Ok(bytes) => {
                 let refused = || {
@@ -130,7 +132,7 @@ impl<'a> Saving<'a> {
             }
         }
         let refused = || ArgumentError(format!("cannot write snapshots to {}", file.display()));
-        let writer = SnapshotWriter::start(file).with_context(refused)?;
+        let writer = writer.with_context(refused)?;
         host.keep_the_absent();
         let (every, newest) = (options.snapshot_every, clock::now());
         Ok(Saving { file, writer, every, newest, is_overdue: false, note })
@@ -387,4 +389,43 @@ impl Session {
 fn say(host: &mut Host<Channels>, to: ConnectionId, step: Step, body: &[u8]) -> bool {
     let Some(parts) = Talk::parts(step, body) else { return false };
     parts.iter().all(|part| host.server_mut().send(to, talk::LANE, part).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::process::Command;
+
+    use throng_crowd::scenario::Overrides;
+
+    use super::*;
+
+    #[test]
+    fn the_file_of_a_snapshot_belongs_to_the_server_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("world");
+        // An open of this one waits until the other end is open too.
+        assert!(Command::new("mkfifo").arg(&file).status().expect("there is mkfifo").success());
+        let (scenario, address) = (Scenario::resolve("crowd", &Overrides::default()).unwrap(), "127.0.0.1:0");
+        let options = ServeOptions {
+            scenario: &scenario,
+            address: address.parse().unwrap(),
+            public: None,
+            key: Key::new([7; 32]),
+            runs: folder.path(),
+            snapshot: Some(&file),
+            snapshot_every: SECOND,
+            note: |_| (),
+        };
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| serve(&options, &AtomicBool::new(false), |_, _| ()));
+            let mut written = std::fs::File::options().write(true).open(&file).unwrap();
+            let claimed = throng_file::WholeFile::claim(&file).map(drop);
+            written.write_all(b"no snapshot").unwrap();
+            drop(written);
+            let error = serving.join().unwrap().expect_err("the file is no snapshot");
+            assert!(format!("{error:#}").contains("this is no snapshot"), "{error:#}");
+            assert_eq!(claimed.expect_err("the server has it").kind(), ErrorKind::ResourceBusy);
+        });
+    }
 }

@@ -73,7 +73,8 @@ impl State {
 }
 
 impl SnapshotWriter {
-    /// Begins, and sees that the file can be written: better now than with the first snapshot.
+    /// Begins, and sees that the file can be written: better now than with the first snapshot. A program that goes on from the file
+    /// begins before it reads it: a process that ends may still write its last one.
     ///
     /// # Errors
     /// Nothing can be written beside `file`, another writer has it, or there is no thread.
