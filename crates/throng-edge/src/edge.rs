@@ -1,5 +1,6 @@
 //! The edge: clients of its own, and one connection to each origin.
 
+mod counters;
 mod moves;
 
 use std::collections::VecDeque;
@@ -19,6 +20,7 @@ use crate::talk::{
     BODY_MAX, CONNECTED_AGAIN, Down, INPUT_HEAD, InputOf, LANE_BYTES_MIN, LOOKS_BYTES_MAX, ToEdge, ToOrigin, Up,
     join_bytes, push_input, push_look, read_looks, read_object, refusals_bytes, split_refusals,
 };
+pub use counters::EdgeCounters;
 use moves::{Continuing, Leaving, Stage, leave, leave_former};
 
 /// Ticks between two looks at what is read here.
@@ -115,40 +117,6 @@ impl EdgeError {
             EdgeError::Grids(_) => "grids",
         }
     }
-}
-
-/// Counters of an edge, since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EdgeCounters {
-    /// Objects that are held now.
-    pub objects: u64,
-    /// Cells that origins send now.
-    pub looks: u64,
-    /// Clients that an origin knows now.
-    pub players: u64,
-    /// Messages of origins that make no sense.
-    pub refused: u64,
-    /// Objects that found no room in the edge's server.
-    pub objects_refused: u64,
-    /// Inputs that were dropped, because their origin is not there or does not keep up.
-    pub inputs_dropped: u64,
-    /// Messages of clients that were too long, or came while their origin was not there or did not keep up.
-    pub messages_dropped: u64,
-    /// How often the ticks of an origin were counted anew.
-    pub recounts: u64,
-    /// Connections to origins that the edge has ended because their tick interval, grids or lane do not
-    /// fit. [`Edge::origin_end`] says which.
-    pub origins_unfit: u64,
-    /// Connections to origins that have ended.
-    pub origins_lost: u64,
-    /// Clients that were handed over from one origin to another.
-    pub moved: u64,
-    /// Clients that were given back to their origin, because the other one was gone.
-    pub returned: u64,
-    /// Clients that have joined another origin, because theirs was gone.
-    pub taken_over: u64,
-    /// Clients that were sent away, because a reliable lane had no room for a message of their origin.
-    pub clients_too_slow: u64,
 }
 
 /// An object of an origin, and its copy.
@@ -580,10 +548,10 @@ impl Edge {
         }
         let session = self.next_session;
         self.next_session += 1;
-        let stage = self.seek(session, client_id, origin);
+        let token_ends_s = self.server.token_expires_unix_s(connection).unwrap_or_default();
+        let stage = self.seek(session, (client_id, token_ends_s), origin);
         let (own, sent) = (Vec::new(), VecDeque::new());
         let (waits_since, is_too_slow) = (None, false);
-        let token_ends_s = self.server.token_expires_unix_s(connection).unwrap_or_default();
         let mut player = Player {
             connection,
             session,
