@@ -19,6 +19,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -46,6 +47,8 @@ const INBOX: InFlightLimit = InFlightLimit { datagrams: 65_536, bytes: 64 << 20 
 const SUBJECTS_MAX: usize = 4_096;
 /// The only subscription of the member.
 const OWN: SubscriptionId = SubscriptionId(1);
+/// The bus is asked again so long after it refused the subscription.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_millis(100);
 
 /// The member's part of a network over the bus. A handle; clones share it.
 ///
@@ -97,17 +100,20 @@ pub struct BusNetworkCounters {
     pub dropped: u64,
     /// Times that messages of another member were missing on the bus.
     pub gaps: u64,
+    /// Times that the bus refused the subscription. It is tried again after 100 ms.
+    pub subscriptions_refused: u64,
 }
 
 impl BusNetworkCounters {
     /// All counters with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
+    pub fn named(&self) -> [(&'static str, u64); 6] {
         [
             ("refused", self.refused),
             ("forged", self.forged),
             ("no_port", self.no_port),
             ("dropped", self.dropped),
             ("gaps", self.gaps),
+            ("subscriptions_refused", self.subscriptions_refused),
         ]
     }
 }
@@ -130,6 +136,8 @@ struct Ports<B> {
     /// There has been a connection.
     was_connected: bool,
     is_subscribed: bool,
+    /// A refused subscription is not tried again before.
+    subscribes_at: Time,
     inboxes: FxHashMap<u16, Inbox>,
     /// Of members that were sent to.
     subjects: FxHashMap<MemberId, Subject>,
@@ -185,6 +193,7 @@ impl<B: Bus> BusNetwork<B> {
             world: world.clone(),
             was_connected: false,
             is_subscribed: false,
+            subscribes_at: Time(0),
             inboxes: FxHashMap::default(),
             subjects: FxHashMap::default(),
             last_port: 0,
@@ -285,10 +294,13 @@ impl<B: Bus> Ports<B> {
     }
 
     fn subscribe(&mut self, now: Time) {
-        if self.was_connected && !self.is_subscribed {
+        if self.was_connected && !self.is_subscribed && now >= self.subscribes_at {
             let own = self.world.link_pattern(self.bus.member());
-            // If it was not taken, the next look at the bus is another chance.
             self.is_subscribed = self.bus.subscribe(now, OWN, &own).is_ok();
+            if !self.is_subscribed {
+                self.counters.subscriptions_refused += 1;
+                self.subscribes_at = now.after(SUBSCRIBE_AGAIN);
+            }
         }
     }
 
@@ -474,8 +486,16 @@ mod tests {
         network.lock().take(Time(0));
         assert_eq!(network.lock().bus.refusals, 2, "there is no connection yet");
         network.lock().bus.events.push(Event::Connected);
-        (0..5).for_each(|_| network.lock().take(Time(0)));
-        let ports = network.lock();
-        assert_eq!((ports.bus.refusals, ports.bus.subscriptions), (0, 1));
+        for (ms, left) in [(0, 1), (99, 1), (100, 0), (199, 0)] {
+            network.lock().take(Time::from_millis(ms));
+            let ports = network.lock();
+            assert_eq!((ports.bus.refusals, ports.bus.subscriptions), (left, 0), "{ms} ms");
+        }
+        (200..400).for_each(|ms| network.lock().take(Time::from_millis(ms)));
+        assert_eq!(
+            network.counters(),
+            BusNetworkCounters { subscriptions_refused: 2, ..BusNetworkCounters::default() }
+        );
+        assert_eq!(network.lock().bus.subscriptions, 1);
     }
 }

@@ -136,7 +136,9 @@ fn a_message_counts_only_if_its_subject_names_its_publisher() {
 
 #[test]
 fn counters_and_errors_have_stable_names() {
-    let counters = BusNetworkCounters { refused: 1, forged: 2, no_port: 3, dropped: 4, gaps: 5 };
-    let named = [("refused", 1), ("forged", 2), ("no_port", 3), ("dropped", 4), ("gaps", 5)];
+    let counters =
+        BusNetworkCounters { refused: 1, forged: 2, no_port: 3, dropped: 4, gaps: 5, subscriptions_refused: 6 };
+    let named =
+        [("refused", 1), ("forged", 2), ("no_port", 3), ("dropped", 4), ("gaps", 5), ("subscriptions_refused", 6)];
     assert_eq!((counters.named(), TooManyEndpoints.tag()), (named, "too_many_endpoints"));
 }
