@@ -17,7 +17,7 @@ use throng::{
 
 use crate::talk::{
     Arrival, BODY_MAX, CONNECTED_AGAIN, Down, Former, GOES_ON, HasAnswer, LET_GO_ONLY, STATE_MAX, ToEdge, ToOrigin, Up,
-    continues_bytes, is_edge, leaves_bytes, object_bytes, other_revision, read_elsewhere, read_inputs, read_looks,
+    continues_bytes, is_edge, leaves_bytes, object_bytes, other_revision, read_inputs, read_looks, read_token_end,
     split_join, split_refusals,
 };
 pub use counters::OriginCounters;
@@ -655,9 +655,9 @@ impl Origin {
                 is_asked
             }
             Some(Up::Arrive) => self.arrive(player, &talk),
-            Some(Up::Seek) => self.tell_whether_it_is_here(player, talk.number),
+            Some(Up::Seek) => self.tell_whether_it_is_here(player, &talk),
             Some(Up::Elsewhere) => {
-                let Some(token_ends_s) = read_elsewhere(&talk.body) else { return false };
+                let Some(token_ends_s) = read_token_end(&talk.body) else { return false };
                 self.forget_client(talk.number, token_ends_s, talk.lane);
                 true
             }
@@ -741,13 +741,17 @@ impl Origin {
         self.events.remove(place)
     }
 
-    /// Answers an edge to which a client has just come. False if there is no room for the answer.
-    fn tell_whether_it_is_here(&mut self, player: PlayerId, client_id: u64) -> bool {
+    /// Answers an edge to which a client has just come. False if the question makes no sense, or there is no room for the answer.
+    fn tell_whether_it_is_here(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
+        let Some(token_ends_s) = read_token_end(&talk.body) else { return false };
+        let client_id = talk.number;
         let known =
             self.clients.get(&client_id).copied().filter(|&(known, away)| {
                 away.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
             });
-        let is_here = known.is_some() && self.options.keep_ticks > 0;
+        // A client by a newer connection stays: the one that asks joins here, and is turned away.
+        let is_newer = self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s);
+        let is_here = known.is_some() && (self.options.keep_ticks > 0 || is_newer);
         if let Some((former, _)) = known.filter(|_| !is_here) {
             // A client of which nothing is kept begins anew where its entry says, and not here.
             self.clients.remove(&client_id);

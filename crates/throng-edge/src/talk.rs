@@ -52,7 +52,7 @@ pub const LANE_BYTES_MIN: usize = BODY_MAX + (1 << 10);
 
 /// The first bytes of the user data in an edge's token. So the program that issues tokens decides which programs are edges.
 /// The last byte is the revision of these messages: an origin sends away an edge of another one.
-pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x05";
+pub const EDGE_MARK: &[u8; 12] = b"throng-edge\x06";
 /// The mark without the revision.
 const EDGE_WORD: &[u8; 11] = b"throng-edge";
 
@@ -185,7 +185,7 @@ pub(crate) enum Up {
     Stay,
     /// A player comes from another origin: the client's id, its user data, when its token ends, where it comes from, and its state.
     Arrive,
-    /// Does this origin have the player of a client: the client's id.
+    /// Does this origin have the player of a client: the client's id, and when its token ends.
     Seek,
     /// The edge looks by a version of the borders: all looks for it were sent, and none is refused of which it knows.
     Looks,
@@ -326,8 +326,8 @@ pub(crate) fn split_join(body: &[u8]) -> Option<(&[u8; USER_DATA_LEN], u64, &[u8
     Some((user_data, u64::from_le_bytes(*token_ends_s), rest))
 }
 
-/// Reads when the token of a player ends who is elsewhere; `None` if it is malformed.
-pub(crate) fn read_elsewhere(body: &[u8]) -> Option<u64> {
+/// Reads when the token of a client ends, which is the body of [`Up::Seek`] and [`Up::Elsewhere`]; `None` if it is malformed.
+pub(crate) fn read_token_end(body: &[u8]) -> Option<u64> {
     body.try_into().ok().map(u64::from_le_bytes)
 }
 
@@ -490,7 +490,7 @@ mod tests {
         other[11] -= 1;
         assert!(is_edge(&ours) && !is_edge(&other));
         assert_eq!((other_revision(&ours), other_revision(&[0; USER_DATA_LEN])), (None, None));
-        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 4")));
+        assert!(other_revision(&other).is_some_and(|reason| reason.contains("revision 5")));
     }
 
     #[test]

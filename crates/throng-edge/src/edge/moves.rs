@@ -213,7 +213,7 @@ impl Edge {
     }
 
     /// Asks all origins whether they have the player of a client that has just come, if there is one beside the origin of its entry.
-    pub(super) fn seek(&mut self, session: u32, client_id: u64, entry: usize) -> Stage {
+    pub(super) fn seek(&mut self, session: u32, (client_id, token_ends_s): (u64, u64), entry: usize) -> Stage {
         if !self.links.iter().enumerate().any(|(number, link)| number != entry && link.is_live) {
             return Stage::Home;
         }
@@ -221,7 +221,8 @@ impl Edge {
         let live = self.links.iter_mut().enumerate().filter(|(_, link)| link.is_live);
         let asked: Vec<usize> = live
             .map(|(number, link)| {
-                link.say(ToOrigin { step: Up::Seek as u8, session, number: client_id, ..ToOrigin::default() });
+                let (step, body) = (Up::Seek as u8, token_ends_s.to_le_bytes().to_vec());
+                link.say(ToOrigin { step, session, number: client_id, body, ..ToOrigin::default() });
                 number
             })
             .collect();

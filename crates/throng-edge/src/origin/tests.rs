@@ -413,6 +413,26 @@ fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_one_that_joins_with_an
     }
 }
 
+/// The client has two connections, to different edges. The question about the older one may come last.
+#[test]
+fn a_client_that_is_here_by_a_newer_token_is_not_ended_by_a_question_about_an_older_one() {
+    for (asked_s, stays) in [(19, true), (20, false), (21, false)] {
+        // Nothing is kept of players.
+        let (mut origin, edges) = with_two_edges();
+        origin.options.keep_ticks = 0;
+        let body = join_bytes(&[0; USER_DATA_LEN], 20);
+        let first = PlayerId { edge: edges[0], session: 1 };
+        assert!(origin.join(first, &ToOrigin { number: 5, body, ..ToOrigin::default() }));
+        let seek = |body: &[u8]| ToOrigin { number: 5, body: body.to_vec(), ..ToOrigin::default() };
+        let asking = PlayerId { edge: edges[1], session: 2 };
+        assert!(!origin.tell_whether_it_is_here(asking, &seek(&[0; 7])), "a token's end has 8 bytes");
+        assert!(origin.tell_whether_it_is_here(asking, &seek(&u64::to_le_bytes(asked_s))));
+        assert_eq!(origin.players().count(), usize::from(stays), "{asked_s}");
+        let answer = origin.edges[&edges[1].index].waiting.back().and_then(|talk| HasAnswer::read(&talk.body));
+        assert_eq!(answer, Some(if stays { HasAnswer::Here } else { HasAnswer::Not }), "{asked_s}");
+    }
+}
+
 /// Its client had connected again, to another edge, which has died.
 #[test]
 fn a_player_who_is_away_is_not_replaced_by_one_who_arrives_with_an_older_token() {

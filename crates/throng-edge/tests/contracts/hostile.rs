@@ -40,7 +40,7 @@ fn an_edge_of_another_revision_is_sent_away_and_told_why() {
         former.update(stage.now).unwrap();
     }
     let end = former.end_reason().map(ToString::to_string).unwrap_or_default();
-    assert!(end.contains("revision 4") && end.contains("revision 5"), "{end}");
+    assert!(end.contains("revision 5") && end.contains("revision 6"), "{end}");
     let world = &stage.worlds[0];
     assert_eq!((world.heroes.len(), world.edges.len(), world.origin.counters().refused), (0, 0, 1));
 }
