@@ -1,11 +1,13 @@
 //! The page with the metrics of matches, or of a crowd, while they are played.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
+use throng_http::{BoundedListener, ListenerLimits};
 use throng_lab::run::LiveMetrics as CrowdMetrics;
 use throng_range::LiveMetrics;
 use throng_report::ArgumentError;
@@ -44,9 +46,12 @@ fn serve(address: SocketAddr, text: impl Fn() -> String + Clone + Send + Sync + 
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().with_context(cannot)?;
     let serving = async move {
+        let (limits, counters) = (ListenerLimits::default(), Arc::default());
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
         // It ends with an error only if the listener does, and then nobody is left to get the error.
-        let _ = axum::serve(listener, Router::new().route("/metrics", get(answer))).await;
+        let _ =
+            axum::serve(BoundedListener::new(listener, limits, counters), Router::new().route("/metrics", get(answer)))
+                .await;
     };
     let thread = std::thread::Builder::new().name("metrics".to_owned());
     thread.spawn(move || runtime.block_on(serving)).with_context(cannot)?;

@@ -18,6 +18,7 @@
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
+//! | `gateway_page_connections_closed_total` | counter | `reason` | connections to the pages that were closed: `full` when they came, `slow` later |
 //! | `gateway_link_total` | counter | `connType`, `outcome` | datagrams over Throng's link that asked for a connection, or that were dropped, by outcome |
 //! | `gateway_challenged_total` | counter | `connType` | challenges to KCP peers to prove their address |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
@@ -50,6 +51,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus::{Encoder, Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 use throng_channeld::proto::ChannelType;
+use throng_http::ListenerCounters;
 
 use crate::log;
 use crate::process;
@@ -70,6 +72,7 @@ pub(crate) fn render(report: &Report, shell: &ShellCounters) -> String {
     page.traffic(report, shell);
     page.engine(report);
     page.doors(shell);
+    page.pages(&shell.pages);
     page.recordings(shell);
     page.edges(report, shell);
     page.snapshots(&shell.snapshots);
@@ -152,6 +155,15 @@ impl Page {
         let pending = self.gauges("gateway_auth_pending", "Logins that are being decided.", "stage");
         for (stage, count) in ["asked", "waiting"].into_iter().zip(report.auth_pending) {
             pending.with_label_values(&[stage]).set(count as i64);
+        }
+    }
+
+    fn pages(&self, pages: &ListenerCounters) {
+        let help =
+            "Connections to the pages that were closed because too many were open, or because the peer was too slow.";
+        let closed = self.counters("gateway_page_connections_closed_total", help, &["reason"]);
+        for (reason, counter) in [("full", &pages.refused), ("slow", &pages.slow)] {
+            closed.with_label_values(&[reason]).inc_by(load(counter));
         }
     }
 

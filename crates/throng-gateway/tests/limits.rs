@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use throng_channeld::client::{Client, ClientError, ClientOptions};
@@ -263,6 +264,27 @@ fn operators_see_health_readiness_and_metrics() {
     let metrics = get(&serving, "/metrics");
     assert!(metrics.contains("text/plain; version=0.0.4") && metrics.contains("clients 1\n"), "{metrics}");
     assert!(get(&serving, "/else").starts_with("HTTP/1.1 404"));
+    serving.end();
+}
+
+#[test]
+fn connections_to_the_pages_have_a_bound_and_are_counted() {
+    let serving = limited(|_| {});
+    let address = serving.gateway.http_address().expect("it has pages");
+    let open: Vec<TcpStream> = (0..256).map(|_| TcpStream::connect(address).expect("there is a place")).collect();
+    let mut last = TcpStream::connect(address).expect("the kernel accepts it");
+    last.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
+    assert_eq!(last.read(&mut [0; 1]).expect("it is closed"), 0);
+    assert_eq!(serving.gateway.counters().pages.refused.load(Ordering::Relaxed), 1);
+    drop(open);
+    eventually("there are places again", || {
+        TcpStream::connect(address).is_ok_and(|mut stream| {
+            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n");
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            answer.starts_with(b"HTTP/1.1 200")
+        })
+    });
     serving.end();
 }
 

@@ -22,9 +22,9 @@ use axum::{Json, Router, middleware};
 use futures_util::stream::{self, StreamExt};
 use prometheus::TEXT_FORMAT;
 use serde::Deserialize;
+use throng_http::{BoundedListener, ListenerCounters, ListenerLimits, Uploads};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
-use crate::door::{Door, Sends, Turned};
 use crate::exposition::Latest;
 use crate::history::History;
 use crate::message::{Command, Event, LINE_BYTES_MAX, Load, Mark, Message};
@@ -40,8 +40,6 @@ const READS_MAX: usize = 8;
 const WAITING_MAX: usize = 64;
 /// A load that says nothing for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// A request comes in this time, and some of its answer is taken.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// A viewer hears something in this time, even if nothing happens.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
@@ -140,7 +138,7 @@ pub(crate) struct Shared {
     bad_lines: AtomicU64,
     lost_events: AtomicU64,
     refused: AtomicU64,
-    turned: Arc<Turned>,
+    connections: Arc<ListenerCounters>,
 }
 
 #[derive(Debug, Default)]
@@ -165,10 +163,10 @@ impl Hub {
     /// # Errors
     /// The address cannot be used, or other machines reach it and the options do not allow that.
     pub fn start(options: &HubOptions) -> Result<Hub, HubError> {
-        Hub::start_with(options, SILENCE_MAX, PATIENCE)
+        Hub::start_with(options, SILENCE_MAX, ListenerLimits::default())
     }
 
-    fn start_with(options: &HubOptions, unfed_max: Duration, patience: Duration) -> Result<Hub, HubError> {
+    fn start_with(options: &HubOptions, unfed_max: Duration, limits: ListenerLimits) -> Result<Hub, HubError> {
         if !options.address.ip().is_loopback() && !options.allow_others {
             return Err(HubError::Others(options.address));
         }
@@ -190,17 +188,17 @@ impl Hub {
             bad_lines: AtomicU64::new(0),
             lost_events: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            turned: Arc::default(),
+            connections: Arc::default(),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(HubError::Start)?;
         let (stop, stopped) = oneshot::channel();
-        let service = router(&shared).into_make_service_with_connect_info::<Sends>();
-        let turned = Arc::clone(&shared.turned);
+        let service = router(&shared).into_make_service_with_connect_info::<Uploads>();
+        let counters = Arc::clone(&shared.connections);
         let serving = async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             // It ends with an error only if the listener does, and then nobody is left to get the error.
             tokio::select! {
-                _ = axum::serve(Door::new(listener, patience, turned), service) => {}
+                _ = axum::serve(BoundedListener::new(listener, limits, counters), service) => {}
                 _ = stopped => {}
             }
         };
@@ -225,8 +223,8 @@ impl Hub {
             bad_lines: of(&shared.bad_lines),
             lost_events: of(&shared.lost_events),
             refused: of(&shared.refused),
-            refused_connections: of(&shared.turned.away),
-            slow_connections: of(&shared.turned.out),
+            refused_connections: of(&shared.connections.refused),
+            slow_connections: of(&shared.connections.slow),
         }
     }
 }
@@ -438,7 +436,7 @@ async fn commands(State(shared): State<Arc<Shared>>, id: Result<Query<Id>, Query
 
 async fn feed(
     State(shared): State<Arc<Shared>>,
-    ConnectInfo(sends): ConnectInfo<Sends>,
+    ConnectInfo(uploads): ConnectInfo<Uploads>,
     id: Result<Query<Id>, QueryRejection>,
     body: Body,
 ) -> Response {
@@ -457,7 +455,7 @@ async fn feed(
     let Some(number) = number else {
         return shared.refuse(StatusCode::NOT_FOUND, "no load of this id asks for commands");
     };
-    let _sending = sends.begin();
+    let _upload = uploads.begin();
     let ended = read_feed(&shared, &id.id, number, body).await;
     shared.publish(number, Message::End);
     shared.feeds().by_id.remove(&id.id);
@@ -546,11 +544,14 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
-    use crate::door::CONNECTIONS_MAX;
+
+    fn patience(patience: Duration) -> ListenerLimits {
+        ListenerLimits { patience, ..ListenerLimits::default() }
+    }
 
     #[test]
     fn loads_that_ask_for_commands_and_send_nothing_lose_their_places() {
-        let hub = Hub::start_with(&HubOptions::default(), Duration::from_secs(2), PATIENCE).unwrap();
+        let hub = Hub::start_with(&HubOptions::default(), Duration::from_secs(2), ListenerLimits::default()).unwrap();
         let ask = |number: usize| {
             let mut stream = TcpStream::connect(hub.address()).unwrap();
             let head = format!("Host: {}\r\nConnection: close\r\n\r\n", hub.address());
@@ -567,7 +568,7 @@ mod tests {
 
     #[test]
     fn connections_have_a_bound_and_slow_ones_give_their_places_back() {
-        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, Duration::from_secs(2)).unwrap();
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, patience(Duration::from_secs(2))).unwrap();
         let connect = || {
             let stream = TcpStream::connect(hub.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -580,8 +581,9 @@ mod tests {
             let _ = stream.read_to_end(&mut bytes);
             bytes.starts_with(b"HTTP/1.1 200 OK")
         };
-        let mut idle: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connect()).collect();
-        let mut slow = idle.split_off(CONNECTIONS_MAX - 1).remove(0);
+        let most = ListenerLimits::default().connections;
+        let mut idle: Vec<TcpStream> = (0..most).map(|_| connect()).collect();
+        let mut slow = idle.split_off(most - 1).remove(0);
         assert!(!page(), "there is no place for one more");
         assert_eq!(hub.counters().refused_connections, 1);
         // One sends its request byte by byte.
@@ -595,12 +597,13 @@ mod tests {
         }
         assert!(page(), "the places are free again");
         let counters = hub.counters();
-        assert_eq!((counters.refused_connections, counters.slow_connections), (1, CONNECTIONS_MAX as u64));
+        assert_eq!((counters.refused_connections, counters.slow_connections), (1, most as u64));
     }
 
     #[test]
     fn a_load_and_a_viewer_stay_for_longer_than_a_request_may_take() {
-        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, KEEP_ALIVE + Duration::from_secs(1)).unwrap();
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, patience(KEEP_ALIVE + Duration::from_secs(1)))
+            .unwrap();
         let mut view = crate::View::open(hub.address()).unwrap();
         let mut feed = crate::Feed::connect(hub.address(), crate::Hello::default()).unwrap();
         let begin = Instant::now();
@@ -618,7 +621,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("run")).unwrap();
         std::fs::write(folder.path().join("run/report.html"), vec![b' '; 32 << 20]).unwrap();
         let options = HubOptions { runs: Some(folder.path().to_owned()), ..HubOptions::default() };
-        let hub = Hub::start_with(&options, SILENCE_MAX, Duration::from_secs(2)).unwrap();
+        let hub = Hub::start_with(&options, SILENCE_MAX, patience(Duration::from_secs(2))).unwrap();
         let mut stream = TcpStream::connect(hub.address()).unwrap();
         // While the second request waits, the hub reads nothing more.
         let request = format!("GET /runs/run/report.html HTTP/1.1\r\nHost: {}\r\n\r\n", hub.address());

@@ -35,7 +35,6 @@
 pub const VARIABLE: &str = "THRONG_LIVE";
 
 mod client;
-mod door;
 mod exposition;
 mod feed;
 mod guard;

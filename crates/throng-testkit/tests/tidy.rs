@@ -15,7 +15,7 @@ const FLOORS: [(&str, &[&str]); 16] = [
         &["throng-schema", "throng-link", "throng-interest", "throng-rewind", "throng-sight", "throng-protostate"],
     ),
     ("core", &["throng-replica", "throng-agent"]),
-    ("edge", &["throng-file"]),
+    ("edge", &["throng-file", "throng-http"]),
     (
         "edge",
         &[

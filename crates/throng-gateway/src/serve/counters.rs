@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use throng_http::ListenerCounters;
 use throng_link::netcode::NetcodeCounters;
 
 use super::draft::SnapshotCounters;
@@ -240,6 +241,8 @@ pub struct ShellCounters {
     pub home_lost: AtomicU64,
     /// Snapshots of the engines.
     pub snapshots: SnapshotCounters,
+    /// Connections to the pages for monitoring and administration that were closed.
+    pub pages: Arc<ListenerCounters>,
     /// The budget of memory.
     pub memory: Arc<Memory>,
     servers: SideCounters,

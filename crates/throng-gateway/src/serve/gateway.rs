@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use socket2::SockRef;
 use throng_file::WholeFile;
+use throng_http::{BoundedListener, ListenerCounters, ListenerLimits};
 use throng_wire::Time;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -187,13 +188,13 @@ impl Gateway {
         };
         if let Some(address) = options.http {
             let _inside = runtime.enter();
-            let (listener, bound) = listen_for_pages(address)?;
+            let (listener, bound) = listen_for_pages(address, &counters.pages)?;
             gateway.http_address = Some(bound);
             runtime.spawn(http::serve(listener, pages.clone()));
         }
         if let Some(address) = options.admin {
             let _inside = runtime.enter();
-            let (listener, bound) = listen_for_pages(address)?;
+            let (listener, bound) = listen_for_pages(address, &counters.pages)?;
             gateway.admin_address = Some(bound);
             let token = admin::new_token().map_err(ServeError::Chance)?;
             let reload = gateway.reload_sender.clone();
@@ -553,10 +554,14 @@ fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
     builder.worker_threads(threads).thread_name("io").enable_all().build().map_err(ServeError::Threads)
 }
 
-fn listen_for_pages(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+fn listen_for_pages(
+    address: SocketAddr,
+    counters: &Arc<ListenerCounters>,
+) -> Result<(BoundedListener, SocketAddr), ServeError> {
     let listener = std::net::TcpListener::bind(address)
         .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
         .and_then(TcpListener::from_std);
     let bound = listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
-    bound.map_err(|cause| ServeError::Listen { address, cause })
+    let (listener, bound) = bound.map_err(|cause| ServeError::Listen { address, cause })?;
+    Ok((BoundedListener::new(listener, ListenerLimits::default(), Arc::clone(counters)), bound))
 }

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use throng_http::BoundedListener;
 use tokio::sync::watch;
 use tokio::time::{Duration, timeout};
 
@@ -76,7 +76,7 @@ impl Health {
 }
 
 /// Answers until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
+pub(crate) async fn serve(listener: BoundedListener, pages: Pages) {
     let router = Router::new()
         .route("/healthz", get(health))
         .route("/readyz", get(readiness))

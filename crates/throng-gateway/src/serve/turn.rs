@@ -422,6 +422,7 @@ mod tests {
 
     use tokio::runtime::{Builder, Runtime};
 
+    use super::super::counters::add;
     use super::super::event::{Events, events};
     use super::super::memory::{Memory, Part};
     use super::*;
@@ -501,6 +502,21 @@ mod tests {
         for (kind, bans) in [("address", 0), ("guesser", 1), ("name", 1)] {
             assert!(text.contains(&format!("gateway_bans{{kind=\"{kind}\"}} {bans}\n")), "{kind}: {text}");
             assert!(text.contains(&format!("gateway_bans_forgotten_total{{kind=\"{kind}\"}} 0\n")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn connections_to_the_pages_that_were_closed_are_among_the_metrics() {
+        let (mut turn, events, _runtime) = turn_on_virtual_time();
+        add(&turn.counters.pages.refused, 3);
+        add(&turn.counters.pages.slow, 2);
+        let (reply, answer) = oneshot::channel();
+        events.send(Event::Report(reply)).expect("it lives");
+        turn.turn().expect("it goes on");
+        let text = crate::metrics::render(&answer.blocking_recv().expect("an answer"), &turn.counters);
+        for (reason, count) in [("full", 3), ("slow", 2)] {
+            let line = format!("gateway_page_connections_closed_total{{reason=\"{reason}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}: {text}");
         }
     }
 

@@ -29,7 +29,7 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpListener;
+use throng_http::BoundedListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::info;
@@ -120,7 +120,7 @@ struct Wanted {
 }
 
 /// Answers until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin) {
+pub(crate) async fn serve(listener: BoundedListener, admin: Admin) {
     let router = Router::new()
         .route("/", get(overview_page))
         .route("/bans", get(bans_page))
