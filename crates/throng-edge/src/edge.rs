@@ -424,6 +424,8 @@ impl Edge {
         link.is_live = false;
         link.looks.clear();
         link.refused.clear();
+        self.counters.count_lost(link.waiting.make_contiguous(), &link.inputs);
+        link.inputs.clear();
         link.waiting.clear();
         link.awaited.clear();
         link.looks_by = None;

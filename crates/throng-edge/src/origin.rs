@@ -749,7 +749,7 @@ impl Origin {
             self.clients.get(&client_id).copied().filter(|&(known, away)| {
                 away.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
             });
-        // A client by a newer connection stays: the one that asks joins here, and is turned away.
+        // A client by a newer connection stays: the edge sends the older one here, and `join` turns it away.
         let is_newer = self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s);
         let is_here = known.is_some() && (self.options.keep_ticks > 0 || is_newer);
         if let Some((former, _)) = known.filter(|_| !is_here) {
@@ -817,8 +817,10 @@ impl Origin {
             true => self.let_go.lose_edge(seat.client_id, player, self.tick.after(keep_ticks.min(LET_GO_TICKS))),
             false => self.let_go.end(seat.client_id, player),
         }
-        let has_room = keep_ticks > 0 && is_known && self.clients.len() <= KEPT_MAX;
-        if may_return && has_room && seat.stage != Stage::Released && !self.is_closed {
+        let may_be_kept = may_return && keep_ticks > 0 && is_known && seat.stage != Stage::Released && !self.is_closed;
+        let has_room = self.clients.len() <= KEPT_MAX;
+        self.counters.kept_refused += u64::from(may_be_kept && !has_room);
+        if may_be_kept && has_room {
             let away = Away { until: self.tick.after(keep_ticks), token_ends_s: seat.token_ends_s };
             self.clients.insert(seat.client_id, (player, Some(away)));
             self.events.push_back(OriginEvent::Away(player));

@@ -15,13 +15,22 @@ pub struct OriginCounters {
     pub dropped: u64,
     /// States of players on their way to other origins that found no room here: such a player is lost with its edge.
     pub let_go_refused: u64,
+    /// Players that have lost their edge and were not kept, because the origin knows 131,072 clients already.
+    pub kept_refused: u64,
 }
 
 impl OriginCounters {
     /// All of them with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
-        let OriginCounters { refused, players_refused, arrivals_refused, looks_refused, dropped, let_go_refused } =
-            *self;
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        let OriginCounters {
+            refused,
+            players_refused,
+            arrivals_refused,
+            looks_refused,
+            dropped,
+            let_go_refused,
+            kept_refused,
+        } = *self;
         [
             ("refused", refused),
             ("players_refused", players_refused),
@@ -29,6 +38,7 @@ impl OriginCounters {
             ("looks_refused", looks_refused),
             ("dropped", dropped),
             ("let_go_refused", let_go_refused),
+            ("kept_refused", kept_refused),
         ]
     }
 }

@@ -258,6 +258,20 @@ fn states_without_room_are_counted() {
     assert_eq!((origin.counters.let_go_refused, origin.let_go.find(5)), (1, None));
 }
 
+#[test]
+fn players_for_whose_return_there_is_no_room_are_counted() {
+    let (mut origin, edges) = with_two_edges();
+    let join = ToOrigin { number: 5, body: join_bytes(&[0; USER_DATA_LEN], 20), ..ToOrigin::default() };
+    for (others, kept, refused) in [(KEPT_MAX - 1, true, 0), (KEPT_MAX, false, 1)] {
+        let player = PlayerId { edge: edges[0], session: 1 };
+        assert!(origin.join(player, &join));
+        origin.clients.extend((100..100 + others as u64).map(|client_id| (client_id, (player, None))));
+        let seat = origin.edges.get_mut(&edges[0].index).and_then(|edge| edge.players.remove(&1)).expect("it is here");
+        origin.part(player, seat, true);
+        assert_eq!((origin.clients.contains_key(&5), origin.counters.kept_refused), (kept, refused));
+    }
+}
+
 /// The edge has to know of each refused cell before its versions count.
 #[test]
 fn cells_that_are_refused_while_there_is_no_room_are_named_later() {

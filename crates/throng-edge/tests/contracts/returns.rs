@@ -202,6 +202,24 @@ fn former_connection_ends(stage: &mut Stage, former: &mut Client) {
     assert!(stage.ends.is_empty(), "{:?}", stage.ends);
 }
 
+/// Its edges are slow: the older of its two connections is the later one to come to the servers.
+#[test]
+fn a_newer_connection_stays_when_the_older_one_comes_last_through_another_edge() {
+    for (keep_ticks, is_moved) in [(0, false), (0, true), (10_000, false), (10_000, true)] {
+        let mut stage = two_edges_and_worlds_that_keep("none", keep_ticks);
+        if is_moved {
+            hand_over(&mut stage, 0, 5);
+            stage.ticks(40);
+        }
+        let before = acts(&stage);
+        let mut older = stage.connection_with_token(5, 1, 10);
+        former_connection_ends(&mut stage, &mut older);
+        assert_eq!(acts(&stage), before, "{keep_ticks} ticks, moved: {is_moved}");
+        stage.settle();
+        (0..6).for_each(|number| stage.check(number).unwrap());
+    }
+}
+
 /// Its former edge has lost its server for a while, and tells it of all its clients again.
 #[test]
 fn a_client_that_joins_again_with_its_edge_does_not_end_a_newer_connection() {
