@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -18,7 +18,8 @@ use super::tcp;
 
 /// How long the home may take to accept.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long after a failed try the next one is made: each time twice as long, up to the second.
+/// How long after a failed try, or the end of a path, the next try is made: each time twice as long, up to the second. A path that has
+/// lasted for that time makes it short again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// For how long the home may be out of reach.
 const UNREACHABLE: Duration = Duration::from_secs(10);
@@ -47,8 +48,13 @@ async fn keep_trying(path: &HomePath) {
     loop {
         match begin(path).await {
             Ok((stream, tick)) => {
-                (pause, last) = (RETRY.0, String::new());
+                last.clear();
+                let begun = Instant::now();
                 let ended = exchange(path, stream, tick).await;
+                // A home that closes each path at once is not asked ten times a second.
+                if begun.elapsed() >= RETRY.1 {
+                    pause = RETRY.0;
+                }
                 add(&path.counters.home_lost, 1);
                 let why = ended.err().map_or_else(|| "it has closed the path".to_owned(), |error| error.to_string());
                 warn!(home = path.options.address, "the home is lost: {why}");
@@ -89,4 +95,49 @@ async fn exchange(path: &HomePath, stream: TcpStream, tick: u64) -> Result<(), P
     }
     let _ = path.events.send(Event::Unlinked);
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    use super::super::edge_path::{greet_edge, welcome_edge};
+    use super::super::event::events;
+    use super::super::options::EdgeSecret;
+    use super::*;
+
+    #[test]
+    fn a_home_that_closes_each_path_at_once_is_asked_more_and_more_seldom() {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let paths = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+            let address = listener.local_addr().expect("it is bound").to_string();
+            let (events, _inlets) = events(1 << 20, Arc::default(), 1);
+            let path = HomePath {
+                options: HomeOptions { address, secret: EdgeSecret([1; 32]) },
+                settings: Arc::default(),
+                events,
+                counters: Arc::default(),
+                closing: watch::channel(false).1,
+            };
+            let mut paths = 0;
+            let home = async {
+                loop {
+                    let (mut stream, _) = listener.accept().await.expect("the edge tries again");
+                    greet_edge(&mut stream, &EdgeSecret([1; 32]), 0).await.expect("it has the key");
+                    welcome_edge(&mut stream, 1).await.expect("it listens");
+                    paths += 1;
+                }
+            };
+            tokio::select! {
+                _ = timeout(Duration::from_millis(1_400), home) => {}
+                () = keep_trying(&path) => {}
+            }
+            assert!(path.counters.home_lost.load(Ordering::Relaxed) >= paths - 1);
+            paths
+        });
+        // At 0, 0.1, 0.3 and 0.7 s.
+        assert!((2..=4).contains(&paths), "{paths}");
+    }
 }
