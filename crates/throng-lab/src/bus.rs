@@ -92,11 +92,11 @@ struct LinkNetwork {
 }
 
 impl LinkNetwork {
-    /// A line of what its datagrams have lost or were refused for, if that is anything.
+    /// A line of what was lost or refused, if that is anything.
     pub(crate) fn line(&self) -> Option<String> {
         let some = (self.counters)().named().into_iter().filter(|(_, count)| *count > 0);
         let words: Vec<String> = some.map(|(name, count)| format!("{name} {count}")).collect();
-        (!words.is_empty()).then(|| format!("datagrams over the bus: {}", words.join(", ")))
+        (!words.is_empty()).then(|| format!("links over the bus: {}", words.join(", ")))
     }
 }
 

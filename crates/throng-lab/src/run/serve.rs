@@ -111,17 +111,22 @@ impl<'a> Saving<'a> {
     fn begin(file: &'a Path, host: &mut Host, options: &ServeOptions<'_>) -> Result<Saving<'a>> {
         let note = options.note;
         // A process that ends may still write the file: it is this one's before it is read.
-        let writer = SnapshotWriter::start(file);
+        let refused = || ArgumentError(format!("cannot write snapshots to {}", file.display()));
+        let writer = match SnapshotWriter::start(file) {
+            // It is not to be moved away.
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => return Err(error).with_context(refused),
+            writer => writer,
+        };
         match std::fs::read(file) {
             Ok(bytes) => {
-                let refused = || {
+                let unread = || {
                     ArgumentError(format!(
                         "cannot go on from {} (move it away to begin with a new world)",
                         file.display()
                     ))
                 };
-                let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(refused)?;
-                let waiting = host.go_on_from(&snapshot).with_context(refused)?;
+                let snapshot = Snapshot::read(bytes, host.server().schema()).with_context(unread)?;
+                let waiting = host.go_on_from(&snapshot).with_context(unread)?;
                 let (tick, file) = (snapshot.tick().0, file.display());
                 note(&format!("{waiting} characters wait for their players, as they were in tick {tick} of {file}"));
             }
@@ -131,7 +136,6 @@ impl<'a> Saving<'a> {
                     .with_context(|| ArgumentError(format!("cannot read the snapshot {}", file.display())));
             }
         }
-        let refused = || ArgumentError(format!("cannot write snapshots to {}", file.display()));
         let writer = writer.with_context(refused)?;
         host.keep_the_absent();
         let (every, newest) = (options.snapshot_every, clock::now());
@@ -394,6 +398,7 @@ fn say(host: &mut Host<Channels>, to: ConnectionId, step: Step, body: &[u8]) -> 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
     use std::process::Command;
 
     use throng_crowd::scenario::Overrides;
@@ -419,7 +424,11 @@ mod tests {
         };
         std::thread::scope(|scope| {
             let serving = scope.spawn(|| serve(&options, &AtomicBool::new(false), |_, _| ()));
-            let mut written = std::fs::File::options().write(true).open(&file).unwrap();
+            // It cannot be opened so before the server reads it.
+            let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+            let open = || std::fs::File::options().write(true).custom_flags(flags).open(&file).ok();
+            let tries = std::iter::repeat_with(open).inspect(|_| std::thread::sleep(Duration::from_millis(5)));
+            let mut written = tries.take(4_000).flatten().next().expect("the server reads it within 20 s");
             let claimed = throng_file::WholeFile::claim(&file).map(drop);
             written.write_all(b"no snapshot").unwrap();
             drop(written);
