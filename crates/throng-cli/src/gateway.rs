@@ -9,6 +9,7 @@ use clap::Args;
 use throng_gateway::serve::{Gateway, Signals};
 use throng_gateway::settings::{self, Settings, SettingsError};
 use throng_gateway::{files, log};
+use throng_http::ListenerLimits;
 use tracing::{error, info, warn};
 
 use crate::exit::{Failure, Outcome};
@@ -58,8 +59,9 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     gateway_memory::watch(&gateway.counters().memory);
     info!("peers may use {} MiB of memory", gateway.counters().memory.limit_bytes() >> 20);
     let files = files::raise();
-    if let Some(files) = files.filter(|&files| files < u64::from(settings.engine.limits.max_connections) + OTHER_FILES)
-    {
+    let pages = [gateway.http_address(), gateway.admin_address()].into_iter().flatten().count();
+    let others = OTHER_FILES + (pages * ListenerLimits::default().connections) as u64;
+    if let Some(files) = files.filter(|&files| files < u64::from(settings.engine.limits.max_connections) + others) {
         warn!(
             "the process may have {files} open files, which is too few for max_connections = {}: raise the limit \
              (ulimit -n, LimitNOFILE), or lower max_connections",
@@ -102,7 +104,7 @@ pub(crate) fn serve(arguments: &GatewayArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Open files other than connections: listeners, logs, files of the runtime.
+/// Open files other than connections of players, servers and pages: listeners, logs, files of the runtime.
 const OTHER_FILES: u64 = 64;
 
 fn doors(settings: &Settings) -> impl Iterator<Item = String> + '_ {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
-use throng_http::{BoundedListener, ListenerLimits};
+use throng_http::{BoundedListener, ListenerCounters, ListenerLimits};
 use throng_lab::run::LiveMetrics as CrowdMetrics;
 use throng_range::LiveMetrics;
 use throng_report::ArgumentError;
@@ -39,14 +39,16 @@ fn serve(address: SocketAddr, text: impl Fn() -> String + Clone + Send + Sync + 
     let cannot = || ArgumentError(format!("--metrics {address}: metrics cannot be shown there"));
     let listener = TcpListener::bind(address).with_context(cannot)?;
     listener.set_nonblocking(true).with_context(cannot)?;
+    let counters = Arc::<ListenerCounters>::default();
+    let closed = Arc::clone(&counters);
     let answer = move || {
-        let text = text();
+        let text = text() + &closed.exposition();
         async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text) }
     };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().with_context(cannot)?;
     let serving = async move {
-        let (limits, counters) = (ListenerLimits::default(), Arc::default());
+        let limits = ListenerLimits::default();
         let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
         // It ends with an error only if the listener does, and then nobody is left to get the error.
         let _ =

@@ -121,12 +121,13 @@ pub(crate) fn has_index(place: &str) -> bool {
 pub(crate) fn list(place: &str, rebuild: bool, stop: &AtomicBool) -> Result<Listed, Failure> {
     let store = RunStore::open(place).map_err(failure)?;
     // Before the runs: the line of a run that comes meanwhile is none of these, and is kept.
-    let lines = store.index(stop).map_err(failure)?;
+    let before = if rebuild { store.index(stop).map_err(failure)? } else { Vec::new() };
     let mut names = store.runs(stop).map_err(failure)?;
+    // After the runs: the index does not lack one that comes meanwhile.
+    let lines = if rebuild { Vec::new() } else { store.index(stop).map_err(failure)? };
     // Names begin with the moment of the run.
     let older = names.len().saturating_sub(RUNS_MAX);
     names.drain(..older);
-    let (before, lines) = if rebuild { (lines, Vec::new()) } else { (Vec::new(), lines) };
     let mut known: Vec<StoredRun> = lines.iter().filter_map(|line| StoredRun::from_line(line)).collect();
     known.sort_by_cached_key(StoredRun::name);
     let mut notes = Vec::new();

@@ -18,7 +18,7 @@
 //! | `gateway_turn_lag_seconds` | histogram | | how much later than due a subscriber was served |
 //! | `gateway_drops_total` | counter | `type`, `reason` | messages that were not done as asked, by type of channel and reason |
 //! | `gateway_refused_total` | counter | `connType`, `reason` | what the doors refused, by reason |
-//! | `gateway_page_connections_closed_total` | counter | `reason` | connections to the pages that were closed: `full` when they came, `slow` later |
+//! | `gateway_page_connections_closed_total` | counter | `reason` | connections to the pages that were closed: `full` when they came, `idle` or `slow` later |
 //! | `gateway_link_total` | counter | `connType`, `outcome` | datagrams over Throng's link that asked for a connection, or that were dropped, by outcome |
 //! | `gateway_challenged_total` | counter | `connType` | challenges to KCP peers to prove their address |
 //! | `gateway_updates_total`, `gateway_delivered_updates_total`, `gateway_frames_total` | counter | | updates merged, delivered, and encodings that took |
@@ -160,10 +160,10 @@ impl Page {
 
     fn pages(&self, pages: &ListenerCounters) {
         let help =
-            "Connections to the pages that were closed because too many were open, or because the peer was too slow.";
+            "Connections to the pages that were closed: too many were open, no request came, or the peer was too slow.";
         let closed = self.counters("gateway_page_connections_closed_total", help, &["reason"]);
-        for (reason, counter) in [("full", &pages.refused), ("slow", &pages.slow)] {
-            closed.with_label_values(&[reason]).inc_by(load(counter));
+        for (reason, count) in pages.named() {
+            closed.with_label_values(&[reason]).inc_by(count);
         }
     }
 

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use throng_channeld::client::{Client, ClientError, ClientOptions};
@@ -269,13 +268,14 @@ fn operators_see_health_readiness_and_metrics() {
 
 #[test]
 fn connections_to_the_pages_have_a_bound_and_are_counted() {
-    let serving = limited(|_| {});
+    let most = 4;
+    let serving = serve(Transport::Tcp, |options| options.pages.connections = most);
     let address = serving.gateway.http_address().expect("it has pages");
-    let open: Vec<TcpStream> = (0..256).map(|_| TcpStream::connect(address).expect("there is a place")).collect();
+    let open: Vec<TcpStream> = (0..most).map(|_| TcpStream::connect(address).expect("there is a place")).collect();
     let mut last = TcpStream::connect(address).expect("the kernel accepts it");
     last.set_read_timeout(Some(Duration::from_secs(20))).expect("it can be set");
     assert_eq!(last.read(&mut [0; 1]).expect("it is closed"), 0);
-    assert_eq!(serving.gateway.counters().pages.refused.load(Ordering::Relaxed), 1);
+    assert_eq!(serving.gateway.counters().pages.named(), [("full", 1), ("idle", 0), ("slow", 0)]);
     drop(open);
     eventually("there are places again", || {
         TcpStream::connect(address).is_ok_and(|mut stream| {

@@ -1,23 +1,28 @@
 //! A listener for the HTTP pages of a process: metrics, administration, the live page.
 //!
-//! [`axum::serve`] has no bound on connections, and none on the time that a peer takes for its request. With a
-//! [`BoundedListener`] so many connections are open at once, and none of them waits for its peer for long.
+//! [`axum::serve()`] has no bound on connections, and none on the time that a peer takes for its request. A [`BoundedListener`] bounds both.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use std::sync::atomic::Ordering;
 //!
 //! use axum::{Router, routing::get};
 //! use throng_http::{BoundedListener, ListenerCounters, ListenerLimits};
+//! use tokio::io::AsyncReadExt;
+//! use tokio::net::TcpStream;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
 //! let counters = Arc::new(ListenerCounters::default());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-//! let listener = BoundedListener::new(listener, ListenerLimits::default(), Arc::clone(&counters));
-//! let serving = tokio::spawn(async { axum::serve(listener, Router::new().route("/", get(|| async { "ok" }))).await });
-//! assert_eq!(counters.refused.load(Ordering::Relaxed), 0);
-//! serving.abort();
+//! let address = listener.local_addr()?;
+//! let limits = ListenerLimits { connections: 1, ..ListenerLimits::default() };
+//! let listener = BoundedListener::new(listener, limits, Arc::clone(&counters));
+//! tokio::spawn(async { axum::serve(listener, Router::new().route("/", get(|| async { "ok" }))).await });
+//!
+//! let _first = TcpStream::connect(address).await?;
+//! let mut second = TcpStream::connect(address).await?;
+//! assert_eq!(second.read(&mut [0; 1]).await?, 0, "it is closed");
+//! assert_eq!(counters.named(), [("full", 1), ("idle", 0), ("slow", 0)]);
 //! # Ok(())
 //! # }
 //! ```
@@ -39,13 +44,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 
+/// As good as for ever, and no moment overflows.
+const PATIENCE_MAX: Duration = Duration::from_secs(1 << 31);
+
 /// The bounds of a listener.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerLimits {
-    /// Connections at once. Others are closed when they come.
+    /// Connections at once. Further ones are closed at once.
     pub connections: usize,
-    /// A request comes whole within this time, counted from the last bytes of the answer before it. A peer takes some bytes of an
-    /// answer within it. Otherwise its connection is closed.
+    /// A request begins within this time after the answer before it. It comes whole, and the handler begins to answer, within the same
+    /// time after its first bytes. A peer takes some bytes of an answer within it. Otherwise the connection is closed.
     pub patience: Duration,
 }
 
@@ -60,12 +68,32 @@ impl Default for ListenerLimits {
 #[derive(Debug, Default)]
 pub struct ListenerCounters {
     /// Closed when they came, because there were as many as allowed.
-    pub refused: AtomicU64,
-    /// Closed because the peer was too slow, or sent nothing for too long.
+    pub full: AtomicU64,
+    /// Closed because no request began for too long. Clients that keep connections for later have such ones.
+    pub idle: AtomicU64,
+    /// Closed because a request did not come whole in time, was not answered in time, or its answer was not taken.
     pub slow: AtomicU64,
 }
 
-/// Accepts connections within its limits. Given to [`axum::serve`].
+impl ListenerCounters {
+    /// All of them with stable names, for metrics.
+    pub fn named(&self) -> [(&'static str, u64); 3] {
+        let ListenerCounters { full, idle, slow } = self;
+        [("full", full), ("idle", idle), ("slow", slow)].map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+
+    /// The metric `throng_page_connections_closed_total` in Prometheus' text format, for a page without a registry.
+    pub fn exposition(&self) -> String {
+        const NAME: &str = "throng_page_connections_closed_total";
+        let mut text = format!("# HELP {NAME} Connections to this page that were closed.\n# TYPE {NAME} counter\n");
+        for (reason, count) in self.named() {
+            text.push_str(&format!("{NAME}{{reason=\"{reason}\"}} {count}\n"));
+        }
+        text
+    }
+}
+
+/// Accepts connections within its limits. Given to [`axum::serve()`].
 #[derive(Debug)]
 pub struct BoundedListener {
     listener: TcpListener,
@@ -77,8 +105,8 @@ pub struct BoundedListener {
 impl BoundedListener {
     /// A listener that counts in `counters`.
     pub fn new(listener: TcpListener, limits: ListenerLimits, counters: Arc<ListenerCounters>) -> BoundedListener {
-        let permits = Arc::new(Semaphore::new(limits.connections));
-        BoundedListener { listener, permits, patience: limits.patience, counters }
+        let permits = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+        BoundedListener { listener, permits, patience: limits.patience.min(PATIENCE_MAX), counters }
     }
 }
 
@@ -90,12 +118,15 @@ impl Listener for BoundedListener {
         loop {
             let (stream, from) = Listener::accept(&mut self.listener).await;
             let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
-                self.counters.refused.fetch_add(1, Ordering::Relaxed);
+                self.counters.full.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
             let [reading, writing] = [(); 2].map(|()| Timeout::new(self.patience));
             let (uploads, counters) = (Uploads::default(), Arc::clone(&self.counters));
-            return (BoundedStream { stream, uploads, reading, writing, counters, _permit: permit }, from);
+            return (
+                BoundedStream { stream, uploads, is_idle: true, reading, writing, counters, _permit: permit },
+                from,
+            );
         }
     }
 
@@ -104,7 +135,7 @@ impl Listener for BoundedListener {
     }
 }
 
-/// Whether a connection has an upload without an end, whose handler looks after the time. A handler gets it as
+/// Tells the listener that a handler itself bounds the time of an upload. A handler gets it as
 /// [`ConnectInfo`](axum::extract::ConnectInfo).
 #[derive(Clone, Debug, Default)]
 pub struct Uploads(Arc<AtomicBool>);
@@ -138,6 +169,8 @@ impl Drop for Upload {
 pub struct BoundedStream {
     stream: TcpStream,
     uploads: Uploads,
+    /// No request has begun since the last bytes of an answer.
+    is_idle: bool,
     reading: Timeout,
     writing: Timeout,
     counters: Arc<ListenerCounters>,
@@ -176,7 +209,8 @@ impl Timeout {
 
 impl BoundedStream {
     fn time_out<T>(&self) -> Poll<io::Result<T>> {
-        self.counters.slow.fetch_add(1, Ordering::Relaxed);
+        let counter = if self.is_idle { &self.counters.idle } else { &self.counters.slow };
+        counter.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -187,11 +221,21 @@ impl AsyncRead for BoundedStream {
         if this.uploads.0.load(Ordering::Relaxed) {
             this.reading.begin_again();
         }
-        // Before the bytes are read: a peer that sends one at a time has no more time than others.
-        if this.reading.is_over(cx) {
+        // Of a request, before its bytes are read: a peer that sends one at a time has no more time than others.
+        if !this.is_idle && this.reading.is_over(cx) {
             return this.time_out();
         }
-        Pin::new(&mut this.stream).poll_read(cx, buffer)
+        let length = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if this.is_idle && buffer.filled().len() > length {
+            this.is_idle = false;
+            this.reading.begin_again();
+        }
+        // The time of a request that has just begun wakes the task, too.
+        if read.is_pending() && this.reading.is_over(cx) {
+            return this.time_out();
+        }
+        read
     }
 }
 
@@ -209,6 +253,7 @@ impl AsyncWrite for BoundedStream {
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
         match written {
             Poll::Ready(_) => {
+                this.is_idle = true;
                 this.reading.begin_again();
                 this.writing.waits = false;
             }
@@ -217,6 +262,7 @@ impl AsyncWrite for BoundedStream {
                     this.writing.begin_again();
                 }
                 if this.writing.is_over(cx) {
+                    this.is_idle = false;
                     return this.time_out();
                 }
             }

@@ -108,7 +108,9 @@ pub struct HubCounters {
     pub refused: u64,
     /// Connections that were closed at once, because 256 were open.
     pub refused_connections: u64,
-    /// Connections that were closed because a request did not come, or nothing of an answer was taken, within 30 s.
+    /// Connections that were closed because no request began within 30 s.
+    pub idle_connections: u64,
+    /// Connections that were closed because a request did not come whole, or nothing of an answer was taken, within 30 s.
     pub slow_connections: u64,
 }
 
@@ -223,7 +225,8 @@ impl Hub {
             bad_lines: of(&shared.bad_lines),
             lost_events: of(&shared.lost_events),
             refused: of(&shared.refused),
-            refused_connections: of(&shared.connections.refused),
+            refused_connections: of(&shared.connections.full),
+            idle_connections: of(&shared.connections.idle),
             slow_connections: of(&shared.connections.slow),
         }
     }
@@ -356,7 +359,7 @@ async fn live(State(shared): State<Arc<Shared>>) -> Response {
 async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
     let text = shared.latest().text();
     match text {
-        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text + &shared.connections.exposition()).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
@@ -568,7 +571,9 @@ mod tests {
 
     #[test]
     fn connections_have_a_bound_and_slow_ones_give_their_places_back() {
-        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, patience(Duration::from_secs(2))).unwrap();
+        let most = 16;
+        let limits = ListenerLimits { connections: most, ..patience(Duration::from_secs(2)) };
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, limits).unwrap();
         let connect = || {
             let stream = TcpStream::connect(hub.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -581,7 +586,6 @@ mod tests {
             let _ = stream.read_to_end(&mut bytes);
             bytes.starts_with(b"HTTP/1.1 200 OK")
         };
-        let most = ListenerLimits::default().connections;
         let mut idle: Vec<TcpStream> = (0..most).map(|_| connect()).collect();
         let mut slow = idle.split_off(most - 1).remove(0);
         assert!(!page(), "there is no place for one more");
@@ -597,17 +601,18 @@ mod tests {
         }
         assert!(page(), "the places are free again");
         let counters = hub.counters();
-        assert_eq!((counters.refused_connections, counters.slow_connections), (1, most as u64));
+        let idle = counters.idle_connections;
+        assert_eq!((counters.refused_connections, idle, counters.slow_connections), (1, most as u64 - 1, 1));
     }
 
     #[test]
     fn a_load_and_a_viewer_stay_for_longer_than_a_request_may_take() {
-        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, patience(KEEP_ALIVE + Duration::from_secs(1)))
+        let hub = Hub::start_with(&HubOptions::default(), SILENCE_MAX, patience(KEEP_ALIVE + Duration::from_secs(3)))
             .unwrap();
         let mut view = crate::View::open(hub.address()).unwrap();
         let mut feed = crate::Feed::connect(hub.address(), crate::Hello::default()).unwrap();
         let begin = Instant::now();
-        while begin.elapsed() < KEEP_ALIVE + Duration::from_secs(3) {
+        while begin.elapsed() < KEEP_ALIVE + Duration::from_secs(5) {
             feed.mark("still here");
             view.next(Duration::from_millis(200)).expect("the hub keeps the viewer");
         }

@@ -188,13 +188,13 @@ impl Gateway {
         };
         if let Some(address) = options.http {
             let _inside = runtime.enter();
-            let (listener, bound) = listen_for_pages(address, &counters.pages)?;
+            let (listener, bound) = listen_for_pages(address, options.pages, &counters.pages)?;
             gateway.http_address = Some(bound);
             runtime.spawn(http::serve(listener, pages.clone()));
         }
         if let Some(address) = options.admin {
             let _inside = runtime.enter();
-            let (listener, bound) = listen_for_pages(address, &counters.pages)?;
+            let (listener, bound) = listen_for_pages(address, options.pages, &counters.pages)?;
             gateway.admin_address = Some(bound);
             let token = admin::new_token().map_err(ServeError::Chance)?;
             let reload = gateway.reload_sender.clone();
@@ -556,6 +556,7 @@ fn runtime(io_threads: usize) -> Result<Runtime, ServeError> {
 
 fn listen_for_pages(
     address: SocketAddr,
+    limits: ListenerLimits,
     counters: &Arc<ListenerCounters>,
 ) -> Result<(BoundedListener, SocketAddr), ServeError> {
     let listener = std::net::TcpListener::bind(address)
@@ -563,5 +564,5 @@ fn listen_for_pages(
         .and_then(TcpListener::from_std);
     let bound = listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
     let (listener, bound) = bound.map_err(|cause| ServeError::Listen { address, cause })?;
-    Ok((BoundedListener::new(listener, ListenerLimits::default(), Arc::clone(counters)), bound))
+    Ok((BoundedListener::new(listener, limits, Arc::clone(counters)), bound))
 }

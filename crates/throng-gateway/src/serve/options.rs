@@ -10,6 +10,7 @@ use super::draft::SnapshotOptions;
 use super::health::STUCK_AFTER;
 use super::record::RecordingOptions;
 use throng_gateway_engine::port::Side;
+use throng_http::ListenerLimits;
 
 /// How bytes travel through a door.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -253,6 +254,8 @@ pub struct ServeOptions {
     pub http: Option<SocketAddr>,
     /// Where the page for operators is: an address of this machine that no other reaches. `None`: nowhere.
     pub admin: Option<SocketAddr>,
+    /// The bounds of connections to each of these two.
+    pub pages: ListenerLimits,
     /// Bytes that peers can make the gateway hold, all in all. 0: three quarters of what the machine has, or the control
     /// group that the process is in.
     pub memory_bytes: u64,
@@ -288,6 +291,7 @@ impl ServeOptions {
             home: None,
             http: Some(SocketAddr::from(([127, 0, 0, 1], 8_080))),
             admin: None,
+            pages: ListenerLimits::default(),
             memory_bytes: 0,
             inbound_bytes: 32 << 20,
             lame_duck: Duration::ZERO,

@@ -508,13 +508,13 @@ mod tests {
     #[test]
     fn connections_to_the_pages_that_were_closed_are_among_the_metrics() {
         let (mut turn, events, _runtime) = turn_on_virtual_time();
-        add(&turn.counters.pages.refused, 3);
+        add(&turn.counters.pages.full, 3);
         add(&turn.counters.pages.slow, 2);
         let (reply, answer) = oneshot::channel();
         events.send(Event::Report(reply)).expect("it lives");
         turn.turn().expect("it goes on");
         let text = crate::metrics::render(&answer.blocking_recv().expect("an answer"), &turn.counters);
-        for (reason, count) in [("full", 3), ("slow", 2)] {
+        for (reason, count) in [("full", 3), ("idle", 0), ("slow", 2)] {
             let line = format!("gateway_page_connections_closed_total{{reason=\"{reason}\"}} {count}\n");
             assert!(text.contains(&line), "{line}: {text}");
         }
