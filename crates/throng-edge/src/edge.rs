@@ -424,7 +424,7 @@ impl Edge {
         link.is_live = false;
         link.looks.clear();
         link.refused.clear();
-        self.counters.count_lost(link.waiting.make_contiguous(), &link.inputs);
+        self.counters.count_lost(&link.waiting, &link.inputs);
         link.inputs.clear();
         link.waiting.clear();
         link.awaited.clear();

@@ -699,9 +699,7 @@ impl Origin {
         let Some((&user_data, token_ends_s, [])) = split_join(&talk.body) else { return false };
         let client_id = talk.number;
         // An edge that has lost its connection for a while tells of clients again that have connected to another one meanwhile.
-        if self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s)
-            || self.is_away_by_newer(client_id, token_ends_s)
-        {
+        if self.is_known_by_newer(client_id, token_ends_s) {
             return self.turn_away(player, CONNECTED_AGAIN);
         }
         if !self.seat_player(player, Seat { client_id, token_ends_s, ..Seat::default() }) {
@@ -743,15 +741,14 @@ impl Origin {
 
     /// Answers an edge to which a client has just come. False if the question makes no sense, or there is no room for the answer.
     fn tell_whether_it_is_here(&mut self, player: PlayerId, talk: &ToOrigin) -> bool {
-        let Some(token_ends_s) = read_token_end(&talk.body) else { return false };
-        let client_id = talk.number;
+        let (client_id, Some(token_ends_s)) = (talk.number, read_token_end(&talk.body)) else { return false };
         let known =
             self.clients.get(&client_id).copied().filter(|&(known, away)| {
                 away.is_some() || self.at_stage(known, |stage| stage != Stage::Released).is_ok()
             });
         // A client by a newer connection stays: the edge sends the older one here, and `join` turns it away.
-        let is_newer = self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s);
-        let is_here = known.is_some() && (self.options.keep_ticks > 0 || is_newer);
+        let is_here =
+            known.is_some() && (self.options.keep_ticks > 0 || self.is_known_by_newer(client_id, token_ends_s));
         if let Some((former, _)) = known.filter(|_| !is_here) {
             // A client of which nothing is kept begins anew where its entry says, and not here.
             self.clients.remove(&client_id);
@@ -773,6 +770,12 @@ impl Origin {
     fn seat_of(&mut self, client_id: u64) -> Option<Seat> {
         let (known, _) = *self.clients.get(&client_id).filter(|(_, away)| away.is_none())?;
         self.player(known).copied()
+    }
+
+    /// Whether a client's player is here or away whose connection has, or had, a newer token than this.
+    fn is_known_by_newer(&mut self, client_id: u64, token_ends_s: u64) -> bool {
+        let is_here = self.seat_of(client_id).is_some_and(|seat| seat.token_ends_s > token_ends_s);
+        is_here || self.is_away_by_newer(client_id, token_ends_s)
     }
 
     /// Whether a client's player is away whose connection had a newer token than this: its client may come back.

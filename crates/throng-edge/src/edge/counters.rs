@@ -75,7 +75,7 @@ impl EdgeCounters {
     }
 
     /// Counts what waited for an origin that is lost: messages to it, and the inputs of a batch that had not ended.
-    pub(super) fn count_lost(&mut self, waiting: &[ToOrigin], batch: &[u8]) {
+    pub(super) fn count_lost<'a>(&mut self, waiting: impl IntoIterator<Item = &'a ToOrigin>, batch: &[u8]) {
         let inputs = |body| read_inputs(body).map_or(0, |inputs| inputs.len() as u64);
         self.inputs_dropped += inputs(batch);
         for talk in waiting {
