@@ -1,6 +1,8 @@
+use throng::USER_DATA_LEN;
+
 use super::edge_seat::{ENDS_WAITING_MAX, GONE_MAX};
 use super::*;
-use crate::talk::{JOIN_BYTES, UNSEEN_MAX, join_bytes};
+use crate::talk::{Former, JOIN_BYTES, UNSEEN_MAX, join_bytes};
 
 /// An edge connects. It has no players.
 fn connect(origin: &mut Origin, connection: ConnectionId) {
