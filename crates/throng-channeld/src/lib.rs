@@ -55,5 +55,7 @@ mod writer;
 pub use compression::{Compression, CompressionError, decompress};
 pub use frame::{Dialect, Frame, FrameError, FrameReader};
 pub use ids::{Broadcast, DEFAULT_CONNECTION_ID_BITS, FIRST_ENTITY_CHANNEL, FIRST_SPATIAL_CHANNEL, GLOBAL_CHANNEL};
-pub use packet::{Header, Message, Messages, PacketError, Packets, begin_message, put_body, put_message};
+pub use packet::{
+    Field, Header, Message, Messages, PacketError, Packets, begin_message, entry_len, put_body, put_message, take_field,
+};
 pub use writer::{PacketWriter, Written};

@@ -226,9 +226,14 @@ impl Iterator for Messages {
 
 const ENTRY_NUMBER: u32 = 1;
 
-enum Field<'a> {
+/// A field of a protobuf message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field<'a> {
+    /// The number of the field, and the number in it.
     Number(u32, u64),
+    /// The number of the field, and its bytes.
     Bytes(u32, &'a [u8]),
+    /// A number of 4 or 8 bytes, which nothing in the protocol is.
     Other,
 }
 
@@ -249,8 +254,21 @@ fn read_pack(mut pack: &[u8]) -> Result<(Header, &[u8]), PacketError> {
     Ok((header, body))
 }
 
+/// Takes a field from the front of a message.
+///
+/// ```
+/// use throng_channeld::{Field, take_field};
+///
+/// let mut message = &b"\x08\x96\x01\x12\x02hi"[..];
+/// assert_eq!(take_field(&mut message), Ok(Field::Number(1, 150)));
+/// assert_eq!(take_field(&mut message), Ok(Field::Bytes(2, b"hi")));
+/// assert!(message.is_empty());
+/// ```
+///
+/// # Errors
+/// It is cut, or its key is none.
 #[inline]
-fn take_field<'a>(bytes: &mut &'a [u8]) -> Result<Field<'a>, PacketError> {
+pub fn take_field<'a>(bytes: &mut &'a [u8]) -> Result<Field<'a>, PacketError> {
     let key = varint::take(bytes).ok_or(PacketError::Cut)?;
     let number = u32::try_from(key).map_err(|_| PacketError::BadKey)? >> 3;
     if number == 0 {

@@ -30,6 +30,8 @@
 //! counts the ticks itself. Its ticks are the home's, late by the time on the path and a little more, so that the edge has no turn
 //! before the changes for it are there.
 
+pub(crate) mod records;
+
 use bytes::Bytes;
 use prost::Message;
 use thiserror::Error;

@@ -30,11 +30,14 @@ use super::fanout::Fanout;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
-use crate::edge::{
-    Down, DownFrame, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, RECORD_FULL_BYTES, TURN_MAX_TICKS, UpFrame,
-    down, up,
+use crate::edge::records::{
+    CHANGES, DOWN, ENTRIES, FIRST_TURN, FrameField, FrameFields, IS_LAST, Records, TURN, UP, UP_IS_LAST, begin_bytes,
+    bytes_len, nonzero_len, put_nonzero, put_number,
 };
-use throng_protostate::MergeOptions;
+use crate::edge::{
+    Down, EdgeFault, EdgeKey, EdgeOutbox, FRAME_FULL_BYTES, RECORD_FULL_BYTES, TURN_MAX_TICKS, Up, down, up,
+};
+use throng_protostate::{MergeOptions, put_varint, varint_len};
 
 /// The clients of this engine's edges, and the copies of its channels there.
 #[derive(Default)]
@@ -50,9 +53,9 @@ pub(super) struct Edges {
 struct Edge {
     outbox: Box<dyn EdgeOutbox>,
     /// The entries for its clients.
-    entries: Arc<Mutex<Vec<Down>>>,
+    entries: Arc<Mutex<Records>>,
     /// Everything else.
-    others: Vec<Down>,
+    others: Records,
     /// By the edge's numbers. A client stays until the edge says that it is gone.
     clients: FxHashMap<u64, Key>,
     copies: FxHashMap<ChannelIndex, Copy>,
@@ -144,12 +147,12 @@ pub enum Coming {
 /// Where the entries of an edge's client go.
 struct ClientOutbox {
     client: u64,
-    entries: Arc<Mutex<Vec<Down>>>,
+    entries: Arc<Mutex<Records>>,
 }
 
 impl ClientOutbox {
     fn push(&self, what: down::What) {
-        lock(&self.entries).push(Down { client: self.client, what: Some(what) });
+        lock(&self.entries).push(&Down { client: self.client, what: Some(what) });
     }
 }
 
@@ -160,11 +163,12 @@ impl Outbox for ClientOutbox {
     }
 
     fn send(&self, entries: &mut Vec<u8>) {
-        if entries.len() <= RECORD_FULL_BYTES {
-            return self.push(down::What::Entries(std::mem::take(entries).into()));
-        }
-        for some in Packets::new(entries, RECORD_FULL_BYTES) {
-            self.push(down::What::Entries(Bytes::copy_from_slice(some)));
+        let put = |some: &[u8]| {
+            lock(&self.entries).push_bytes(self.client, ENTRIES, some.len(), |out| out.extend_from_slice(some));
+        };
+        match entries.len() <= RECORD_FULL_BYTES {
+            true => put(entries),
+            false => Packets::new(entries, RECORD_FULL_BYTES).for_each(put),
         }
         entries.clear();
     }
@@ -182,7 +186,7 @@ impl Outbox for ClientOutbox {
     }
 }
 
-fn lock(entries: &Mutex<Vec<Down>>) -> std::sync::MutexGuard<'_, Vec<Down>> {
+fn lock(entries: &Mutex<Records>) -> std::sync::MutexGuard<'_, Records> {
     entries.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -192,10 +196,11 @@ const QUEUE_SOFT_BYTES: usize = 4 << 20;
 const QUEUE_HARD_BYTES: usize = 64 << 20;
 /// Bytes of updates that are kept for a copy between two turns.
 const UPDATES_MAX_BYTES: usize = 256 << 10;
-/// Subscriptions that are looked at for each message that may wait for state.
-const LOOK_MAX: usize = 32;
 /// When a copy that was told nothing for that reason has its next turn.
 const SLOW_TICKS: u32 = 50;
+
+/// Bytes of the turns and the end of a frame, at most.
+const TURNS_BYTES: usize = 24;
 
 impl Edges {
     /// The first tick at which the home sends changes to a copy.
@@ -209,8 +214,8 @@ impl Edges {
         self.next_key = self.next_key.wrapping_add(1);
         let edge = Edge {
             outbox,
-            entries: Arc::default(),
-            others: Vec::new(),
+            entries: Arc::new(Mutex::new(Records::new(DOWN))),
+            others: Records::new(DOWN),
             clients: FxHashMap::default(),
             copies: FxHashMap::default(),
             due: BTreeSet::new(),
@@ -241,7 +246,7 @@ impl Edges {
         let admitted = down::Admitted { connection: connection.id, writer: connection.writer };
         let Some(Behind { edge, client }) = connection.behind else { return };
         if let Some(edge) = self.rows.get(&edge) {
-            lock(&edge.entries).push(Down { client, what: Some(down::What::Admitted(admitted)) });
+            lock(&edge.entries).push(&Down { client, what: Some(down::What::Admitted(admitted)) });
         }
     }
 
@@ -375,27 +380,16 @@ impl Edges {
             if let Some(row) = self.rows.get(&edge) {
                 clients.sort_unstable();
                 let many = down::ToMany { clients, entries: Bytes::copy_from_slice(entries) };
-                lock(&row.entries).push(Down { client: 0, what: Some(down::What::ToMany(many)) });
+                lock(&row.entries).push(&Down { client: 0, what: Some(down::What::ToMany(many)) });
             }
         }
     }
 
-    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show. A turn with the
-    /// first changes that the edge is sent is soon enough.
-    pub(super) fn next_for(
-        &self,
-        reader: &Connection,
-        channels: &Channels,
-        fanout: &Fanout,
-        now: Tick,
-    ) -> Option<Tick> {
+    /// When the edge of this client is sent changes next. What waits for the client goes with them, and waits there for the client's
+    /// own turn: only the edge knows it without a search.
+    pub(super) fn next_for(&self, reader: &Connection, now: Tick) -> Option<Tick> {
         let edge = self.rows.get(&reader.behind?.edge)?;
-        let &(first, _) = edge.due.first()?;
-        let turn = |index: ChannelIndex| {
-            let copy = edge.copies.get(&index).filter(|copy| copy.due.is_some())?;
-            Some(copy.readers.get(&reader.place())?.turn(now, channels.at(index).turn_grid()))
-        };
-        earliest(fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn), first.newest(now))
+        edge.due.first().map(|&(first, _)| first.newest(now))
     }
 
     /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
@@ -477,8 +471,16 @@ impl Engine {
 
     fn hear_records(&mut self, key: EdgeKey, frame: Bytes) -> Result<(), EdgeFault> {
         let now = self.clock.now();
-        let frame = UpFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
-        for record in frame.records {
+        let mut is_last = false;
+        for field in FrameFields::new(UP, frame) {
+            let record = match field? {
+                FrameField::Record(record) => Up::decode(record).map_err(|_| EdgeFault::Malformed)?,
+                FrameField::Number(UP_IS_LAST, value) => {
+                    is_last = value != 0;
+                    continue;
+                }
+                FrameField::Number(..) => continue,
+            };
             match record.what.ok_or(EdgeFault::Malformed)? {
                 up::What::Opened(address) => self.open_behind(key, record.client, &address)?,
                 up::What::Said(entries) => {
@@ -490,7 +492,7 @@ impl Engine {
                 up::What::Closed(cause) => self.close_behind(key, record.client, cause),
             }
         }
-        if frame.is_last {
+        if is_last {
             self.let_go(key);
         }
         Ok(())
@@ -543,7 +545,7 @@ impl Engine {
                 self.connections.at_mut(Place::of(connection)).behind = Some(Behind { edge: key, client });
                 self.edges.comings.push_back(Coming::Opened { key: connection, address });
             }
-            Err(_) => edge.others.push(Down { client, what: Some(down::What::Close(false)) }),
+            Err(_) => edge.push(client, down::What::Close(false)),
         }
         Ok(())
     }
@@ -575,7 +577,7 @@ impl Engine {
 
 impl Edge {
     fn push(&mut self, client: u64, what: down::What) {
-        self.others.push(Down { client, what: Some(what) });
+        self.others.push(&Down { client, what: Some(what) });
     }
 
     /// Sends the changes of all channels, also out of turn.
@@ -612,7 +614,7 @@ impl Edge {
                 state_bytes,
                 type_url: copy.type_url.clone(),
             };
-            self.others.push(Down { client: 0, what: Some(down::What::Channel(facts)) });
+            self.others.push(&Down { client: 0, what: Some(down::What::Channel(facts)) });
         }
         if log.data().is_none() {
             // Nothing yet: all that comes is a change.
@@ -625,48 +627,50 @@ impl Edge {
         let Some(changes) = log.changes_for_edge(copy.point, &fanout.forms, (updates, is_exact)) else { return };
         copy.point = Some(changes.point);
         let mut is_whole = changes.is_whole;
-        let mut rest = changes.values.into_iter().peekable();
-        while rest.peek().is_some() {
-            let (mut values, mut bytes) = (Vec::new(), 0);
-            while bytes < RECORD_FULL_BYTES
-                && let Some((writer, value)) = rest.next()
-            {
+        let mut rest = &changes.values[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, value): &&(u32, Bytes)| {
+                let begins = bytes < RECORD_FULL_BYTES;
                 bytes += value.len();
-                values.push(down::Value { writer, value });
-            }
-            let changes = down::Changes {
-                channel: channel.id,
-                is_whole,
-                values,
-                repeated_fields: changes.repeated_fields.clone(),
+                begins
             };
-            self.push(0, down::What::Changes(changes));
-            is_whole = false;
+            let (some, others) = rest.split_at(rest.iter().take_while(fits).count());
+            rest = others;
+            let facts = (channel.id, std::mem::take(&mut is_whole));
+            put_changes(&mut self.others, facts, some, &changes.repeated_fields);
         }
     }
 
     /// Hands over what there is to say, as frames.
     fn send(&mut self, is_last: bool) {
-        let (first_turn, turn) = self.turns.take().map(|(first, last)| (first.0, last.0)).unzip();
-        let mut records = std::mem::take(&mut *lock(&self.entries));
-        records.append(&mut self.others);
-        if records.is_empty() && !is_last {
+        let turns = self.turns.take();
+        let mut entries = lock(&self.entries);
+        if entries.is_empty() && self.others.is_empty() && !is_last {
             return;
         }
-        // Nobody has a turn before the last frame of the step.
-        let mut frame = DownFrame { first_turn, ..DownFrame::default() };
-        let mut bytes = 0;
-        for record in records {
-            if bytes >= FRAME_FULL_BYTES {
-                self.outbox.send(frame.encode_to_vec().into());
-                frame.records.clear();
-                bytes = 0;
+        let room = entries.len() + self.others.len() + TURNS_BYTES;
+        let mut frame = Vec::with_capacity(room.min(2 * FRAME_FULL_BYTES));
+        let first_turn = |frame: &mut Vec<u8>| {
+            if let Some((first, _)) = turns {
+                put_number(FIRST_TURN, first.0, frame);
             }
-            bytes += record.encoded_len();
-            frame.records.push(record);
+        };
+        for records in [&mut *entries, &mut self.others] {
+            while records.move_to(&mut frame) {
+                if frame.len() >= FRAME_FULL_BYTES {
+                    first_turn(&mut frame);
+                    self.outbox.send(std::mem::take(&mut frame).into());
+                }
+            }
         }
-        (frame.turn, frame.is_last) = (turn, is_last);
-        self.outbox.send(frame.encode_to_vec().into());
+        first_turn(&mut frame);
+        // Nobody has a turn before the last frame of the step.
+        if let Some((_, turn)) = turns {
+            put_number(TURN, turn.0, &mut frame);
+        }
+        put_nonzero(IS_LAST, is_last.into(), &mut frame);
+        self.outbox.send(frame.into());
         if self.outbox.queued_bytes() > QUEUE_HARD_BYTES {
             self.outbox.close(EdgeFault::Slow);
         }
@@ -682,6 +686,36 @@ impl Edge {
         }
         self.due.insert((turn, index));
     }
+}
+
+/// Appends a [`down::Changes`] of the channel with this id; the flag says whether it is the whole state.
+fn put_changes(records: &mut Records, (id, is_whole): (u32, bool), values: &[(u32, Bytes)], repeated_fields: &[u32]) {
+    let value_len = |(writer, value): &(u32, Bytes)| {
+        nonzero_len((*writer).into()) + if value.is_empty() { 0 } else { bytes_len(value.len()) }
+    };
+    let values_len: usize = values.iter().map(|value| bytes_len(value_len(value))).sum();
+    let fields_len = repeated_fields.iter().map(|&field| varint_len(field.into())).sum();
+    let length = nonzero_len(id.into())
+        + nonzero_len(is_whole.into())
+        + values_len
+        + if repeated_fields.is_empty() { 0 } else { bytes_len(fields_len) };
+    records.push_bytes(0, CHANGES, length, |out| {
+        put_nonzero(1, id.into(), out);
+        put_nonzero(2, is_whole.into(), out);
+        for value in values {
+            begin_bytes(3, value_len(value), out);
+            let (writer, value) = value;
+            put_nonzero(1, (*writer).into(), out);
+            if !value.is_empty() {
+                begin_bytes(2, value.len(), out);
+                out.extend_from_slice(value);
+            }
+        }
+        if !repeated_fields.is_empty() {
+            begin_bytes(4, fields_len, out);
+            repeated_fields.iter().for_each(|&field| put_varint(out, field.into()));
+        }
+    });
 }
 
 fn reads_of(channel: u32, wanted: Wanted, anchor: Tick) -> down::Reads {

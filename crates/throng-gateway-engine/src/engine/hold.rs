@@ -106,12 +106,7 @@ impl Engine {
         if self.connections.at(index).behind.is_some() {
             return self
                 .edges
-                .next_for(
-                    self.connections.at(index),
-                    &self.channels,
-                    &self.fanout,
-                    self.fanout.change_tick(&self.clock),
-                )
+                .next_for(self.connections.at(index), self.fanout.change_tick(&self.clock))
                 .map(|turn| self.clock.time_of(turn).max(step))
                 .filter(is_in_time);
         }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use rustc_hash::FxHashMap;
 use throng_channeld::proto::{ChannelDataMergeOptions, ChannelType};
-use throng_channeld::{Message, Messages, PacketError, message_type, put_message};
+use throng_channeld::{Message, Messages, PacketError, entry_len, message_type, put_message};
 use throng_replica::{ChannelIndex, StreamStart, StreamSubscription, Variant};
 use throng_wire::{Tick, Time};
 
@@ -27,23 +27,23 @@ use super::log::state_limits;
 use super::place::Place;
 use super::port::{EndCause, Key, LoginNote, Outbox, Side};
 use super::refusal::Refusal;
-use crate::edge::{
-    Down, DownFrame, EdgeFault, FRAME_FULL_BYTES, Slack, TURN_MAX_TICKS, Up, UpFrame, down, like_tick, up,
+use crate::edge::records::{
+    DOWN, FIRST_TURN, FrameField, FrameFields, IS_LAST, Records, SAID, TURN, UP, UP_IS_LAST, put_number,
 };
+use crate::edge::{Down, EdgeFault, FRAME_FULL_BYTES, Slack, TURN_MAX_TICKS, Up, down, like_tick, up};
 use crate::fsm::Fsm;
 use crate::limits::Limits;
 use crate::settings::EngineSettings;
 use throng_protostate::{MergeError, MergeOptions};
 
 /// The data of an edge about its home.
-#[derive(Default)]
 pub(super) struct Home {
     /// There is a path to it. The ticks by which the edge is ahead of it.
     ahead: Option<u64>,
     slack: Option<Slack>,
     /// The home's turn whose changes have come: readers here have theirs, too.
     turn: Option<Tick>,
-    records: Vec<Up>,
+    records: Records,
     /// How updates of the copies are merged, by channel.
     terms: FxHashMap<u32, Terms>,
     farewell: Farewell,
@@ -57,6 +57,32 @@ struct Terms {
     /// Bytes that a state without a schema may have.
     state_bytes: usize,
 }
+
+/// The numbers of a frame of the home, which stand anywhere in it: see [`DownFrame`](crate::edge::DownFrame).
+#[derive(Default)]
+struct FrameHead {
+    turn: Option<u64>,
+    is_last: bool,
+    first_turn: Option<u64>,
+}
+
+impl FrameHead {
+    fn read(frame: &Bytes) -> Result<FrameHead, EdgeFault> {
+        let mut head = FrameHead::default();
+        for field in FrameFields::new(DOWN, frame.clone()) {
+            match field? {
+                FrameField::Number(TURN, turn) => head.turn = Some(turn),
+                FrameField::Number(IS_LAST, is_last) => head.is_last = is_last != 0,
+                FrameField::Number(FIRST_TURN, turn) => head.first_turn = Some(turn),
+                FrameField::Number(..) | FrameField::Record(_) => {}
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// Bytes of the end of a frame for the home.
+const LAST_BYTES: usize = 2;
 
 /// How far the edge has said good-bye to its home.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -92,11 +118,29 @@ fn key_of(number: u64) -> Key {
     Key { index: number as u32, generation: (number >> 32) as u32 }
 }
 
+impl Default for Home {
+    fn default() -> Home {
+        Home {
+            ahead: None,
+            slack: None,
+            turn: None,
+            records: Records::new(UP),
+            terms: FxHashMap::default(),
+            farewell: Farewell::default(),
+        }
+    }
+}
+
 impl Home {
+    /// Where to tell it something, if there is a path to it.
+    fn records(&mut self) -> Option<&mut Records> {
+        (self.ahead.is_some() && self.farewell == Farewell::NotBegun).then_some(&mut self.records)
+    }
+
     /// Tells the home something about a connection, if there is a path to it.
     fn say(&mut self, key: Key, what: up::What) {
-        if self.ahead.is_some() && self.farewell == Farewell::NotBegun {
-            self.records.push(Up { client: number_of(key), what: Some(what) });
+        if let Some(records) = self.records() {
+            records.push(&Up { client: number_of(key), what: Some(what) });
         }
     }
 
@@ -122,19 +166,13 @@ impl Home {
         if self.ahead.is_none() || (self.records.is_empty() && !says_farewell) {
             return None;
         }
-        let mut bytes = 0;
-        let fits = |record: &&Up| {
-            let begins = bytes < FRAME_FULL_BYTES;
-            bytes += record.encoded_len();
-            begins
-        };
-        let count = self.records.iter().take_while(fits).count();
-        let records = self.records.drain(..count).collect();
-        let is_last = says_farewell && self.records.is_empty();
-        if is_last {
+        let mut frame = Vec::with_capacity(self.records.len().min(2 * FRAME_FULL_BYTES) + LAST_BYTES);
+        self.records.move_to(&mut frame);
+        if says_farewell && self.records.is_empty() {
             self.farewell = Farewell::Sent;
+            put_number(UP_IS_LAST, 1, &mut frame);
         }
-        Some(UpFrame { records, is_last }.encode_to_vec().into())
+        Some(frame.into())
     }
 }
 
@@ -237,9 +275,10 @@ impl Engine {
     /// Passes a client's message on to the home.
     pub(super) fn pass_up(&mut self, from: Place, message: &Message) {
         let key = self.connections.at(from).key;
-        let mut entry = Vec::new();
-        put_message(&mut entry, message.header(), &message.body);
-        self.say_up(key, up::What::Said(entry.into()));
+        if let Some(records) = self.home.as_mut().and_then(|home| home.records()) {
+            let length = entry_len(message.header(), message.body.len() as u32);
+            records.push_bytes(number_of(key), SAID, length, |out| put_message(out, message.header(), &message.body));
+        }
     }
 
     pub(super) fn tell_home_of_end(&mut self, index: Place, cause: EndCause) {
@@ -256,53 +295,14 @@ impl Engine {
     /// It does not fit what came before. The path has to be closed.
     pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
         self.clock.set(now);
-        let frame = DownFrame::decode(frame).map_err(|_| EdgeFault::Malformed)?;
-        let dated = self.keep_time(&frame)?;
-        for Down { client, what } in frame.records {
-            let place = self.connections.place(key_of(client));
-            match (what.ok_or(EdgeFault::Malformed)?, place) {
-                (down::What::Channel(channel), _) => self.copy_channel(&channel)?,
-                (down::What::Changes(changes), _) => self.copy_changes(changes, dated)?,
-                (down::What::Forget(id), _) => self.forget_copy(id),
-                (down::What::Entries(entries), Some(place)) => {
-                    self.connections.at_mut(place).send_entries(&entries);
-                    match are_of_users(entries) {
-                        true => self.has_forwarded(place),
-                        false => self.connections.put_dirty(place),
-                    }
-                }
-                (down::What::ToMany(many), _) => {
-                    for client in many.clients {
-                        if let Some(place) = self.connections.place(key_of(client)) {
-                            self.connections.at_mut(place).send_entries(&many.entries);
-                            self.has_forwarded(place);
-                        }
-                    }
-                }
-                (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
-                (down::What::Login(note), Some(place)) => {
-                    if let Some(note) = LoginNote::from_number(note) {
-                        self.connections.at(place).note_login(note);
-                    }
-                }
-                (down::What::Close(is_abandoned), Some(place)) => {
-                    if is_abandoned {
-                        self.connections.at(place).abandon();
-                    }
-                    self.connections.dismiss(key_of(client));
-                }
-                (down::What::Reads(reads), Some(place)) => self.begin_reading(place, &reads)?,
-                (down::What::ReadsOtherwise(reads), Some(place)) => self.read_otherwise(place, &reads),
-                (down::What::ReadsNot(id), Some(place)) => {
-                    if let Some(channel) = self.channels.find(id) {
-                        self.unsubscribe(place, channel);
-                    }
-                }
-                // It has gone, and the home did not know that yet.
-                (_, None) => {}
+        let head = FrameHead::read(&frame)?;
+        let dated = self.keep_time(&head)?;
+        for field in FrameFields::new(DOWN, frame) {
+            if let FrameField::Record(record) = field? {
+                self.hear_record(record, dated)?;
             }
         }
-        if frame.is_last {
+        if head.is_last {
             self.fan_out_for_the_last_time();
             // A home that ends by itself closes the path soon.
             if let Some(home) = self.home.as_mut().filter(|home| home.farewell == Farewell::Sent) {
@@ -312,10 +312,57 @@ impl Engine {
         Ok(())
     }
 
+    fn hear_record(&mut self, record: Bytes, dated: Tick) -> Result<(), EdgeFault> {
+        let Down { client, what } = Down::decode(record).map_err(|_| EdgeFault::Malformed)?;
+        let place = self.connections.place(key_of(client));
+        match (what.ok_or(EdgeFault::Malformed)?, place) {
+            (down::What::Channel(channel), _) => self.copy_channel(&channel)?,
+            (down::What::Changes(changes), _) => self.copy_changes(changes, dated)?,
+            (down::What::Forget(id), _) => self.forget_copy(id),
+            (down::What::Entries(entries), Some(place)) => {
+                self.connections.at_mut(place).send_entries(&entries);
+                match are_of_users(entries) {
+                    true => self.has_forwarded(place),
+                    false => self.connections.put_dirty(place),
+                }
+            }
+            (down::What::ToMany(many), _) => {
+                for client in many.clients {
+                    if let Some(place) = self.connections.place(key_of(client)) {
+                        self.connections.at_mut(place).send_entries(&many.entries);
+                        self.has_forwarded(place);
+                    }
+                }
+            }
+            (down::What::Admitted(admitted), Some(place)) => self.admit_for_home(place, &admitted),
+            (down::What::Login(note), Some(place)) => {
+                if let Some(note) = LoginNote::from_number(note) {
+                    self.connections.at(place).note_login(note);
+                }
+            }
+            (down::What::Close(is_abandoned), Some(place)) => {
+                if is_abandoned {
+                    self.connections.at(place).abandon();
+                }
+                self.connections.dismiss(key_of(client));
+            }
+            (down::What::Reads(reads), Some(place)) => self.begin_reading(place, &reads)?,
+            (down::What::ReadsOtherwise(reads), Some(place)) => self.read_otherwise(place, &reads),
+            (down::What::ReadsNot(id), Some(place)) => {
+                if let Some(channel) = self.channels.find(id) {
+                    self.unsubscribe(place, channel);
+                }
+            }
+            // It has gone, and the home did not know that yet.
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
     /// Returns the tick of the changes in a frame: no reader misses the turn that they are for. If all changes for a turn of the home
     /// have come with it, readers have it with the next step. Turns that no frame is about have their time by the clock, which is set a
     /// little back or forward, so that frames come before it.
-    fn keep_time(&mut self, frame: &DownFrame) -> Result<Tick, EdgeFault> {
+    fn keep_time(&mut self, frame: &FrameHead) -> Result<Tick, EdgeFault> {
         let (tick, unplanned) = (self.clock.tick(), self.fanout.first_unplanned());
         let Some(home) = self.home.as_mut().filter(|home| home.ahead.is_some()) else { return Ok(unplanned) };
         let (first, turn) = match (frame.first_turn, frame.turn) {
