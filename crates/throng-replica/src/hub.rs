@@ -39,6 +39,12 @@ pub trait ChannelState: Send + Sync {
     /// The tick of the newest change.
     fn last_change(&self) -> Tick;
 
+    /// Whether something has changed after `since` that `writer` has not written itself. Without writers, that is every change.
+    fn has_news_for(&self, writer: u32, since: Tick) -> bool {
+        let _ = writer;
+        self.last_change().is_newer_than(since)
+    }
+
     /// A reader at or after this tick can be served with the changes only; a reader before it needs everything.
     fn horizon(&self) -> Tick;
 

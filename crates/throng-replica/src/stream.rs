@@ -61,6 +61,8 @@ pub struct StreamSubscription {
     pub start: StreamStart,
     /// In which form frames are wanted.
     pub variant: Variant,
+    /// The subscriber itself, as a writer, if it knows what it writes: a channel with nothing new but that has nothing for it.
+    pub skips: Option<u32>,
 }
 
 /// The content of a subscription's beginning.
@@ -78,6 +80,8 @@ pub enum StreamStart {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     channel: u32,
+    /// The writer whose changes it knows.
+    skips: u32,
     /// Everything up to this tick has been sent.
     since: Tick,
     anchor: Tick,
@@ -106,8 +110,18 @@ const NEVER: Tick = Tick(u64::MAX);
 /// The longest interval.
 const INTERVAL_MAX_TICKS: u32 = 1 << 29;
 
-const FREE: Entry =
-    Entry { channel: 0, since: Tick(0), anchor: Tick(0), interval_ticks: 1, variant: Variant(0), stage: Stage::Free };
+/// No writer has this number.
+const NOBODY: u32 = u32::MAX;
+
+const FREE: Entry = Entry {
+    channel: 0,
+    skips: NOBODY,
+    since: Tick(0),
+    anchor: Tick(0),
+    interval_ticks: 1,
+    variant: Variant(0),
+    stage: Stage::Free,
+};
 
 impl Entry {
     fn is_open(&self) -> bool {
@@ -300,7 +314,7 @@ impl Stream {
         let is_fresh = entry.stage == Stage::Fresh;
         let nothing_new = match is_fresh {
             true => state.is_empty(),
-            false => !state.last_change().is_newer_than(entry.since),
+            false => !state.has_news_for(entry.skips, entry.since),
         };
         if nothing_new {
             entry.since = entry.since.newest(now);
@@ -350,6 +364,7 @@ impl Stream {
     ) -> Option<SubscriptionId> {
         let entry = Entry {
             channel,
+            skips: wanted.skips.unwrap_or(NOBODY),
             // Changes merged since the last plan are not new to a reader that asks for changes only.
             since: now.newest(last_change),
             anchor: wanted.anchor,
@@ -441,6 +456,14 @@ impl<S: ChannelState> Hub<S, Stream> {
         let turns = self.turns(ChannelIndex(channel));
         if let Some(stream) = self.connection_mut(id) {
             stream.change(subscription, (interval_ticks, variant), turns, now);
+        }
+    }
+
+    /// From now on a subscription has no turns for what this writer alone has written: see [`StreamSubscription::skips`].
+    pub fn skip(&mut self, id: ConnectionId, subscription: SubscriptionId, writer: Option<u32>) {
+        let entry = self.connection_mut(id).and_then(|stream| stream.entries.get_mut(usize::from(subscription.0)));
+        if let Some(entry) = entry.filter(|entry| entry.is_open()) {
+            entry.skips = writer.unwrap_or(NOBODY);
         }
     }
 
@@ -537,7 +560,7 @@ mod tests {
         let mut hub: Hub<Counter, Stream> = Hub::new(HubLimits::default(), Tick(0));
         let channel = hub.channel_or_insert(ChannelKey::Custom(7), Counter::default).expect("there is room");
         let reader = hub.connect().expect("there is room");
-        let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0) };
+        let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0), skips: None };
         hub.subscribe(reader, channel, wanted).expect("there is room");
         Scene { hub, channel, reader }
     }
@@ -622,6 +645,7 @@ mod tests {
             anchor: Tick(0),
             start: StreamStart::Everything,
             variant: Variant(0),
+            skips: None,
         };
         scene.hub.subscribe(scene.reader, scene.channel, wanted).expect("there is room");
         assert_eq!(scene.run_to(200).iter().map(|&(_, value)| value).collect::<Vec<_>>(), [2]);
@@ -765,7 +789,7 @@ mod tests {
                     let (id, at) = (hub.connect().expect("there is room"), random.usize(..3));
                     let interval_ticks = random.u32(1..40);
                     let (anchor, start) = (hub.now(), StreamStart::Everything);
-                    let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0) };
+                    let wanted = StreamSubscription { interval_ticks, anchor, start, variant: Variant(0), skips: None };
                     hub.subscribe(id, channels[at], wanted).expect("there is room");
                     readers.insert(id.index, (id, at, 0));
                 }
@@ -796,6 +820,7 @@ mod tests {
             anchor: Tick(0),
             start: StreamStart::Everything,
             variant: Variant(0),
+            skips: None,
         };
         let turns = Turns { phase: 0, grid_ticks: 1 };
         let mut open = || stream.open((0, Tick(0)), turns, wanted, Tick(0)).map(|id| id.0);

@@ -196,6 +196,8 @@ const QUEUE_SOFT_BYTES: usize = 4 << 20;
 const QUEUE_HARD_BYTES: usize = 64 << 20;
 /// Bytes of updates that are kept for a copy between two turns.
 const UPDATES_MAX_BYTES: usize = 256 << 10;
+/// Subscriptions that are looked at for each message that may wait for state.
+const LOOK_MAX: usize = 32;
 /// When a copy that was told nothing for that reason has its next turn.
 const SLOW_TICKS: u32 = 50;
 
@@ -385,11 +387,27 @@ impl Edges {
         }
     }
 
-    /// When the edge of this client is sent changes next. What waits for the client goes with them, and waits there for the client's
-    /// own turn: only the edge knows it without a search.
-    pub(super) fn next_for(&self, reader: &Connection, now: Tick) -> Option<Tick> {
+    /// When the edge of this client is sent changes next.
+    pub(super) fn first_due_at(&self, reader: &Connection) -> Option<Tick> {
+        self.rows.get(&reader.behind?.edge)?.due.first().map(|&(first, _)| first)
+    }
+
+    /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show. A turn with the
+    /// first changes that the edge is sent is soon enough.
+    pub(super) fn next_for(
+        &self,
+        reader: &Connection,
+        channels: &Channels,
+        fanout: &Fanout,
+        now: Tick,
+    ) -> Option<Tick> {
         let edge = self.rows.get(&reader.behind?.edge)?;
-        edge.due.first().map(|&(first, _)| first.newest(now))
+        let &(first, _) = edge.due.first()?;
+        let turn = |index: ChannelIndex| {
+            let copy = edge.copies.get(&index).filter(|copy| copy.due.is_some())?;
+            Some(copy.readers.get(&reader.place())?.turn(now, channels.at(index).turn_grid()))
+        };
+        earliest(fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn), first.newest(now))
     }
 
     /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.

@@ -521,8 +521,8 @@ impl Engine {
             self.fanout.hub.state(index).seal();
         }
         self.unsubscribe(place, index);
-        let subscription =
-            StreamSubscription { interval_ticks: wanted.interval_ms, anchor: self.here(reads.anchor), start, variant };
+        let (anchor, skips) = (self.here(reads.anchor), self.skipped_by(place, wanted));
+        let subscription = StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant, skips };
         let hub = self.connections.hub_id(place);
         let id = self.fanout.hub.subscribe(hub, index, subscription).map_err(|_| EdgeFault::Change)?;
         let may_lose = self.settings.movement.contains(self.channels.at(index).kind);
@@ -546,6 +546,8 @@ impl Engine {
             self.fanout.hub.count_turns_from(hub, former.id, anchor);
             self.fanout.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
         }
+        let skips = self.skipped_by(place, wanted);
+        self.fanout.hub.skip(self.connections.hub_id(place), former.id, skips);
         let subscriber = Subscriber::new(former.id, wanted, former.since);
         self.channels.at_mut(index).subscribers.insert(place, subscriber);
     }

@@ -47,6 +47,10 @@ pub(crate) struct ChannelLog {
     data: Option<Box<DataState>>,
     /// Somebody stands at the tick of the last change, so no other change may be dated to it.
     is_sealed: AtomicBool,
+    /// Who has written since [`others_until`](Self::others_until), alone; `NOBODY`: several, or it is not known.
+    last_writer: u32,
+    /// The tick of the newest change by anybody else.
+    others_until: Tick,
 }
 
 /// The forms in which subscribers may want frames: field masks, by the number of their [`Variant`]; and what encoders
@@ -187,6 +191,8 @@ impl ChannelLog {
             waiting_since: AtomicU64::new(0),
             data: None,
             is_sealed: AtomicBool::new(false),
+            last_writer: NOBODY,
+            others_until: Tick(0),
         }
     }
 
@@ -211,11 +217,13 @@ impl ChannelLog {
     /// Forgets the state, and of what type it was.
     pub(super) fn clear(&mut self) {
         self.data = None;
+        self.last_writer = NOBODY;
     }
 
     /// The state after a restart: whoever comes now knows nothing of it, and what is changed from now on is newer.
     pub(super) fn set_data(&mut self, data: Option<DataState>) {
         self.data = data.map(Box::new);
+        self.last_writer = NOBODY;
         self.seal();
     }
 
@@ -256,7 +264,7 @@ impl ChannelLog {
         tick: Tick,
     ) -> Result<Merged, MergeError> {
         let is_new = self.data.is_none();
-        self.change(&update.type_url, rules, tick, |data, tick| {
+        self.change(&update.type_url, rules, (writer, tick), |data, tick| {
             let taken_bytes = if is_new { data.size_bytes() } else { 0 };
             let left_bytes = room_bytes.checked_sub(taken_bytes).ok_or(MergeError::NoRoom { room_bytes })?;
             data.merge_within(left_bytes, (&update.value, &update.type_url), writer, tick)
@@ -275,19 +283,22 @@ impl ChannelLog {
         writer: u32,
         tick: Tick,
     ) -> Result<Merged, MergeError> {
-        self.change(type_url, rules, tick, |data, tick| data.merge_joined((value, type_url), repeated, writer, tick))
+        self.change(type_url, rules, (writer, tick), |data, tick| {
+            data.merge_joined((value, type_url), repeated, writer, tick)
+        })
     }
 
-    /// Merges an update that came at tick `came_at`, by `merge`, which gets the state and the tick of the change. If there is no state,
+    /// Merges an update of `writer` that came at tick `came_at`, by `merge`, which gets the state and the tick of the change. If there is no state,
     /// and the update is merged, one of this type begins.
     fn change(
         &mut self,
         type_url: &str,
         (schemas, options, limits): (&Schemas, MergeOptions, StateLimits),
-        came_at: Tick,
+        (writer, came_at): (u32, Tick),
         merge: impl FnOnce(&mut DataState, Tick) -> Result<Merged, MergeError>,
     ) -> Result<Merged, MergeError> {
         let tick = self.date(came_at);
+        let before = self.last_change();
         let merged = match &mut self.data {
             Some(data) => {
                 data.set_state_bytes_limit(limits.state_bytes);
@@ -302,6 +313,13 @@ impl ChannelLog {
             }
         };
         self.unseal();
+        if self.last_writer != writer {
+            (self.last_writer, self.others_until) = (writer, before);
+        }
+        if merged.dropped > 0 {
+            // It has changed what others wrote.
+            self.last_writer = NOBODY;
+        }
         let waiting = self.waiting.get_mut();
         if *waiting == 0 {
             *self.waiting_since.get_mut() = came_at.0;
@@ -344,8 +362,9 @@ impl ChannelLog {
         *self.is_sealed.get_mut() = false;
     }
 
-    /// The state that a gateway keeps itself, made empty if there is none.
+    /// The state that a gateway keeps itself, made empty if there is none. It is about to change it.
     pub(super) fn data_or_new(&mut self, schema: &Arc<Schema>, limits: StateLimits, tick: Tick) -> &mut DataState {
+        self.last_writer = GATEWAY;
         self.data.get_or_insert_with(|| {
             let options = MergeOptions { remove_map_entries: true, ..MergeOptions::default() };
             Box::new(DataState::new(Some(Arc::clone(schema)), "", options, limits, tick.before(1)))
@@ -432,6 +451,12 @@ impl ChannelState for ChannelLog {
 
     fn last_change(&self) -> Tick {
         self.data.as_ref().map_or(Tick(0), |data| data.last_change())
+    }
+
+    fn has_news_for(&self, writer: u32, since: Tick) -> bool {
+        let is_alone = writer == self.last_writer && writer != NOBODY;
+        let newest = if is_alone { self.others_until } else { self.last_change() };
+        newest.is_newer_than(since)
     }
 
     fn horizon(&self) -> Tick {

@@ -387,6 +387,11 @@ impl Engine {
         self.serve_from(target, index, wanted, start)
     }
 
+    /// The writer of whom a subscriber with these options is sent nothing.
+    pub(super) fn skipped_by(&self, subscriber: Place, wanted: Wanted) -> Option<u32> {
+        wanted.skip_self.then(|| self.connections.at(subscriber).writer)
+    }
+
     /// Makes the hub serve a subscription that begins with `start`.
     pub(super) fn serve_from(
         &mut self,
@@ -402,8 +407,9 @@ impl Engine {
             delay @ 0.. => now.after(delay.unsigned_abs()),
             delay => now.before(delay.unsigned_abs()),
         };
-        let subscription =
-            StreamSubscription { interval_ticks: wanted.interval_ms, anchor, start, variant: wanted.variant };
+        let Wanted { interval_ms: interval_ticks, variant, .. } = wanted;
+        let skips = self.skipped_by(target, wanted);
+        let subscription = StreamSubscription { interval_ticks, anchor, start, variant, skips };
         let subscription = match wanted.access {
             // A subscriber without read access takes a number and gets nothing. Nor does one that an edge sends state to.
             Access::None => StreamSubscription { start: StreamStart::Nothing, ..subscription },
@@ -463,6 +469,7 @@ impl Engine {
         if granted.interval_ms != wanted.interval_ms {
             self.fanout.hub.change(hub, former.id, wanted.interval_ms, wanted.variant);
         }
+        self.fanout.hub.skip(hub, former.id, self.skipped_by(target, wanted));
         if (granted.interval_ms, granted.reliable, granted.skip_self, granted.access)
             != (wanted.interval_ms, wanted.reliable, wanted.skip_self, wanted.access)
         {

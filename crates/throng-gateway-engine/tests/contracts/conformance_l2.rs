@@ -652,6 +652,49 @@ fn a_subscriber_that_does_not_skip_its_own_updates_gets_them() {
 }
 
 #[test]
+fn updates_that_their_only_reader_skips_are_encoded_for_nobody() {
+    let mut stage = Stage::new(open_settings());
+    let (owner, client) = (stage.master(), stage.client());
+    let room = stage.create(&owner, ChannelType::Test, Some(number(7)));
+    let skipping = |skips| ChannelSubscriptionOptions {
+        skip_self_update_fan_out: Some(skips),
+        fan_out_interval_ms: Some(20),
+        ..access(ChannelDataAccess::WriteAccess)
+    };
+    stage.subscribe(&owner, &owner, room, skipping(true));
+    stage.pass(100);
+    stage.read(&owner);
+    let write = |stage: &mut Stage, from: &Peer, values: std::ops::Range<u32>| {
+        let before = stage.engine.counters().frames;
+        for value in values {
+            stage.update(from, room, number(value));
+            stage.pass(50);
+        }
+        let frames = stage.engine.counters().frames - before;
+        (frames, numbers(stage, &owner, room))
+    };
+    assert_eq!(write(&mut stage, &owner, 10..14), (0, vec![]));
+    // The first writer is another one again and again.
+    stage.subscribe(
+        &owner,
+        &client,
+        room,
+        ChannelSubscriptionOptions { data_access: skipping(true).data_access, ..every(60_000) },
+    );
+    stage.pass(100);
+    stage.read(&client);
+    assert_eq!(write(&mut stage, &client, 20..22), (2, vec![20, 21]));
+    assert_eq!(write(&mut stage, &owner, 30..33), (0, vec![]));
+    stage.update(&client, room, number(40));
+    assert_eq!(write(&mut stage, &owner, 41..42), (1, vec![]), "nothing is left of what the other has written");
+    // It wants its own from now on, and then does not.
+    stage.subscribe(&owner, &owner, room, skipping(false));
+    assert_eq!(write(&mut stage, &owner, 50..52), (2, vec![50, 51]));
+    stage.subscribe(&owner, &owner, room, skipping(true));
+    assert_eq!(write(&mut stage, &owner, 60..62), (0, vec![]));
+}
+
+#[test]
 fn another_interval_holds_at_once() {
     let mut stage = Stage::new(open_settings());
     let (owner, client) = (stage.master(), stage.client());

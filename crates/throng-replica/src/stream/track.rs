@@ -192,6 +192,7 @@ mod tests {
             anchor: Tick(0),
             start: StreamStart::Changes,
             variant: Variant(0),
+            skips: None,
         };
         let subscription = hub.subscribe(reader, channel, wanted).expect("there is room");
         hub.connection_mut(reader).expect("it is there").keep_track(subscription);
@@ -283,6 +284,7 @@ mod tests {
             anchor: Tick(0),
             start: StreamStart::Changes,
             variant: Variant(0),
+            skips: None,
         };
         let again = scene.hub.subscribe(scene.reader, scene.channel, wanted).expect("there is room");
         assert_eq!(again, scene.subscription);
