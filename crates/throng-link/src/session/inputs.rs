@@ -60,12 +60,13 @@ pub(super) struct InputSender {
     acked: Option<u32>,
     redundancy: usize,
     is_due: bool,
-    first: u32,
+    /// The inputs pushed so far; from `u32::MAX` on the number stays.
+    pushed: u32,
 }
 
 impl InputSender {
     pub(super) fn new(first: u32, redundancy: usize) -> InputSender {
-        InputSender { recent: VecDeque::new(), next: first, acked: None, redundancy, is_due: false, first }
+        InputSender { recent: VecDeque::new(), next: first, acked: None, redundancy, is_due: false, pushed: 0 }
     }
 
     /// See [`Session::fetch`](super::Session::fetch).
@@ -85,6 +86,7 @@ impl InputSender {
         let number = self.next;
         self.recent.push_back(Input::new(number, content));
         self.next = self.next.wrapping_add(1);
+        self.pushed = self.pushed.saturating_add(1);
         self.is_due = true;
         number
     }
@@ -142,8 +144,7 @@ impl InputSender {
     /// The peer says what it has processed. Returns false if that was never sent.
     pub(super) fn on_processed(&mut self, low: u16) -> bool {
         let number = expand_number(low, self.next.wrapping_sub(1));
-        let pushed = self.next.wrapping_sub(self.first);
-        if self.next.wrapping_sub(number).wrapping_sub(1) >= pushed {
+        if self.next.wrapping_sub(number).wrapping_sub(1) >= self.pushed {
             return false;
         }
         if self.acked.is_none_or(|acked| is_newer(number, acked)) {
@@ -282,5 +283,18 @@ mod tests {
         assert!(sender.on_processed(65_535));
         assert_eq!(sender.acked(), Some(65_538));
         assert_eq!(sender.recent.len(), 1);
+    }
+    #[test]
+    fn an_input_is_acknowledged_after_all_numbers_were_used_once() {
+        let mut sender = InputSender::new(0, 4);
+        assert!(!sender.on_processed(0));
+        // All numbers but the last have been pushed.
+        (sender.next, sender.pushed) = (u32::MAX, u32::MAX);
+        sender.push(&[1]);
+        assert_eq!(sender.next, 0, "it counts from the beginning again");
+        assert!(sender.on_processed(0xFFFF));
+        sender.push(&[1]);
+        assert!(sender.on_processed(0xFFFF) && sender.on_processed(0));
+        assert_eq!(sender.acked(), Some(0));
     }
 }
