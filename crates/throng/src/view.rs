@@ -136,10 +136,17 @@ impl View {
 
     /// Whether the client sees what lives in a channel, or will when there is room for a subscription.
     fn looks_into(&self, key: ChannelKey) -> bool {
-        let is_held = |grid: u8, [x, y, z]: [i32; 3]| {
-            self.viewers.get(usize::from(grid)).is_some_and(|viewer| viewer.find(CellId { x, y, z }).is_some())
+        self.explicit.contains_key(&key) || matches!(key, ChannelKey::Cell { grid, cell } if self.holds(grid, cell))
+    }
+
+    /// Whether a cell is in view, or the cell of which this is a part.
+    fn holds(&self, grid: u8, mut cell: [i32; 3]) -> bool {
+        let is_part = match self.far.as_ref().filter(|far| far.grid == grid) {
+            Some(far) => far.has_part(far.take_part(&mut cell)),
+            None => true,
         };
-        self.explicit.contains_key(&key) || matches!(key, ChannelKey::Cell { grid, cell } if is_held(grid, cell))
+        let [x, y, z] = cell;
+        is_part && self.viewers.get(usize::from(grid)).is_some_and(|viewer| viewer.find(CellId { x, y, z }).is_some())
     }
 
     /// Whether the client looks from within `radius_m` of a position.

@@ -165,6 +165,46 @@ fn a_part_is_a_channel_that_the_game_can_subscribe_to_more_often_and_give_back()
     assert_eq!((seen(&world, far), subscriptions(&world)), (None, before));
 }
 
+/// A kind with a secret from its owner.
+#[derive(Clone, Debug, Default, PartialEq, Replicate)]
+struct Spy {
+    #[replicate(position(step = 0.01))]
+    position: [f64; 3],
+    #[replicate(integer, hide_from_owner)]
+    bounty: u16,
+}
+
+#[test]
+fn an_object_that_the_game_puts_into_a_part_is_near_with_what_its_owner_may_not_know() {
+    let mut options = options(PARTS);
+    options.schema = Arc::new(Schema::builder().kind::<Ship>().kind::<Spy>().build().expect("good kinds"));
+    let mut world = World::with_guests(options, 2);
+    let owner = world.connection(0);
+    for viewer in [owner, world.connection(1)] {
+        world.server.set_viewpoint(viewer, [0.0; 3]);
+    }
+    world.steps(10);
+    // The last one is in no part that viewers have.
+    let part = |part| Placement::Channel(ChannelKey::Cell { grid: 1, cell: [0, 0, part] });
+    let spies = [0, 1, 2, 3].map(|number| {
+        let spy = Spy { position: [5.0, 5.0, 1.0], bounty: 7 };
+        world.server.spawn_owned(spy, part(number), Some(owner)).expect("room")
+    });
+    world.steps(30);
+    let bounties =
+        |world: &World, guest: usize| spies.map(|id| world.guests[guest].client.get::<Spy>(id).map(|spy| spy.bounty));
+    assert_eq!(bounties(&world, 1), [Some(7), Some(7), Some(7), None]);
+    assert!(spies[..3].iter().all(|&id| world.guests[1].client.is_near(id)));
+    assert_eq!(bounties(&world, 0), [Some(0); 4], "the owner knows the rest");
+
+    // One moves to another part, and the viewers follow it.
+    world.server.set_placement(spies[0], part(2)).expect("room");
+    world.steps(30);
+    world.server.get_mut::<Spy>(spies[0]).expect("it is there").bounty = 9;
+    world.steps(30);
+    assert_eq!(bounties(&world, 1), [Some(9), Some(7), Some(7), None]);
+}
+
 #[test]
 fn a_cell_gets_all_of_its_parts_or_none_until_there_is_room() {
     let mut options = options(PARTS);

@@ -47,6 +47,10 @@ impl FarCells {
         if self.parts > 1 { std::mem::take(&mut cell[self.up]) } else { 0 }
     }
 
+    pub(super) fn has_part(&self, part: i32) -> bool {
+        (0..i32::from(self.parts)).contains(&part)
+    }
+
     pub(super) fn subscription(&self, cell: CellId, part: i32) -> Option<SubscriptionId> {
         self.subscriptions.get(&cell)?.get(usize::try_from(part).ok()?).copied()
     }

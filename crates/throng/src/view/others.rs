@@ -113,11 +113,15 @@ impl Looker {
         self.wanted.clear();
         view.lacks_others = false;
         for (grid, (viewer, of_grid)) in view.viewers.iter().zip(&views.grids).enumerate() {
+            let far = view.far.as_ref().filter(|far| usize::from(far.grid) == grid);
             for held in viewer.held() {
                 let CellId { x, y, z } = held.cell;
                 let interval = of_grid.interest.rings().interval_ticks(held.ring) as u16;
-                let key = ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] };
-                views.others.collect(key, interval, (row, view.connection), &mut self.wanted);
+                let mut collect = |key| views.others.collect(key, interval, (row, view.connection), &mut self.wanted);
+                match far {
+                    Some(far) => far.keys(held.cell).for_each(collect),
+                    None => collect(ChannelKey::Cell { grid: grid as u8, cell: [x, y, z] }),
+                }
             }
         }
         for (&key, &(_, interval)) in &view.explicit {
