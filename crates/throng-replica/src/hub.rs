@@ -208,6 +208,8 @@ pub struct Hub<S, C = Connection> {
     counters: HubCounters,
     /// The channel that the sweep looked at last.
     swept: usize,
+    /// Channels that were made since the last sweep.
+    made: usize,
     /// The bytes that may be written to each connection in the coming tick, by its index.
     allowances_bytes: Vec<usize>,
     /// Connections of which something was lost since the last review, by index.
@@ -307,6 +309,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             now,
             counters: HubCounters::default(),
             swept: 0,
+            made: 0,
             allowances_bytes: Vec::new(),
             resending: Vec::new(),
             parts: vec![Part::default()],
@@ -377,6 +380,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
             }
         };
         self.by_key.insert(key, index);
+        self.made = self.made.saturating_add(1);
         Ok(ChannelIndex(index))
     }
 
@@ -483,9 +487,11 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
     }
 
     /// Checks the next `count` channels, going round, and removes those without subscribers for which `removable` says
-    /// that they are empty.
+    /// that they are empty. It checks twice as many as were made since the last call, if that is more. So in one round no more
+    /// than half of the table is made anew, and the table does not grow for ever.
     pub fn sweep(&mut self, count: usize, removable: impl Fn(&S) -> bool) {
-        for _ in 0..count.min(self.channels.len()) {
+        let made = std::mem::take(&mut self.made);
+        for _ in 0..count.max(made.saturating_mul(2)).min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
             let channel = &mut self.channels[self.swept];
             if channel.in_use && channel.subscribers == 0 && removable(&channel.state) {

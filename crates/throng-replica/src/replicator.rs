@@ -490,7 +490,8 @@ impl Replicator {
         self.now = Tick(self.now.0.saturating_add(ticks));
     }
 
-    /// Removes some of the channels that are idle, going round. Call once per tick.
+    /// Checks `channels` of the channels, going round, and removes those that are idle. It checks twice as many as were made
+    /// since the last call, if that is more. Call once per tick.
     pub fn sweep(&mut self, channels: usize) {
         let now = self.now;
         self.hub.sweep(channels, |log| log.is_idle(now));

@@ -68,6 +68,36 @@ fn an_object_that_could_not_be_hidden_is_hidden_when_there_is_room() {
 }
 
 #[test]
+fn channels_that_nobody_needs_go_as_fast_as_others_are_made() {
+    const MADE: u32 = 300;
+    const RETENTION_TICKS: u32 = 4;
+    let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
+    let options = ReplicatorOptions { retention_ticks: RETENTION_TICKS, ..Default::default() };
+    let mut server = Replicator::new(schema, options);
+    let mut most = 0;
+    for tick in 0..200 {
+        server.begin_tick();
+        for number in 0..MADE {
+            server.channel(ChannelKey::Custom(tick * MADE + number)).expect("room");
+        }
+        server.plan();
+        server.sweep(MADE as usize / 2);
+        most = most.max(server.hub_ref().channel_count());
+    }
+    // Each goes when it has rested for the retention, at the latest with the next round. A round takes as long as half of
+    // the table takes to be made.
+    let limit = 2 * MADE * (RETENTION_TICKS + 2);
+    assert!(most <= limit as usize, "{most} channels at once, and {limit} are enough");
+    // Without new ones the rest goes as well.
+    for _ in 0..RETENTION_TICKS + 1 + limit.div_ceil(MADE / 2) {
+        server.begin_tick();
+        server.plan();
+        server.sweep(MADE as usize / 2);
+    }
+    assert_eq!(server.hub_ref().channel_count(), 0);
+}
+
+#[test]
 fn a_client_holds_as_many_objects_as_it_may_and_those_that_ended_make_room() {
     let schema = Arc::new(Schema::builder().kind::<Cart>().build().expect("a good schema"));
     let mut server = Replicator::new(Arc::clone(&schema), ReplicatorOptions::default());

@@ -19,7 +19,7 @@ use crate::view::{GridView, Looker, OWN_WEIGHT, Seats, View, Views, subscribe};
 /// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
 
-/// Channels that are checked for removal in each tick.
+/// The least number of channels that are checked for removal in each tick.
 const SWEEP_CHANNELS: usize = 256;
 
 /// Servers with at most so many seats keep the memory of their connections' lists, so that a tick allocates nothing: 20 MB at most.

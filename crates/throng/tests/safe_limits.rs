@@ -77,6 +77,32 @@ fn a_passenger_who_heard_nothing_for_a_while_sees_everything_again() {
 }
 
 #[test]
+fn clients_that_jump_far_in_each_tick_do_not_fill_the_table_of_channels() {
+    const RETENTION_TICKS: usize = 32;
+    let mut options = WorldOptions::new(4);
+    options.server.replicator.retention_ticks = RETENTION_TICKS as u32;
+    let rings = vec![Ring { radius_m: 60.0, interval_ticks: 1 }];
+    options.server.grids =
+        vec![GridOptions { shape: GridShape::flat(Up::Z, [10.0, 10.0, 20.0]), rings, ..GridOptions::new(Up::Z) }];
+    let mut world = World::with_guests(options, 3);
+    let guests = [0, 1, 2].map(|guest| world.connection(guest));
+    let (mut most, mut made) = (0, 0);
+    for step in 0..400 {
+        for (lane, &guest) in guests.iter().enumerate() {
+            world.server.set_viewpoint(guest, [f64::from(step) * 10_000.0, lane as f64 * 1_000.0, 0.0]);
+        }
+        world.step();
+        let hub = world.server.replicator().hub_ref();
+        let seen = guests.map(|guest| hub.connection(guest).expect("it stays").subscription_count());
+        (most, made) = (most.max(hub.channel_count()), made.max(seen.iter().sum::<usize>()));
+    }
+    assert!(made > 300, "{made} cells in a tick are too few to prove something");
+    // Twice what is made while a channel rests, and in the ticks in which it comes and goes.
+    let limit = 2 * made * (RETENTION_TICKS + 3);
+    assert!(most <= limit, "{most} channels, and {limit} are enough for {made} in each tick");
+}
+
+#[test]
 fn cells_that_were_refused_come_nearest_first_when_there_is_room() {
     let mut options = WorldOptions::new(8);
     options.server.grids = vec![GridOptions {
