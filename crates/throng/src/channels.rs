@@ -14,7 +14,7 @@ use throng_wire::{ConnectionId, KindId, ObjectId, Tick};
 use crate::options::{FarOptions, GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
-use crate::view::{GridView, Looker, OWN_WEIGHT, Seats, View, Views, subscribe};
+use crate::view::{GridView, ListPlaces, Looker, Seats, View, Views, subscribe};
 
 /// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
@@ -38,6 +38,7 @@ pub struct Channels {
     replicator: Replicator,
     pub(crate) views: Views,
     seats: Seats,
+    list_places: ListPlaces,
     /// Clients in whose own channel something has begun to live.
     inhabited: Vec<ConnectionId>,
     /// One for each row of connections.
@@ -87,6 +88,7 @@ impl Channels {
         Ok(Channels {
             replicator,
             views: Views::new(grids, options),
+            list_places: ListPlaces::default(),
             seats: Seats::default(),
             inhabited: Vec::new(),
             lookers: Vec::new(),
@@ -200,7 +202,8 @@ impl Channels {
         else {
             return true;
         };
-        let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, OWN_WEIGHT) else { return false };
+        let weight = view.own.weight(own);
+        let Some(subscription) = subscribe(&mut self.replicator, id, own, interval, weight) else { return false };
         view.explicit.insert(own, (subscription, interval));
         (view.explicit_changed, view.intervals_changed) = (true, true);
         true
@@ -260,7 +263,7 @@ impl Replication for Channels {
     ) -> Result<ObjectId, LimitReached> {
         let id = self.replicator.spawn(kind, placement, owner, quantise)?;
         if let Some(view) = owner.and_then(|owner| self.seats.change(owner)) {
-            view.own.add(id);
+            view.own.add(id, &mut self.list_places);
         }
         Ok(id)
     }
@@ -285,7 +288,7 @@ impl Replication for Channels {
             }
         }
         if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
-            view.own.remove(id);
+            view.own.remove(id, &mut self.list_places);
         }
         self.replicator.despawn(id);
     }
@@ -293,11 +296,11 @@ impl Replication for Channels {
     fn set_owner(&mut self, id: ObjectId, owner: Option<ConnectionId>) -> Result<(), LimitReached> {
         self.views.others.note_owner_change(id.index);
         if let Some(view) = self.replicator.owner(id).and_then(|former| self.seats.change(former)) {
-            view.own.remove(id);
+            view.own.remove(id, &mut self.list_places);
         }
         let owner_of_something = owner.filter(|_| self.replicator.store().contains(id));
         if let Some(view) = owner_of_something.and_then(|owner| self.seats.change(owner)) {
-            view.own.add(id);
+            view.own.add(id, &mut self.list_places);
         }
         if let Some(owner) = owner_of_something {
             // It may not know these fields any longer.

@@ -2,6 +2,7 @@
 
 mod far;
 mod others;
+mod own;
 mod seats;
 mod turns;
 
@@ -16,46 +17,14 @@ use throng_wire::{ConnectionId, ObjectId};
 use crate::options::ServerOptions;
 use far::{FAR_SUBSCRIPTIONS, FarCells};
 use others::Others;
+pub(crate) use own::ListPlaces;
+use own::Own;
 use seats::CalmBox;
 pub(crate) use seats::Seats;
 use turns::SendTurns;
 
 /// The tag of a cell whose subscription could not be made because a limit was reached. It is tried again.
 const NO_SUBSCRIPTION: u32 = 0;
-
-/// The weight of the owner's private channel, and of the channels in which its objects live; other channels have 1.
-pub(crate) const OWN_WEIGHT: u8 = 8;
-
-/// The objects that a connection owns, and their channels, which come first when the budget is short.
-#[derive(Default)]
-pub(crate) struct Own {
-    objects: Vec<ObjectId>,
-    /// Where their public facets lived at the last look, in order.
-    channels: Vec<ChannelKey>,
-    /// One of them has come, gone, or gone to another channel since.
-    pub(crate) has_moved: bool,
-}
-
-impl Own {
-    pub(crate) fn add(&mut self, id: ObjectId) {
-        self.objects.push(id);
-        self.has_moved = true;
-    }
-
-    pub(crate) fn remove(&mut self, id: ObjectId) {
-        self.objects.retain(|&own| own != id);
-        self.has_moved = true;
-    }
-
-    pub(crate) fn objects(&self) -> &[ObjectId] {
-        &self.objects
-    }
-
-    /// The weight of a channel for this connection.
-    pub(crate) fn weight(&self, key: ChannelKey) -> u8 {
-        if self.channels.binary_search(&key).is_ok() { OWN_WEIGHT } else { 1 }
-    }
-}
 
 /// The view of one connection.
 pub(crate) struct View {
@@ -369,7 +338,7 @@ impl Looker {
         if !std::mem::take(&mut view.own.has_moved) {
             return;
         }
-        let homes = view.own.objects.iter().filter_map(|&id| row.home(id, Facet::Public));
+        let homes = view.own.objects().iter().filter_map(|&id| row.home(id, Facet::Public));
         self.own_channels.clear();
         self.own_channels.extend(homes.map(|home| row.key(home)));
         self.own_channels.sort_unstable();

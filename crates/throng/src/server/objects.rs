@@ -58,8 +58,8 @@ impl<R: Replication> Server<R> {
         self.values.quantise(id, to)
     }
 
-    /// The objects that belong to a connection, also after it has ended (that takes a look at all objects): what a game
-    /// despawns, or keeps for the player's return.
+    /// The objects that belong to a connection, in no particular order, also after it has ended (that takes a look at all
+    /// objects): what a game despawns, or keeps for the player's return.
     pub fn owned(&self, connection: ConnectionId) -> impl Iterator<Item = ObjectId> + '_ {
         self.replication.owned(connection)
     }
