@@ -1,6 +1,5 @@
 //! The replication model of games: objects in channels, encoded once for all subscriptions at the same point.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use throng_interest::{CellBounds, CellId, Grid, InterestError, Ring, RingInterest, RingOptions, Rings, Shape};
@@ -15,6 +14,7 @@ use crate::options::{FarOptions, GridOptions, LooksFrom, ServerOptions};
 use crate::replication::{Replicated, Replication};
 use crate::server::StartError;
 use crate::view::{GridView, ListPlaces, Looker, Seats, View, Views, subscribe};
+use crate::watches::Watches;
 
 /// The most subscriptions that a connection can have, whatever the options say.
 const SUBSCRIPTIONS_MAX: usize = 16_383;
@@ -44,8 +44,7 @@ pub struct Channels {
     /// One for each row of connections.
     lookers: Vec<Looker>,
     changes: Vec<RowChanges>,
-    /// Channels of single objects that have ended, with the tick by which all subscribers have received the end.
-    ended: VecDeque<(Tick, ChannelKey)>,
+    watches: Watches,
     retention_ticks: u32,
 }
 
@@ -88,12 +87,12 @@ impl Channels {
         Ok(Channels {
             replicator,
             views: Views::new(grids, options),
-            list_places: ListPlaces::default(),
             seats: Seats::default(),
+            list_places: ListPlaces::default(),
             inhabited: Vec::new(),
             lookers: Vec::new(),
             changes: Vec::new(),
-            ended: VecDeque::new(),
+            watches: Watches::default(),
             retention_ticks: options.replicator.retention_ticks,
         })
     }
@@ -122,22 +121,24 @@ impl Channels {
     /// Ends the subscriptions to single objects that have ended, after the subscribers have received the end.
     fn end_watches(&mut self) {
         let now = self.replicator.now();
-        while let Some(&(at, key)) = self.ended.front()
-            && at <= now
-        {
-            self.ended.pop_front();
-            let hub = self.replicator.hub();
-            let Some(channel) = hub.find(key) else { continue };
-            for view in self.seats.change_all() {
-                if hub.subscriber_count(channel) == 0 {
-                    break;
-                }
+        while let Some(key) = self.watches.next_told(now) {
+            while let Some(watcher) = self.watches.first_of(key) {
+                self.watches.remove(key, watcher);
+                let Some(view) = self.seats.change(watcher) else { continue };
                 if let Some((subscription, _)) = view.explicit.remove(&key) {
                     view.intervals_changed = true;
-                    hub.unsubscribe(view.connection, subscription);
+                    self.replicator.hub().unsubscribe(watcher, subscription);
                 }
             }
         }
+    }
+
+    /// The tick by which all watchers of a channel have received that its object has ended: the longest interval passes until the
+    /// last of them is told, and the same time is left for what is lost. `None` if there are none.
+    fn told_at(&self, key: ChannelKey) -> Option<Tick> {
+        let intervals = self.watches.of(key).filter_map(|id| Some(self.view(id)?.explicit.get(&key)?.1));
+        let longest = intervals.max()?;
+        Some(self.replicator.now().after(self.retention_ticks.max(2 * u32::from(longest)).max(1)))
     }
 
     /// Follows what has changed about the views, in rows of connections. Views that need a channel that does not exist have
@@ -279,12 +280,10 @@ impl Replication for Channels {
     }
 
     fn despawn(&mut self, id: ObjectId) {
-        let told_at = self.replicator.now().after(self.retention_ticks.max(1));
         for facet in Facet::ALL {
             let key = ChannelKey::Entity { object: id, facet };
-            let hub = self.replicator.hub_ref();
-            if hub.find(key).is_some_and(|channel| hub.subscriber_count(channel) > 0) {
-                self.ended.push_back((told_at, key));
+            if let Some(told_at) = self.told_at(key).filter(|_| self.replicator.store().contains(id)) {
+                self.watches.end(key, told_at);
             }
         }
         if let Some(view) = self.replicator.owner(id).and_then(|owner| self.seats.change(owner)) {
@@ -335,8 +334,9 @@ impl Replication for Channels {
     }
 
     fn disconnect(&mut self, id: ConnectionId) {
-        if let Some(offset) = self.seats.close(id).and_then(|view| view.send_offset) {
-            self.views.turns.give_back(offset);
+        if let Some(view) = self.seats.close(id) {
+            view.explicit.keys().for_each(|&key| self.watches.remove(key, id));
+            view.send_offset.into_iter().for_each(|offset| self.views.turns.give_back(offset));
         }
         self.replicator.hub().disconnect(id);
     }
@@ -388,14 +388,16 @@ impl Replication for Channels {
             view.explicit_changed |= view.explicit.insert(key, (subscription, interval_ticks)) != present;
             view.intervals_changed = true;
             view.leaves_own &= key != ChannelKey::Owner(id);
+            self.watches.add(key, id);
         }
         Ok(())
     }
 
     fn unsubscribe(&mut self, id: ConnectionId, key: ChannelKey) {
-        let Some(view) = self.seat(id) else { return };
+        let Some(view) = self.seats.change(id) else { return };
         view.leaves_own |= key == ChannelKey::Owner(id);
         let Some((subscription, _)) = view.explicit.remove(&key) else { return };
+        self.watches.remove(key, id);
         view.explicit_changed = true;
         view.intervals_changed = true;
         match view.in_view(key) {
@@ -554,7 +556,8 @@ impl Replication for Channels {
         let hub = self.replicator.hub_ref();
         report("viewers", self.seats.len());
         report("viewers_by_send_tick", self.views.turns.client_count());
-        report("ended_channels", self.ended.len());
+        report("watchers", self.watches.len());
+        report("ended_channels", self.watches.ended_len());
         report("objects_with_fields_for_others", self.views.others.len());
         report("misplaced", self.replicator.misplaced_count());
         report("frames", hub.frames_held());
@@ -571,6 +574,9 @@ impl Replication for Channels {
 
 #[cfg(test)]
 mod tests {
+    use throng_replica::Inline;
+    use throng_testkit::Score;
+
     use super::*;
 
     #[test]
@@ -584,5 +590,38 @@ mod tests {
         };
         let seats = [(2_048, false), (2_049, false), (1, true)];
         assert_eq!(seats.map(|(seats, is_set)| saves_memory(seats, is_set)), [false, true, true]);
+    }
+    #[test]
+    fn when_a_watched_object_has_ended_only_its_watchers_are_looked_at() {
+        let schema = throng_testkit::schema();
+        let mut options = ServerOptions::new(1, crate::random_key());
+        options.replicator.retention_ticks = 8;
+        let mut channels = Channels::new(&schema, &options).expect("good options");
+        let clients: Vec<ConnectionId> = (0..100).map(|index| channels.connect(index)).collect();
+        clients.iter().for_each(|&id| channels.admit(id));
+        let kind = schema.kind_id::<Score>().expect("in the schema");
+        let quantise = |to: ValuesMut<'_>| throng_schema::Replicate::quantise(&Score::default(), to);
+        let spawn = |channels: &mut Channels| {
+            let id = channels.spawn(kind, Placement::Entity, None, quantise).expect("room");
+            (id, ChannelKey::Entity { object: id, facet: Facet::Public })
+        };
+        let watched = [spawn(&mut channels), spawn(&mut channels)];
+        for (watcher, (_, key)) in [7, 50].into_iter().zip(watched) {
+            channels.subscribe(clients[watcher], key, 1).expect("room");
+        }
+        channels.subscribe(clients[90], watched[1].1, 1).expect("room");
+        let tick = |channels: &mut Channels| {
+            channels.look(&Inline);
+            channels.plan(&Inline);
+            channels.encode(&Inline);
+            channels.end_tick();
+            channels.seats.changed().map(|id| id.index).collect::<Vec<_>>()
+        };
+        assert!(tick(&mut channels).is_empty());
+        watched.iter().for_each(|&(id, _)| channels.despawn(id));
+        let looks: Vec<_> = (0..20).map(|_| tick(&mut channels)).filter(|looks| !looks.is_empty()).collect();
+        assert_eq!(looks, [[7, 50, 90]]);
+        assert_eq!((channels.watches.len(), channels.watches.ended_len()), (0, 0));
+        assert!(clients.iter().all(|&id| channels.followed_count(id) == 0));
     }
 }

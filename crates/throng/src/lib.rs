@@ -157,6 +157,7 @@ mod server;
 mod snapshot;
 mod token;
 mod view;
+mod watches;
 
 pub use channels::Channels;
 pub use client::{

@@ -610,3 +610,37 @@ fn a_mirror_kept_by_events_is_right_after_more_events_than_any_queue_held() {
     let seen: BTreeSet<ObjectId> = world.guests[0].client.objects::<Shot>().map(|(id, _)| id).collect();
     assert!(mirror == seen && seen == alive.iter().copied().collect(), "{} and {}", mirror.len(), seen.len());
 }
+
+#[test]
+fn a_client_that_is_told_of_an_object_seldom_is_told_of_its_end() {
+    let mut options = options(5, &[(10.0, 1)]);
+    options.server.replicator.retention_ticks = 30;
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    // One ends in each part of the interval.
+    let heroes = [0, 1, 2, 3, 4, 5].map(|_| {
+        let id = world.server.spawn(Hero::default(), Placement::Entity).expect("room");
+        let key = ChannelKey::Entity { object: id, facet: Facet::Public };
+        world.server.subscribe(connection, key, 100).expect("room");
+        id
+    });
+    world.steps(120);
+    assert!(heroes.iter().all(|&id| world.guests[0].client.get::<Hero>(id).is_some()));
+    world.guests[0].events.clear();
+    for hero in heroes {
+        world.server.despawn(hero);
+        world.steps(20);
+    }
+    world.steps(220);
+    let ends: BTreeMap<ObjectId, DespawnReason> = world.guests[0]
+        .events
+        .iter()
+        .filter_map(|event| match *event {
+            ClientEvent::Despawned { id, reason } => Some((id, reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends, heroes.map(|id| (id, DespawnReason::Destroyed)).into());
+    let followed = world.server.replicator().hub_ref().connection(connection).expect("connected").subscription_count();
+    assert_eq!(followed, 0, "the subscriptions have ended as well");
+}

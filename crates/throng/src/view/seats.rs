@@ -136,11 +136,6 @@ impl Seats {
         self.seat_mut(id)?.change()
     }
 
-    /// All views, for changes.
-    pub(crate) fn change_all(&mut self) -> impl Iterator<Item = &mut View> {
-        self.seats.iter_mut().filter_map(Seat::change)
-    }
-
     /// The client looks from this position, and from no other.
     pub(crate) fn set_viewpoint(&mut self, id: ConnectionId, position: [f64; 3]) {
         let Some(seat) = self.seat_mut(id) else { return };
@@ -192,6 +187,12 @@ impl Seats {
         if let Some(seat) = self.seats.get_mut(index as usize) {
             seat.look(index, each);
         }
+    }
+
+    /// The connections whose views have changed since the last look.
+    #[cfg(test)]
+    pub(crate) fn changed(&self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.seats.iter().filter(|seat| seat.is_changed).filter_map(|seat| seat.connection)
     }
 
     /// Views that are there.
