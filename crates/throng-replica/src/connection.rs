@@ -462,7 +462,8 @@ impl Connection {
     /// Changes how often a subscription is served, from its next turn on. Its weight stays what it is.
     pub fn set_interval(&mut self, id: SubscriptionId, interval_ticks: u16) {
         let index = usize::from(id.0);
-        let Some(subscription) = self.subscriptions.get_mut(index).filter(|s| s.is_open()) else { return };
+        let is_another = |s: &&mut Subscription| s.is_open() && s.interval_ticks != interval_ticks.max(1);
+        let Some(subscription) = self.subscriptions.get_mut(index).filter(is_another) else { return };
         let sooner = interval_ticks < subscription.interval_ticks;
         self.sharing.remove(subscription);
         subscription.set_interval(interval_ticks, self.sharing.retention_ticks);

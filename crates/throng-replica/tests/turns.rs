@@ -738,6 +738,24 @@ fn a_packet_lost_from_before_a_subscription_is_not_sent_again_to_it() {
 }
 
 /// Two clients in one channel that changes in each tick. The second acknowledges everything. The first does so until
+#[test]
+fn a_member_that_is_given_the_interval_that_it_has_stays_regular() {
+    let mut scene = UnderWay::new(256);
+    let (connection, [first, _]) = (scene.house.connection, scene.subscriptions);
+    for intervals in [&[][..], &[1], &[5, 1], &[0, 5, 3, 1]] {
+        for &interval_ticks in intervals {
+            let connection = scene.house.server.hub().connection_mut(connection).expect("it stays");
+            connection.set_interval(first, interval_ticks);
+        }
+        for number in 300..305 {
+            let packet = scene.tick(number);
+            scene.house.deliver(&packet);
+        }
+        let regular = scene.house.server.hub_ref().counters().regular_connections;
+        assert_eq!(regular, 2, "after the intervals {intervals:?}");
+    }
+}
+
 /// `silent_from`, and nobody knows the fate of its packets after that. Returns how many shared segments the first had been
 /// sent by each tick.
 fn with_a_silent_member(retention_ticks: u32, silent_from: u64) -> Vec<u64> {

@@ -179,6 +179,9 @@ impl Connection {
             match registry.has_view(key) {
                 true => self.begin_membership(key, registry),
                 false => self.sharing.alone_until = now.after(ASKS_AGAIN_TICKS),
+        } else {
+            // They have the intervals again that the view knows.
+            self.sharing.changed.clear();
             }
         }
     }
