@@ -134,6 +134,10 @@ impl House {
         packet
     }
 
+    fn has_more(&self) -> bool {
+        self.server.hub_ref().connection(self.connection).expect("it stays").has_more()
+    }
+
     fn deliver(&mut self, packet: &[u8]) {
         self.client.apply(self.server.now(), packet).expect("genuine");
         self.server.hub().delivered(self.connection, self.sequence);
@@ -702,6 +706,57 @@ impl UnderWay {
 }
 
 #[test]
+fn a_member_whose_subscription_ends_after_the_plan_is_sent_its_end_alone_and_the_rest_in_the_next_tick() {
+    let mut scene = UnderWay::new(256);
+    // Another channel, in which nothing changes but for one tick.
+    let key = ChannelKey::Custom(2);
+    scene.house.subscribe(key, 1).expect("room");
+    let channel = scene.house.server.channel(key).expect("room");
+    scene.house.server.hub().subscribe(scene.other, channel, 1, 1).expect("room");
+    let lamp = scene.house.spawn(&Lamp { number: 1 }, key);
+    for number in 201..220 {
+        let packet = scene.tick(number);
+        scene.house.deliver(&packet);
+    }
+    let shared = scene.shared_segments();
+    let packet = scene.tick(220);
+    scene.house.deliver(&packet);
+    assert!(scene.shared_segments() > shared, "both are members");
+
+    let (connection, [first, _]) = (scene.house.connection, scene.subscriptions);
+    scene.house.server.begin_tick();
+    scene.lamps.iter().chain([&lamp]).for_each(|&lamp| scene.house.update(lamp, &Lamp { number: 221 }));
+    scene.house.plan();
+    scene.house.server.hub().unsubscribe(connection, first);
+    let packet = scene.house.write(1_000);
+    assert_eq!(packet, [1 << 2, 0], "its number, which is 1, and nothing behind it");
+    assert!(!scene.house.has_more());
+    scene.house.deliver(&packet);
+    assert_eq!(scene.house.seen(lamp), Some(Lamp { number: 1 }));
+    let packet = scene.tick(222);
+    scene.house.deliver(&packet);
+    assert_eq!(scene.house.seen(lamp), Some(Lamp { number: 221 }));
+}
+
+#[test]
+fn a_member_that_is_given_the_interval_that_it_has_stays_regular() {
+    let mut scene = UnderWay::new(256);
+    let (connection, [first, _]) = (scene.house.connection, scene.subscriptions);
+    for intervals in [&[][..], &[1], &[5, 1], &[0, 5, 3, 1]] {
+        for &interval_ticks in intervals {
+            let connection = scene.house.server.hub().connection_mut(connection).expect("it stays");
+            connection.set_interval(first, interval_ticks);
+        }
+        for number in 300..305 {
+            let packet = scene.tick(number);
+            scene.house.deliver(&packet);
+        }
+        let regular = scene.house.server.hub_ref().counters().regular_connections;
+        assert_eq!(regular, 2, "after the intervals {intervals:?}");
+    }
+}
+
+#[test]
 fn a_shared_packet_may_be_lost_when_the_number_of_its_channel_means_another_one() {
     let mut scene = UnderWay::new(8);
     scene.lamps.drain(..).for_each(|lamp| scene.house.server.despawn(lamp));
@@ -738,24 +793,6 @@ fn a_packet_lost_from_before_a_subscription_is_not_sent_again_to_it() {
 }
 
 /// Two clients in one channel that changes in each tick. The second acknowledges everything. The first does so until
-#[test]
-fn a_member_that_is_given_the_interval_that_it_has_stays_regular() {
-    let mut scene = UnderWay::new(256);
-    let (connection, [first, _]) = (scene.house.connection, scene.subscriptions);
-    for intervals in [&[][..], &[1], &[5, 1], &[0, 5, 3, 1]] {
-        for &interval_ticks in intervals {
-            let connection = scene.house.server.hub().connection_mut(connection).expect("it stays");
-            connection.set_interval(first, interval_ticks);
-        }
-        for number in 300..305 {
-            let packet = scene.tick(number);
-            scene.house.deliver(&packet);
-        }
-        let regular = scene.house.server.hub_ref().counters().regular_connections;
-        assert_eq!(regular, 2, "after the intervals {intervals:?}");
-    }
-}
-
 /// `silent_from`, and nobody knows the fate of its packets after that. Returns how many shared segments the first had been
 /// sent by each tick.
 fn with_a_silent_member(retention_ticks: u32, silent_from: u64) -> Vec<u64> {

@@ -118,7 +118,14 @@ impl Sharing {
         self.view.is_some()
     }
 
+    /// Whether there are shared pieces to write. When a subscription has ended, the client must not be sent pieces of its channel
+    /// behind its end, so nothing shared is written until the next plan, which takes up what is left.
     pub(super) fn has_more(&self) -> bool {
+        self.pieces.is_some() && !self.has_closed
+    }
+
+    /// Not all shared pieces of the last plan are written.
+    fn is_late(&self) -> bool {
         self.pieces.is_some()
     }
 
@@ -151,7 +158,7 @@ impl Sharing {
 
     /// The shared pieces that are not written yet.
     pub(super) fn bytes_left(&self) -> usize {
-        self.pieces.as_ref().map_or(0, |pieces| pieces.bytes_from(self.next_piece))
+        self.pieces.as_ref().filter(|_| !self.has_closed).map_or(0, |pieces| pieces.bytes_from(self.next_piece))
     }
 }
 
@@ -172,6 +179,9 @@ impl Connection {
             }
         } else if has_closed {
             self.leave_membership(registry);
+        } else {
+            // They have the intervals again that the view knows.
+            self.sharing.changed.clear();
         }
         let Some(key) = key.filter(|_| !self.sharing.is_member() && !was_short) else { return };
         let is_waiting = self.sharing.alone_until.is_newer_than(now);
@@ -179,9 +189,6 @@ impl Connection {
             match registry.has_view(key) {
                 true => self.begin_membership(key, registry),
                 false => self.sharing.alone_until = now.after(ASKS_AGAIN_TICKS),
-        } else {
-            // They have the intervals again that the view knows.
-            self.sharing.changed.clear();
             }
         }
     }
@@ -197,7 +204,7 @@ impl Connection {
         let (now, scene) = (planner.now, planner.scene());
         self.sharing.is_overdue = self.is_overdue(scene);
         let Some(view) = self.sharing.view else { return };
-        let is_late = self.sharing.has_more();
+        let is_late = self.sharing.is_late();
         let is_short = was_short || is_late || !planner.can_afford(view);
         if is_short || self.sharing.is_overdue || planner.views.is_off || !self.has_sound_exceptions(scene) {
             self.end_membership(planner);
@@ -283,7 +290,7 @@ impl Connection {
     /// interval, stay shared: views with the same ticks stand at the same turn of each class. False if nothing has changed.
     fn move_membership<S: ChannelState>(&mut self, key: ViewKey, registry: &mut Registry<'_, S>) -> bool {
         let (Some(from), Some(before)) = (self.sharing.view, self.sharing.registered) else { return false };
-        let is_late = self.sharing.has_more() || self.sharing.planned.is_some();
+        let is_late = self.sharing.is_late() || self.sharing.planned.is_some();
         let exceptions = self.sharing.exceptions.len() + self.sharing.changed.len();
         let has_few = exceptions * EXCEPTIONS_PART <= self.sharing.count;
         let can_move = before.ticks == key.ticks && !is_late && has_few && registry.has_view(key);
@@ -485,7 +492,7 @@ impl Connection {
 
     /// Copies shared pieces into a packet, as many as fit.
     pub(super) fn write_shared(&mut self, room: &mut [u8]) -> (usize, Option<SharedRange>) {
-        let Some(pieces) = &self.sharing.pieces else { return (0, None) };
+        let Some(pieces) = self.sharing.pieces.as_ref().filter(|_| !self.sharing.has_closed) else { return (0, None) };
         let first = self.sharing.next_piece;
         let (bytes, end) = pieces.copy(first, room);
         if bytes == 0 {
