@@ -436,10 +436,13 @@ fn grown(shape: &Shape, by_m: f64) -> Shape {
         Shape::Sphere { centre, radius_m } => Shape::Sphere { centre, radius_m: radius_m + by_m },
         Shape::Box { min, max } => Shape::Box { min: min.map(|at| at - by_m), max: max.map(|at| at + by_m) },
         Shape::Cone { apex, axis, half_angle_rad, range_m } => {
-            // The same cone from so far behind that its sides have moved outwards by this much.
-            let length = axis.iter().map(|along| along * along).sum::<f64>().sqrt();
+            // The same cone from so far behind that its sides have moved outwards by this much. The direction is scaled by its
+            // largest part first: the square of a huge or a tiny part would leave the range of an f64.
+            let largest = axis.iter().fold(0.0f64, |largest, along| largest.max(along.abs()));
+            let scaled = axis.map(|along| along / largest);
+            let length = scaled.iter().map(|along| along * along).sum::<f64>().sqrt();
             let back_m = by_m / half_angle_rad.sin();
-            let apex = std::array::from_fn(|along| apex[along] - axis[along] / length * back_m);
+            let apex = std::array::from_fn(|along| apex[along] - scaled[along] / length * back_m);
             Shape::Cone { apex, axis, half_angle_rad, range_m: range_m + back_m + by_m }
         }
     }

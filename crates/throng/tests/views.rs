@@ -233,6 +233,30 @@ fn what_strays_from_a_cell_that_a_shape_touches_is_seen_in_the_shape() {
 }
 
 #[test]
+fn a_cone_is_the_same_however_long_its_direction_is() {
+    let mut options = WorldOptions::new(4);
+    let rings = vec![Ring { radius_m: 1.0, interval_ticks: 1 }];
+    options.server.grids =
+        vec![GridOptions { shape: GridShape::stacked([0.64, 0.64, 8.0]), rings, ..GridOptions::new(throng::Up::Z) }];
+    let mut world = World::with_guests(options, 1);
+    let connection = world.connection(0);
+    let cells = [1.0, 5e-324, 1e-200, 1e200, f64::MAX].map(|length| {
+        let axis = [length, length, 0.0];
+        let scope = Shape::Cone { apex: [0.1, 0.1, 1.0], axis, half_angle_rad: 0.3, range_m: 6.0 };
+        world.server.set_shapes(connection, &[scope]).expect("a direction of any length");
+        world.steps(10);
+        let hub = world.server.replicator().hub_ref();
+        let mut cells: Vec<ChannelKey> = hub.channels_of(connection).map(|channel| hub.key(channel)).collect();
+        cells.sort_unstable();
+        world.server.set_shapes(connection, &[]).expect("none");
+        world.steps(10);
+        cells
+    });
+    let counts = cells.each_ref().map(Vec::len);
+    assert!(counts[0] > 20 && cells.iter().all(|of| *of == cells[0]), "{counts:?} cells");
+}
+
+#[test]
 fn viewpoints_and_shapes_that_cannot_be_are_errors_and_change_nothing() {
     let mut world = short_sighted(2);
     let connection = world.connection(0);
