@@ -414,7 +414,13 @@ impl Connection {
 
     /// Whether there is room for another subscription.
     pub fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.subscriptions.len() <= self.limit
+        self.room() > 0
+    }
+
+    /// The number of subscriptions for which there is room.
+    pub fn room(&self) -> usize {
+        // Number 0 is in the table, and is no subscription.
+        self.free.len() + (self.limit + 1).saturating_sub(self.subscriptions.len())
     }
 
     /// Number of open subscriptions.

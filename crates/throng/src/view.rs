@@ -517,6 +517,11 @@ impl CellSink<'_, '_> {
         if self.missing.len() > missing {
             return false;
         }
+        // To begin and to end some of them in each tick, until there is room for all, would cost bytes for nothing.
+        let needed = far.keys(cell).filter(|key| !self.explicit.contains_key(key)).count();
+        if self.row.connection(self.connection).is_none_or(|connection| connection.room() < needed) {
+            return false;
+        }
         let mut subscriptions = Vec::with_capacity(far.parts.into());
         for key in far.keys(cell) {
             match self.enter_channel(key, interval_ticks) {

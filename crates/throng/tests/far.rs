@@ -226,10 +226,17 @@ fn a_cell_gets_all_of_its_parts_or_none_until_there_is_room() {
     world.steps(20);
     let far = |world: &World| ids.iter().filter(|&&id| seen(world, id).is_some()).count();
     assert_eq!(far(&world), 0);
+    let control_bytes =
+        |world: &World| world.server.replication_counters(connection).expect("it is connected").control_bytes;
     for &key in &taken {
+        let before = control_bytes(&world);
         world.server.unsubscribe(connection, key);
         world.step();
         assert!([0, ids.len()].contains(&far(&world)) || far(&world).is_multiple_of(3));
+        // A cell waits for room for all of its parts without a word to the client.
+        world.steps(20);
+        let told = control_bytes(&world) - before;
+        assert!(told <= 3, "{told} bytes, and 3 say that one subscription has ended");
     }
     world.steps(30);
     assert_eq!(far(&world), ids.len());
