@@ -34,8 +34,11 @@ use crate::own_view::OwnPlaces;
 use crate::replicator::TICK_INTERVAL_US;
 use crate::shared_view::{ReadMiddle, SHARED, SHARED_END};
 
-/// How often one packet may make a client add or pass over as many slots as it may hold.
+/// How often packets may make a client add or pass over as many slots as it may hold, before others have paid for it.
 const VISITS_PER_SLOT: usize = 4;
+
+/// A packet pays for so many. An honest server passes over each slot of a channel once or twice, while it sends the channel.
+const VISITS_PER_PACKET: usize = 4_096;
 
 /// Bounds and times of a client.
 ///
@@ -199,8 +202,8 @@ pub struct ReplicaClient {
     pub(crate) own: OwnPlaces,
     pub(crate) scratch: Scratch,
     slots_used: usize,
-    /// Slots that the packet at hand has added or passed over.
-    slots_visited: usize,
+    /// Slots that packets may add or pass over.
+    visits_left: usize,
     newest_tick: Option<Tick>,
     pub(crate) counters: ClientCounters,
 }
@@ -253,6 +256,8 @@ struct Reader {
     opened: Tick,
     complete: Option<Tick>,
     slots: Vec<SlotView>,
+    /// Slots with an object.
+    occupied: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -289,7 +294,7 @@ impl ReplicaClient {
             own: OwnPlaces::default(),
             schema,
             slots_used: 0,
-            slots_visited: 0,
+            visits_left: options.slots.saturating_mul(VISITS_PER_SLOT),
             newest_tick: None,
             counters: ClientCounters::default(),
         })
@@ -302,7 +307,8 @@ impl ReplicaClient {
 
     /// Applies the replication part of a packet that the server wrote at `tick`.
     pub fn apply(&mut self, tick: Tick, bytes: &[u8]) -> Result<(), ApplyError> {
-        self.slots_visited = 0;
+        self.counters.bytes += bytes.len() as u64;
+        self.pay_for_visits();
         let mut r = BitReader::new(bytes);
         while r.remaining_bits() > 0 && r.rest()[0] != 0 {
             if r.rest()[0] == RECORD {
@@ -322,7 +328,6 @@ impl ReplicaClient {
             r = BitReader::new(&r.rest()[head.length..]);
             self.apply_piece(&head, body)?;
         }
-        self.counters.bytes += bytes.len() as u64;
         if self.newest_tick.is_none_or(|newest| tick.is_newer_than(newest)) {
             self.newest_tick = Some(tick);
             self.objects.end_waits(tick, self.limbo_ticks);
@@ -498,7 +503,7 @@ impl ReplicaClient {
             self.by_name.insert(name, head.number);
         }
         self.readers[usize::from(head.number)].reader =
-            Some(Reader { name, opened, complete: None, slots: Vec::new() });
+            Some(Reader { name, opened, complete: None, slots: Vec::new(), occupied: 0 });
         Ok(())
     }
 
@@ -585,6 +590,9 @@ impl ReplicaClient {
 
     /// A complete segment covered these slots: objects that it does not list are gone.
     fn bury_unlisted(&mut self, reader: &mut Reader, head: &PieceHead, first: u32, end: u32) -> Result<(), ApplyError> {
+        if reader.occupied == 0 {
+            return Ok(());
+        }
         let slots = first as usize..(end as usize).min(reader.slots.len());
         self.visit(slots.len())?;
         for slot in slots {
@@ -640,6 +648,7 @@ impl ReplicaClient {
         let facet = view.facet;
         view.object = None;
         view.introduced = None;
+        reader.occupied -= 1;
         let home = HomeView { subscription: head.number, slot, tick: head.tick };
         self.objects.leave(object, facet, home, departure);
         self.objects.release(object);
@@ -689,6 +698,7 @@ impl ReplicaClient {
         let view = &mut reader.slots[slot as usize];
         view.object = Some(object);
         view.facet = facet.index();
+        reader.occupied += 1;
         self.objects.retain(object);
         Ok(object)
     }
@@ -736,19 +746,31 @@ impl ReplicaClient {
             self.objects.release(former);
         }
         let view = &mut reader.slots[slot as usize];
-        view.object = Some(known);
+        reader.occupied += usize::from(view.object.replace(known).is_none());
         view.facet = facet.index();
         view.introduced = Some(head.tick);
         Ok(Some(known))
     }
 
-    /// Counts slots that a few bytes make us look at. An honest packet passes over each slot once or twice.
+    /// Another packet has come. An honest one has at most one record of own objects, which passes over the places of these.
+    fn pay_for_visits(&mut self) {
+        let paid = self.visits_left.saturating_add(VISITS_PER_PACKET).saturating_add(self.own.count());
+        self.visits_left = paid.min(self.visits_limit());
+    }
+
+    fn visits_limit(&self) -> usize {
+        self.options.slots.saturating_mul(VISITS_PER_SLOT)
+    }
+
+    /// Counts slots that a few bytes make us look at: many at once are paid for over several packets, so that no server keeps a
+    /// client busy by a few bytes in each.
     pub(crate) fn visit(&mut self, slots: usize) -> Result<(), ApplyError> {
-        self.slots_visited += slots;
-        let limit = self.options.slots.saturating_mul(VISITS_PER_SLOT);
-        match self.slots_visited > limit {
-            true => Err(ApplyError::Limit { what: "slots in one packet", limit }),
-            false => Ok(()),
+        match self.visits_left.checked_sub(slots) {
+            Some(left) => {
+                self.visits_left = left;
+                Ok(())
+            }
+            None => Err(ApplyError::Limit { what: "slots to look at in a few packets", limit: self.visits_limit() }),
         }
     }
 

@@ -25,6 +25,11 @@ struct OwnPlace {
 }
 
 impl OwnPlaces {
+    /// Places that records have spoken of.
+    pub(crate) fn count(&self) -> usize {
+        self.places.len()
+    }
+
     /// The objects, by their index, with their places. An object that was given away and got back may be at two, until
     /// the record comes that empties the former.
     pub(crate) fn objects(&self) -> impl Iterator<Item = (u32, u32)> + '_ {

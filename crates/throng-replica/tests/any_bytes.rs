@@ -158,17 +158,58 @@ fn coming_and_going_within_a_tick_does_not_grow_what_is_held() {
     assert!(held.waits < 32 && held.objects <= 1 && held.events < 64, "{held:?}");
 }
 
+/// A client with an object in the last of its slots, and a piece that makes it look at all of them for the object. It was
+/// introduced later than the piece says, and stays.
+fn wide_client(slots: usize) -> (ReplicaClient, Vec<u8>) {
+    let mut client = client(ClientOptions { slots, ..ClientOptions::default() });
+    let last = segment(None, (SCORE, 0), &[(slots as u64 - 1, Some(OBJECT), SCORE_BITS)]);
+    assert_eq!(client.apply(Tick(11), &piece(11, 11, &last)), Ok(()));
+    assert_eq!((client.occupancy().slots, client.object_count()), (slots, 1));
+    (client, piece(11, 10, &segment(Some((0, 0xFF_FFFF)), (SCORE, 0), &[])))
+}
+
 #[test]
 fn a_packet_cannot_make_a_client_walk_its_slots_without_end() {
     let slots = 1 << 16;
+    let limit = Err(ApplyError::Limit { what: "slots to look at in a few packets", limit: 4 * slots });
+    let (mut client, all) = wide_client(slots);
+    // It has looked at all of them once to make them.
+    assert_eq!(client.apply(Tick(11), &all.repeat(3)), Ok(()));
+    assert_eq!(client.apply(Tick(11), &all), limit);
+    let (mut client, all) = wide_client(slots);
+    assert_eq!(client.apply(Tick(11), &all.repeat(4)), limit);
+    assert_eq!(client.object_count(), 1);
+}
+
+#[test]
+fn many_small_packets_cannot_make_a_client_walk_its_slots_without_end() {
+    let slots = 1 << 16;
+    let (mut client, all) = wide_client(slots);
+    let visited = (0..100).filter(|_| client.apply(Tick(11), &all).is_ok()).count() * slots;
+    // The burst that nobody pays for, less what has made the slots, and what 100 packets pay for.
+    assert!((2 * slots..=3 * slots + 100 * 4_096).contains(&visited), "{visited} slots");
+    // Some packets later it looks at them again.
+    (0..16).for_each(|_| assert_eq!(client.apply(Tick(11), &[]), Ok(())));
+    assert_eq!(client.apply(Tick(11), &all), Ok(()));
+    assert_eq!(client.object_count(), 1);
+}
+
+#[test]
+fn an_empty_channel_is_not_gone_through() {
+    let slots = 1 << 16;
     let mut client = client(ClientOptions { slots, ..ClientOptions::default() });
-    let last = tombstone(slots as u64 - 1);
-    assert_eq!(client.apply(Tick(10), &piece(10, 10, &last)), Ok(()));
-    assert_eq!(client.occupancy().slots, slots);
+    let entry = (slots as u64 - 1, Some(OBJECT), SCORE_BITS);
+    assert_eq!(client.apply(Tick(10), &piece(10, 10, &segment(None, (SCORE, 0), &[entry]))), Ok(()));
     let all = piece(11, 11, &segment(Some((0, 0xFF_FFFF)), (SCORE, 0), &[]));
-    assert_eq!(client.apply(Tick(11), &all.repeat(4)), Ok(()));
-    let refused = client.apply(Tick(11), &all.repeat(5));
-    assert_eq!(refused, Err(ApplyError::Limit { what: "slots in one packet", limit: 4 * slots }));
+    // The first one finds the object, and there is nothing else to be found.
+    assert_eq!(client.apply(Tick(11), &all.repeat(60)), Ok(()));
+    assert_eq!(client.object_count(), 0);
+    // The next object is found again.
+    assert_eq!(client.apply(Tick(12), &piece(12, 12, &segment(None, (SCORE, 0), &[entry]))), Ok(()));
+    assert_eq!(client.object_count(), 1);
+    let all = piece(13, 13, &segment(Some((0, 0xFF_FFFF)), (SCORE, 0), &[]));
+    assert_eq!(client.apply(Tick(13), &all), Ok(()));
+    assert_eq!(client.object_count(), 0);
 }
 
 #[test]
@@ -183,7 +224,7 @@ fn a_packet_cannot_make_a_client_add_and_drop_slots_without_end() {
     assert_eq!(client.apply(Tick(100), &(1..5).flat_map(open_and_close).collect::<Vec<u8>>()), Ok(()));
     assert_eq!(client.occupancy().slots, 0);
     let refused = client.apply(Tick(100), &(11..16).flat_map(open_and_close).collect::<Vec<u8>>());
-    assert_eq!(refused, Err(ApplyError::Limit { what: "slots in one packet", limit: 4 * slots }));
+    assert_eq!(refused, Err(ApplyError::Limit { what: "slots to look at in a few packets", limit: 4 * slots }));
     assert_eq!(client.occupancy().slots, 0);
 }
 
