@@ -205,12 +205,12 @@ pub struct ReplicaClient {
     /// Slots that packets may add or pass over.
     visits_left: usize,
     newest_tick: Option<Tick>,
-    pub(crate) counters: ClientCounters,
+    pub(crate) counters: ReplicaCounters,
 }
 
 /// The state that a client has applied so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientCounters {
+pub struct ReplicaCounters {
     /// Segments applied.
     pub segments: u64,
     /// Segments of former uses of a subscription number, and shared ones of channels that the client does not have,
@@ -220,7 +220,7 @@ pub struct ClientCounters {
     pub updates: u64,
     /// Records of own objects applied.
     pub own_records: u64,
-    /// Bytes of replication read.
+    /// Bytes of replication read, those of refused packets included.
     pub bytes: u64,
 }
 
@@ -296,7 +296,7 @@ impl ReplicaClient {
             slots_used: 0,
             visits_left: options.slots.saturating_mul(VISITS_PER_SLOT),
             newest_tick: None,
-            counters: ClientCounters::default(),
+            counters: ReplicaCounters::default(),
         })
     }
 
@@ -411,7 +411,7 @@ impl ReplicaClient {
     }
 
     /// Counters of applied data.
-    pub fn counters(&self) -> ClientCounters {
+    pub fn counters(&self) -> ReplicaCounters {
         self.counters
     }
 

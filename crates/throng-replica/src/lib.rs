@@ -124,8 +124,8 @@ mod stream;
 mod subscription;
 
 pub use client::{
-    ApplyError, ClientCounters, ClientEvent, ClientOccupancy, ClientOptions, DespawnReason, LIMBO_SLACK_TICKS,
-    ReplicaClient,
+    ApplyError, ClientEvent, ClientOccupancy, ClientOptions, DespawnReason, LIMBO_SLACK_TICKS, ReplicaClient,
+    ReplicaCounters,
 };
 pub use connection::{Connection, ConnectionCounters, SubscriptionId};
 pub use decode::{KindBits, SegmentError};

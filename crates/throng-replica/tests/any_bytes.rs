@@ -292,7 +292,7 @@ fn there_is_no_subscription_0() {
 }
 
 #[test]
-fn a_client_counts_the_bytes_of_all_packets_that_it_applied() {
+fn a_client_counts_the_bytes_of_all_packets_that_it_read() {
     let mut client = client(ClientOptions::default());
     let first = piece(10, 10, &segment(None, (SCORE, 0), &[(0, Some(OBJECT), SCORE_BITS)]));
     let second = piece(11, 10, &segment(None, (SCORE, 0), &[(0, None, 2)]));
@@ -300,6 +300,12 @@ fn a_client_counts_the_bytes_of_all_packets_that_it_applied() {
         assert_eq!(client.apply(Tick(tick), packet), Ok(()));
     }
     assert_eq!(client.counters().bytes, (first.len() + second.len()) as u64);
+    // A refused one counts as well, as what was applied of it does.
+    let third = [first.clone(), vec![2 | 1]].concat();
+    assert_eq!(client.apply(Tick(10), &third), Err(ApplyError::NoSubscription));
+    let counters = client.counters();
+    assert_eq!(counters.bytes, (first.len() + second.len() + third.len()) as u64);
+    assert_eq!(counters.segments, 3);
 }
 
 #[test]

@@ -161,6 +161,18 @@ pub struct ClientCounters {
     pub early_replication_bytes: u64,
 }
 
+impl ClientCounters {
+    /// All of them with stable names, for metrics.
+    pub fn named(&self) -> [(&'static str, u64); 3] {
+        let ClientCounters { datagrams_refused, messages_refused, early_replication_bytes } = *self;
+        [
+            ("datagrams_refused", datagrams_refused),
+            ("messages_refused", messages_refused),
+            ("early_replication_bytes", early_replication_bytes),
+        ]
+    }
+}
+
 /// A client without a socket: datagrams go in and come out as bytes.
 ///
 /// Drain in this order: [`handle`](Self::handle) each datagram that has come, [`poll_event`](Self::poll_event) until

@@ -113,4 +113,6 @@ fn a_client_counts_the_datagrams_and_messages_that_it_refuses() {
         ClientCounters { messages_refused: 3, ..expected },
         "the server's own lane is no game's"
     );
+    let named = [("datagrams_refused", before + 3), ("messages_refused", 3), ("early_replication_bytes", 3)];
+    assert_eq!(client.counters().named(), named);
 }
