@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng_judge::{Change, ChangeKind, ChangeOptions, VALUES_MIN, have_moved_together, mean};
+use throng_judge::{Change, ChangeKind, ChangeOptions, Estimate, VALUES_MIN, have_moved_together, mean};
 use throng_report::{Kind, RunHead};
 
 use throng_telemetry::WHOLE_FRAME;
@@ -153,7 +153,8 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
             () if by_runs => throng_judge::compare(&values_before, &values_after, &options),
             () => by_seconds(&joined(&values_before, &values_after), missing.0.max(missing.1)),
         };
-        let ratio = change.ratio.value;
+        let Estimate { value: ratio, low, high } = change.ratio;
+        let is_bounded = low.is_finite() && high.is_finite();
         let is_small = is_small(name, part, (&before, &after));
         let change_of = PartChange {
             name: name.clone(),
@@ -163,7 +164,8 @@ pub fn compare(first: &[StoredRun], second: &[StoredRun], least: f64) -> Result<
             verdict: if is_small { "small" } else { verdict(change.kind, part.is_more_better, &part.unit) }.to_owned(),
             words: if is_small { "too small to matter".to_owned() } else { change.words() },
             ratio: ratio.is_finite().then_some(ratio),
-            interval: change.ratio.low.is_finite().then_some((change.ratio.low, change.ratio.high)),
+            // JSON has no infinite numbers.
+            interval: is_bounded.then_some((low, high)),
             p: change.p,
             more: change.more,
         };

@@ -305,6 +305,16 @@ fn parts_of_one_side_alone_are_named_and_growth_from_zero_is_growth() {
     assert_eq!((verdict(&compared, "seal"), &*words("seal")), ("slower", "higher, from zero"));
     let text = serde_json::to_string(&compared).unwrap();
     assert!(serde_json::from_str::<Comparison>(&text).is_ok(), "{text}");
+    // Growth from zero in some of the runs alone has one bound.
+    let folder = tempfile::tempdir().unwrap();
+    for index in 0..6 {
+        let seal = if index < 3 { 0.0 } else { 0.5 };
+        write(folder.path(), &format!("{index:03}"), "abc", &[("send", 2.0), ("seal", seal), ("gone", 1.0)]);
+    }
+    let some = compare(&runs(folder.path()).unwrap().runs, &second, 0.03).unwrap();
+    assert_eq!(some.parts.iter().find(|part| part.name == "seal").unwrap().interval, None);
+    let text = serde_json::to_string(&some).unwrap();
+    assert!(serde_json::from_str::<Comparison>(&text).is_ok(), "{text}");
 }
 
 #[test]
