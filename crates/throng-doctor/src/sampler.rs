@@ -25,6 +25,8 @@ pub struct Sampler {
     programs: HashMap<String, usize>,
     windows: Vec<Window>,
     last_s: Option<f64>,
+    /// Whether there were more threads at the last sample than are looked at.
+    was_cut: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,8 @@ struct Thread {
 impl Sampler {
     /// A sampler that leaves out the process `own`.
     pub fn new(host: Host, own: u32) -> Sampler {
-        Sampler { host, own, threads: HashMap::new(), programs: HashMap::new(), windows: Vec::new(), last_s: None }
+        let (threads, programs, windows) = (HashMap::new(), HashMap::new(), Vec::new());
+        Sampler { host, own, threads, programs, windows, last_s: None, was_cut: false }
     }
 
     /// Reads all threads. The first call only begins the first window, each other one ends a window at `now_s`.
@@ -54,7 +57,9 @@ impl Sampler {
         let window_ns = (now_s - begin_s.unwrap_or(now_s)) * 1e9;
         let mut used: HashMap<usize, u64> = HashMap::new();
         let mut left = THREADS_MAX;
-        for pid in self.host.numbered("/proc", "")?.into_iter().take(PROCESSES_MAX) {
+        let pids = self.host.numbered("/proc", "")?;
+        let mut is_cut = pids.len() > PROCESSES_MAX;
+        for pid in pids.into_iter().take(PROCESSES_MAX) {
             if pid == self.own {
                 continue;
             }
@@ -62,12 +67,21 @@ impl Sampler {
             let Ok(threads) = self.host.numbered(&format!("/proc/{pid}/task"), "") else { continue };
             let program = self.program(pid);
             for tid in threads {
-                let Some([ran_ns, waited_ns]) = times(&self.host, pid, tid).filter(|_| left > 0) else { continue };
+                if left == 0 {
+                    is_cut = true;
+                    break;
+                }
+                let Some([ran_ns, waited_ns]) = times(&self.host, pid, tid) else { continue };
                 left -= 1;
                 let new = Thread { pid, ran_ns: 0, waited_ns: 0, windows: 0, awake: 0, round };
                 let known = self.threads.get(&tid).copied().filter(|known| known.pid == pid && known.ran_ns <= ran_ns);
                 let before = known.unwrap_or(new);
-                let ran = ran_ns - before.ran_ns;
+                let ran = match known {
+                    Some(known) => ran_ns - known.ran_ns,
+                    // It may have run for days before it was looked at. Else it is new, and has run in this window alone.
+                    None if self.was_cut => 0,
+                    None => ran_ns.min(window_ns as u64),
+                };
                 let busy = (ran + waited_ns.saturating_sub(before.waited_ns)) as f64;
                 let is_awake = known.is_some() && busy >= AWAKE_SHARE * window_ns;
                 let thread = Thread {
@@ -85,6 +99,7 @@ impl Sampler {
             }
         }
         self.threads.retain(|_, thread| thread.round == round);
+        self.was_cut = is_cut;
         if begin_s.is_some() {
             let usage = used.into_iter().map(|(program, ns)| Usage { program, used_ms: ns as f64 / 1e6 });
             self.windows.push(Window { end_s: now_s, usage: usage.collect() });

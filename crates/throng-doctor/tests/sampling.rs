@@ -60,6 +60,30 @@ fn an_id_that_is_used_again_is_another_thread() {
 }
 
 #[test]
+fn a_thread_that_could_not_be_looked_at_before_does_not_count_with_its_whole_life() {
+    let machine = Machine::empty();
+    // So many processes are looked at, and the one behind them is not.
+    machine.describe(
+        "
+proc/{1000-9191}/comm = idle
+proc/90000/comm = old
+proc/90000/task/90000/schedstat = 3600000000000 0 1
+",
+    );
+    let mut sampler = Sampler::new(machine.host(), 1);
+    sampler.sample(0.0).unwrap();
+    machine.describe("proc/1000 -");
+    sampler.sample(0.5).unwrap();
+    machine.describe("proc/90000/task/90000/schedstat = 3600004000000 0 1\nproc/90001/comm = new");
+    machine.describe("proc/1001 -\nproc/90001/task/90001/schedstat = 900000000 0 1");
+    sampler.sample(1.0).unwrap();
+    let (windows, names) = sampler.finish();
+    assert!(windows[0].usage.is_empty(), "{windows:?}");
+    let is = |name: &str, used_ms| (name.to_owned(), used_ms);
+    assert_eq!(used(&windows[1].usage, &names), [is("new", 500.0), is("old", 4.0)], "at most the whole window");
+}
+
+#[test]
 fn a_thread_that_only_runs_or_waits_never_sleeps() {
     let machine = Machine::empty();
     let mut sampler = Sampler::new(machine.host(), 1);
