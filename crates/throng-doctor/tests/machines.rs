@@ -354,6 +354,7 @@ proc/20/cmdline = agent
 proc/20/stat = {}
 proc/30/cmdline = beam.smp -- -root /opt
 proc/30/stat = {}
+proc/30/environ = HOME=/
 proc/30/task/{{300-307}}/comm = {{}}_scheduler
 proc/30/task/{{308-309}}/comm = async_{{}}
 proc/40/cmdline = beam.smp -sbwt none
@@ -361,16 +362,24 @@ proc/40/stat = {}
 proc/50/cmdline = java -jar x
 proc/50/stat = {}
 proc/60/stat = {}
+proc/70/cmdline = dotnet server.dll
+proc/70/stat = {}
+proc/70/environ = HOME=/|DOTNET_PROCESSOR_COUNT=4
+proc/80/cmdline = java -jar y
+proc/80/stat = {}
+proc/80/environ = JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=2
 ",
             stat("ag) ent", 8),
             stat("beam.smp", 10),
             stat("beam.smp", 3),
             stat("java", 2),
-            stat("kworker", 8)
+            stat("kworker", 8),
+            stat("dotnet", 3),
+            stat("java", 2)
         ),
         &[
             "advice per-cpu-threads: a thread for each of 8 CPUs: ag) ent 20, beam.smp 30 (8 x *_scheduler)",
-            "advice busy-wait: runtimes without a bound: beam.smp 30 (10 threads), java 50 (2 threads)",
+            "advice busy-wait: runtimes without a bound: beam.smp 30 (10 threads), java 50 (2 threads, environment not readable)",
         ],
     );
 }

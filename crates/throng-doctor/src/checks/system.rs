@@ -13,7 +13,8 @@ pub(crate) const BUFFERS: [&str; 2] = ["/proc/sys/net/core/rmem_max", "/proc/sys
 const BUFFER_BYTES: u64 = 4_194_304;
 /// Programs that are named in one line.
 const NAMED_MAX: usize = 4;
-/// Runtimes by the beginning of their process's name, and the options that bound their threads or their spinning.
+/// Runtimes by the beginning of their process's name, and the options that bound their threads or their spinning: in the command, or
+/// in variables as `DOTNET_PROCESSOR_COUNT` and `JAVA_TOOL_OPTIONS`.
 const RUNTIMES: [(&str, &[&str]); 3] = [
     ("beam.smp", &["+sbwt none", "-sbwt none"]),
     ("java", &["ActiveProcessorCount", "ParallelGCThreads"]),
@@ -49,11 +50,16 @@ pub(crate) fn per_cpu_threads(machine: &Machine<'_>) -> Result<Finding, ReadErro
 
 pub(crate) fn busy_wait(machine: &Machine<'_>) -> Result<Finding, ReadError> {
     let programs = machine.programs.as_ref().map_err(Clone::clone)?;
+    let variables = |program: &Program| machine.host.text(&format!("/proc/{}/environ", program.pid));
     let is_free = |program: &&Program| {
-        let runtime = RUNTIMES.iter().find(|(name, _)| program.name.starts_with(name));
-        runtime.is_some_and(|(_, options)| !options.iter().any(|option| program.command.contains(option)))
+        let Some((_, options)) = RUNTIMES.iter().find(|(name, _)| program.name.starts_with(name)) else { return false };
+        let is_bound = |text: &str| options.iter().any(|option| text.contains(option));
+        !is_bound(&program.command) && !variables(program).is_ok_and(|variables| is_bound(&variables))
     };
-    let show = |program: &Program| format!("{} {} ({} threads)", program.name, program.pid, program.threads);
+    let show = |program: &Program| {
+        let unread = if variables(program).is_err() { ", environment not readable" } else { "" };
+        format!("{} {} ({} threads{unread})", program.name, program.pid, program.threads)
+    };
     let found = named(programs.iter().filter(is_free), show);
     let is_fine = found.is_empty();
     let read = match is_fine {
