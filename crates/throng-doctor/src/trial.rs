@@ -72,7 +72,9 @@ impl Comparison {
     pub fn verdict(&self, name: &str) -> String {
         let percent = |share: f64| 100.0 * share;
         let [low, high] = self.interval.map(percent);
-        let bounds = format!("{low:+.1} to {high:+.1} %, {:.0} % confidence", percent(self.confidence));
+        // It is the least one, so it is rounded down.
+        let bounds =
+            format!("{low:+.1} to {high:+.1} %, {:.0} % confidence", (percent(self.confidence) + 1e-9).floor());
         let noise = percent(self.noise);
         if self.is_claimed {
             let (size, way) = (percent(self.difference.abs()), if self.difference < 0.0 { "lower" } else { "higher" });

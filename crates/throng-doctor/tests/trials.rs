@@ -15,7 +15,7 @@ fn the_figures_of_a_small_trial_are_these() {
     assert_eq!(compared.interval.map(round), [-0.2, -0.1]);
     assert_eq!((round(compared.confidence), round(compared.noise)), (0.6667, 0.0488));
     assert!(compared.is_claimed);
-    let words = "frame_ms.p99 17.1 % lower on this machine (-20.0 to -10.0 %, 67 % confidence; noise 4.9 %)";
+    let words = "frame_ms.p99 17.1 % lower on this machine (-20.0 to -10.0 %, 66 % confidence; noise 4.9 %)";
     assert_eq!(compared.verdict("frame_ms.p99"), words);
 }
 
@@ -110,6 +110,8 @@ fn noise_alone_is_claimed_as_seldom_and_missed_as_seldom_as_the_page_says() {
         assert!(page.contains(&row), "docs/doctor.md lacks {row}");
         let told = 100.0 * compare(&trial(&vec![1.0; 2 * repeats + 1])).unwrap().confidence;
         assert_eq!((told + 1e-9).floor(), confidence);
+        let words = compare(&trial(&vec![1.0; 2 * repeats + 1])).unwrap().verdict("x");
+        assert!(words.contains(&format!(", {confidence} % confidence")), "{words}");
         for (name, noise) in NOISES {
             let (claimed, missed) = shares(repeats, noise);
             assert!(100.0 * claimed <= claimed_max, "{claimed} of trials claim {name} with {repeats} repeats");
