@@ -12,7 +12,8 @@
 //! says so.
 //!
 //! If trials of a load tell nothing again and again, although smaller loads are kept, the load generator is what cannot do
-//! more. The search then goes on below that load. Its answer is a load that is kept, and undecided: the server may keep more.
+//! more. The search then goes on below that load; if it is the answer that cannot be held for long, with the next smaller load that
+//! was accepted. Its answer is a load that is kept, and undecided: the server may keep more.
 
 use std::time::Duration;
 
@@ -276,6 +277,12 @@ impl CapacitySearch {
         let why = match (kept, beyond) {
             _ if self.repeats > REPEATS_MAX => {
                 format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
+            (Some(kept), _) if self.repeats > REPEATS_MAX && self.phase == Phase::Confirm => {
+                let fault = self.fault.as_deref().unwrap_or("not said why");
+                format!(
+                    "{kept} keeps all limits in a short trial, and the hold that confirms it tells nothing: {fault}"
+                )
+            }
             }
             _ if !is_over => "the search is not over".to_owned(),
             (Some(kept), Some(beyond)) if let Some(fault) = generators => format!(
@@ -404,6 +411,8 @@ impl CapacitySearch {
             }
             Phase::Find | Phase::Confirm | Phase::Over => return,
         }
+            // The next smaller load is held for long instead.
+            Phase::Confirm if self.accepted.len() > 1 => self.reject(trial),
         (self.repeats, self.open) = (0, None);
     }
 

@@ -545,6 +545,33 @@ fn the_load_after_the_answer_may_be_the_one_that_cannot_be_loaded() {
         let trial = match order.purpose {
             Purpose::ConfirmBeyond => Trial::invalid(order.amount, order.hold, "another program ran"),
             _ => Trial::new(order.amount, order.hold, vec![levels(order.amount, 230.0)]),
+#[test]
+fn an_answer_that_cannot_be_held_for_long_gives_way_to_the_next_smaller_load() {
+    let search = |longest: u32| {
+        let mut search = CapacitySearch::new(from_50());
+        while let Some(order) = search.poll_trial() {
+            let trial = match order.purpose {
+                Purpose::Confirm if order.amount > longest => {
+                    Trial::invalid(order.amount, order.hold, "the bots were late")
+                }
+                _ => Trial::new(order.amount, order.hold, vec![levels(order.amount, 230.0)]),
+            };
+            search.handle_trial(trial);
+        }
+        search
+    };
+    let found = search(220);
+    let outcome = found.outcome();
+    let kept = outcome.kept.expect("a smaller load was held for long");
+    assert!((50..=220).contains(&kept) && outcome.verdict == Verdict::Undecided, "{outcome:?}");
+    assert!(outcome.why.contains("could not be loaded, because the bots were late"), "{}", outcome.why);
+    let confirmed = |trial: &Trial| trial.amount == kept && trial.held == from_50().confirm && trial.fault.is_none();
+    assert!(found.trials().iter().any(confirmed), "{kept}");
+    let outcome = search(0).outcome();
+    assert_eq!((outcome.verdict, outcome.kept), (Verdict::Undecided, Some(50)));
+    assert!(outcome.why.contains("the hold that confirms it tells nothing: the bots were late"), "{}", outcome.why);
+}
+
         };
         search.handle_trial(trial);
     }
