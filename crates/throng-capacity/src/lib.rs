@@ -218,9 +218,9 @@ fn hold_all(
             }
         };
         around.take(figures.wall, order.hold);
+        let trial = search.handle_trial(trial);
         told.say(&figures::line(&options.load, &trial));
         trials.push(&options.load, order, &trial, &figures);
-        search.handle_trial(trial);
     }
     None
 }
@@ -252,7 +252,7 @@ impl Course {
         }
     }
 
-    fn handle_trial(&mut self, trial: Trial) {
+    fn handle_trial(&mut self, trial: Trial) -> Trial {
         match self {
             Course::Search(search) => search.handle_trial(trial),
             Course::Steps(steps) => steps.handle_trial(trial),

@@ -503,3 +503,18 @@ fn a_search_that_found_its_answer_is_no_failed_build() {
     assert_eq!(none.verdict, "rejected");
     assert!(failed(&none) > 0);
 }
+
+#[test]
+fn a_load_that_was_held_on_is_shown_as_it_was_judged() {
+    let runs = tempfile::tempdir().unwrap();
+    let mut load = Load::parse("shell.toml", SHELL).unwrap();
+    // The first hold is undecided. The second one would be accepted by itself.
+    let script = r#"if [ -e "$0" ]; then a=0.850 b=0.846; else : >"$0"; a=0.87 b=0.83; fi; awk -v a=$a -v b=$b 'BEGIN {
+        printf "{\"cpu\": [" a; for (i = 1; i < 30; i++) printf ", " (i % 2 ? b : a); print "], \"n\": {amount}}" }'"#;
+    load.command = vec!["sh".into(), "-c".into(), script.into(), runs.path().join("again").display().to_string()];
+    load.most = 50;
+    let (capacity, _) = measure(&options(load, runs.path()), &AtomicBool::new(false)).unwrap();
+    let told: Vec<_> = capacity.trials.iter().map(|trial| (trial.purpose.as_str(), trial.verdict.as_str())).collect();
+    assert_eq!(told[..2], [("raise", "undecided"), ("hold on", "undecided")], "{capacity:?}");
+    assert!(capacity.trials[1].limits[0].high.is_some_and(|high| high > 0.85), "{capacity:?}");
+}

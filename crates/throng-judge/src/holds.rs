@@ -81,20 +81,22 @@ impl Holds {
         Some(Order { amount, hold: *hold, purpose: Purpose::Hold })
     }
 
-    /// The load of [`Holds::poll_trial`] was held.
-    pub fn handle_trial(&mut self, trial: Trial) {
+    /// The load of [`Holds::poll_trial`] was held. Returns the trial as it counts, without its samples.
+    pub fn handle_trial(&mut self, trial: Trial) -> Trial {
         self.spent += trial.held;
+        let trial = trial.without_samples();
         let is_invalid = trial.fault.is_some();
         if is_invalid {
             self.fault.clone_from(&trial.fault);
         }
-        self.trials.push(trial.without_samples());
+        self.trials.push(trial.clone());
         if is_invalid && self.repeats < self.repeats_max {
             self.repeats += 1;
-            return;
+        } else {
+            self.given_up += u32::from(is_invalid);
+            (self.done, self.repeats) = (self.done + 1, 0);
         }
-        self.given_up += u32::from(is_invalid);
-        (self.done, self.repeats) = (self.done + 1, 0);
+        trial
     }
 
     /// The holds that are left, if each hold tells something.

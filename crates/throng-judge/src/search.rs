@@ -197,21 +197,23 @@ impl CapacitySearch {
         Some(Order { amount, hold, purpose })
     }
 
-    /// The load of [`CapacitySearch::poll_trial`] was held. A trial of another load is ignored.
-    pub fn handle_trial(&mut self, trial: Trial) {
-        let Some(order) = self.poll_trial() else { return };
+    /// The load of [`CapacitySearch::poll_trial`] was held. A trial of another load is ignored. Returns the trial as it counts: where
+    /// a load was held on, its limits are judged by the samples of both holds.
+    pub fn handle_trial(&mut self, trial: Trial) -> Trial {
+        let Some(order) = self.poll_trial() else { return trial };
         if trial.amount != order.amount {
-            return;
+            return trial;
         }
         self.spent += trial.held;
-        self.trials.push(trial.clone().without_samples());
+        let mut counted = trial.clone().without_samples();
+        self.trials.push(counted.clone());
         if trial.fault.is_some() {
             self.repeats += 1;
             self.fault.clone_from(&trial.fault);
             if self.repeats > REPEATS_MAX {
                 self.take_for_too_large(trial);
             }
-            return;
+            return counted;
         }
         self.repeats = 0;
         let was_open = self.open.is_some();
@@ -219,16 +221,16 @@ impl CapacitySearch {
             Some(former) => former.and_then(trial),
             None => trial,
         };
+        counted.judged = trial.clone().without_samples().judged;
         let is_first = self.phase == Phase::Find && self.accepted.is_empty() && self.beyond.is_none();
         if is_first && trial.amount < self.options.most && trial.saw_too_little() {
             self.unsure = trial.amount;
-            return;
-        }
-        if trial.verdict() == Verdict::Undecided && !was_open {
+        } else if trial.verdict() == Verdict::Undecided && !was_open {
             self.open = Some(trial);
-            return;
+        } else {
+            self.settle(trial.without_samples());
         }
-        self.settle(trial.without_samples());
+        counted
     }
 
     /// The holds that are expected yet. An answer that is confirmed at once is the rule; noise makes it more.
@@ -275,14 +277,14 @@ impl CapacitySearch {
             _ => "; the machine is noisy: a long hold contradicted a shorter one, and the search went on from there",
         };
         let why = match (kept, beyond) {
-            _ if self.repeats > REPEATS_MAX => {
-                format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
             (Some(kept), _) if self.repeats > REPEATS_MAX && self.phase == Phase::Confirm => {
                 let fault = self.fault.as_deref().unwrap_or("not said why");
                 format!(
                     "{kept} keeps all limits in a short trial, and the hold that confirms it tells nothing: {fault}"
                 )
             }
+            _ if self.repeats > REPEATS_MAX => {
+                format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
             }
             _ if !is_over => "the search is not over".to_owned(),
             (Some(kept), Some(beyond)) if let Some(fault) = generators => format!(
@@ -409,10 +411,10 @@ impl CapacitySearch {
                 self.beyond = Some(trial);
                 self.phase = Phase::Over;
             }
-            Phase::Find | Phase::Confirm | Phase::Over => return,
-        }
             // The next smaller load is held for long instead.
             Phase::Confirm if self.accepted.len() > 1 => self.reject(trial),
+            Phase::Find | Phase::Confirm | Phase::Over => return,
+        }
         (self.repeats, self.open) = (0, None);
     }
 

@@ -72,8 +72,8 @@ impl StepPressure {
         }
     }
 
-    /// The load of [`StepPressure::poll_trial`] was held.
-    pub fn handle_trial(&mut self, trial: Trial) {
+    /// The load of [`StepPressure::poll_trial`] was held. Returns the trial as it counts: by its newest samples.
+    pub fn handle_trial(&mut self, trial: Trial) -> Trial {
         self.spent += trial.held;
         let mut trial = trial.newest(STEP_SAMPLES).without_samples();
         if trial.fault.is_none() {
@@ -82,15 +82,13 @@ impl StepPressure {
         self.trials.push(trial.clone());
         if trial.fault.is_some() {
             self.repeats += 1;
-            self.fault = trial.fault;
-            return;
+            self.fault.clone_from(&trial.fault);
+            return trial;
         }
         self.repeats = 0;
-        if trial.keeps_by_value() {
-            self.kept = Some(trial);
-        } else {
-            self.beyond = Some(trial);
-        }
+        let end = if trial.keeps_by_value() { &mut self.kept } else { &mut self.beyond };
+        *end = Some(trial.clone());
+        trial
     }
 
     /// The holds that are expected yet: steps up to where the level meets its limit, and the halvings of one step. Without a level

@@ -343,6 +343,24 @@ fn an_undecided_trial_is_held_on_once() {
 }
 
 #[test]
+fn a_load_that_was_held_on_counts_by_both_of_its_holds() {
+    let trial = |order: Order, levels: [f64; 2]| {
+        let samples = Samples::Level(levels.repeat(15));
+        Trial::new(order.amount, order.hold, vec![Criterion::new("processor", 0.85).judge(samples)])
+    };
+    let mut search = CapacitySearch::new(from_50());
+    let open = trial(search.poll_trial().expect("it has begun"), [0.87, 0.83]);
+    assert_eq!(search.handle_trial(open).verdict(), Verdict::Undecided);
+    // By itself, the second hold would be accepted.
+    let alone = trial(search.poll_trial().expect("it goes on"), [0.850, 0.846]);
+    assert_eq!(alone.verdict(), Verdict::Accepted);
+    let counted = search.handle_trial(alone.clone());
+    assert_eq!((counted.verdict(), counted.held), (Verdict::Undecided, alone.held));
+    assert!(counted.judged[0].estimate.high > 0.85, "{counted:?}");
+    assert!(search.poll_trial().is_some_and(|next| next.amount < 50), "it counts as rejected");
+}
+
+#[test]
 fn a_long_hold_that_contradicts_the_trials_is_noise_and_the_search_goes_on() {
     // The processor slows down after two minutes: short trials see another server than long ones.
     let (mut fast, mut slow) = (Server::new(500.0, 5_000.0, 8), Server::new(450.0, 4_500.0, 9));
@@ -528,24 +546,6 @@ fn a_load_generator_that_can_do_no_more_bounds_the_search_and_the_answer_says_so
 }
 
 #[test]
-fn a_search_whose_every_trial_tells_nothing_ends_without_an_answer() {
-    let mut search = CapacitySearch::new(from_50());
-    while let Some(order) = search.poll_trial() {
-        search.handle_trial(Trial::invalid(order.amount, order.hold, "no server"));
-    }
-    let outcome = search.outcome();
-    assert_eq!((outcome.verdict, outcome.kept, search.trials().len()), (Verdict::Undecided, None, 3));
-    assert!(outcome.why.contains("tell nothing about the server: no server"), "{}", outcome.why);
-}
-
-#[test]
-fn the_load_after_the_answer_may_be_the_one_that_cannot_be_loaded() {
-    let mut search = CapacitySearch::new(from_50());
-    while let Some(order) = search.poll_trial() {
-        let trial = match order.purpose {
-            Purpose::ConfirmBeyond => Trial::invalid(order.amount, order.hold, "another program ran"),
-            _ => Trial::new(order.amount, order.hold, vec![levels(order.amount, 230.0)]),
-#[test]
 fn an_answer_that_cannot_be_held_for_long_gives_way_to_the_next_smaller_load() {
     let search = |longest: u32| {
         let mut search = CapacitySearch::new(from_50());
@@ -572,6 +572,24 @@ fn an_answer_that_cannot_be_held_for_long_gives_way_to_the_next_smaller_load() {
     assert!(outcome.why.contains("the hold that confirms it tells nothing: the bots were late"), "{}", outcome.why);
 }
 
+#[test]
+fn a_search_whose_every_trial_tells_nothing_ends_without_an_answer() {
+    let mut search = CapacitySearch::new(from_50());
+    while let Some(order) = search.poll_trial() {
+        search.handle_trial(Trial::invalid(order.amount, order.hold, "no server"));
+    }
+    let outcome = search.outcome();
+    assert_eq!((outcome.verdict, outcome.kept, search.trials().len()), (Verdict::Undecided, None, 3));
+    assert!(outcome.why.contains("tell nothing about the server: no server"), "{}", outcome.why);
+}
+
+#[test]
+fn the_load_after_the_answer_may_be_the_one_that_cannot_be_loaded() {
+    let mut search = CapacitySearch::new(from_50());
+    while let Some(order) = search.poll_trial() {
+        let trial = match order.purpose {
+            Purpose::ConfirmBeyond => Trial::invalid(order.amount, order.hold, "another program ran"),
+            _ => Trial::new(order.amount, order.hold, vec![levels(order.amount, 230.0)]),
         };
         search.handle_trial(trial);
     }

@@ -65,10 +65,9 @@ fn find(
     let mut summaries: Vec<Summary> = Vec::new();
     while let Some(order) = search.poll_trial().filter(|_| !stop.load(Ordering::Relaxed)) {
         let summary = play(order)?;
-        let trial = trial(&summary, order);
+        let trial = search.handle_trial(trial(&summary, order));
         steps.push(step(&summary, order, trial.verdict()));
         note(&steps[steps.len() - 1]);
-        search.handle_trial(trial);
         summaries.push(summary);
     }
     let outcome = search.outcome();
