@@ -319,10 +319,12 @@ impl Capacity {
     }
 
     /// The trials for a build server, a case for each limit: a rejected limit is a failure, an invalid trial an error, and an
-    /// undecided limit is skipped. So are the rejected ones above the answer of a search: it ends only with them.
+    /// undecided limit is skipped. So are the rejected ones of a search that found its answer: it ends only with loads above it, and a
+    /// longer hold may have accepted a load that a short one rejected.
     pub fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         let is_search = ["search", "steps"].contains(&self.method.as_str());
+        let is_found = is_search && self.verdict == Verdict::Accepted.name();
         let is_beyond = |trial: &TrialFigures| is_search && self.kept.is_some_and(|kept| trial.amount > kept);
         for (number, trial) in (1..).zip(&self.trials) {
             let class = format!("{}.{} {}", self.load, trial.amount, self.unit);
@@ -340,6 +342,9 @@ impl Capacity {
                     match limit.verdict.as_str() {
                         "rejected" if is_beyond(trial) => {
                             throng_report::Outcome::Skipped(format!("beyond the answer: {words}"))
+                        }
+                        "rejected" if is_found => {
+                            throng_report::Outcome::Skipped(format!("a longer hold says otherwise: {words}"))
                         }
                         "rejected" => throng_report::Outcome::Failed(words),
                         "undecided" => throng_report::Outcome::Skipped(words),

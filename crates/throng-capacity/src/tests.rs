@@ -501,6 +501,11 @@ fn a_search_that_found_its_answer_is_no_failed_build() {
     // Nothing is kept: there is no answer that they could be beyond.
     let (none, ..) = measured(&SHELL.replace("0.85 * n", "850 * n"));
     assert_eq!(none.verdict, "rejected");
+    // Long holds keep more than short ones: the answer is a load that a short trial rejected.
+    let (longer, ..) = measured(&SHELL.replace("400.5", "({seconds} > 1 ? 410.5 : 400.5)"));
+    let rejected = |trial: &TrialFigures| trial.verdict == "rejected" && Some(trial.amount) <= longer.kept;
+    assert_eq!((longer.verdict.as_str(), failed(&longer)), ("accepted", 0), "{}", longer.why);
+    assert!(longer.trials.iter().any(rejected), "{:?}", longer.trials);
     assert!(failed(&none) > 0);
 }
 
