@@ -86,12 +86,13 @@ pub(super) fn hold(
         Err(Failure::Fault(why)) => return Held::Tried(invalid(&why), Figures { wall, ..Figures::default() }),
     };
     let figures = Figures::of(&options.load, &value, wall);
+    // The command's own reason first: it may be why the command ended early.
+    if let Some(fault) = fault(&options.load, &value, throttled.unwrap_or_default(), order.hold) {
+        return Held::Tried(invalid(&fault), figures);
+    }
     if !options.load.simulated && wall + EARLY < order.hold {
         let (seconds, hold) = (wall.as_secs_f64(), order.hold.as_secs_f64());
         return Held::Tried(invalid(&format!("the command ended after {seconds:.1} s of {hold:.0} s")), figures);
-    }
-    if let Some(fault) = fault(&options.load, &value, throttled.unwrap_or_default(), order.hold) {
-        return Held::Tried(invalid(&fault), figures);
     }
     let judged = options.load.judge(&value);
     let trial = judged.map_or_else(|why| invalid(&why), |judged| Trial::new(order.amount, order.hold, judged));

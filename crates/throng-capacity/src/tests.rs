@@ -489,6 +489,9 @@ fn a_command_that_ends_before_its_hold_is_over_has_held_nothing() {
     assert!(held_s < 2.0 && seconds < 2.0, "it was held {held_s} s, {seconds} s in all");
     let whole = early.replace("awk ", "sleep {seconds}; awk ");
     assert_eq!(verdict(&whole).1, "");
+    // The command itself says why it ended.
+    let reason = early.replace(r#"\"cores\":"#, r#"\"invalid_reasons\": [\"the match was over\"], \"cores\":"#);
+    assert_eq!(verdict(&reason).1, "the match was over");
 }
 
 #[test]
@@ -498,14 +501,14 @@ fn a_search_that_found_its_answer_is_no_failed_build() {
     let beyond = |case: &throng_report::Case| matches!(&case.outcome, Skipped(words) if words.contains("beyond"));
     assert_eq!((found.verdict.as_str(), failed(&found)), ("accepted", 0));
     assert!(found.cases().iter().any(beyond), "{:?}", found.cases());
-    // Nothing is kept: there is no answer that they could be beyond.
-    let (none, ..) = measured(&SHELL.replace("0.85 * n", "850 * n"));
-    assert_eq!(none.verdict, "rejected");
     // Long holds keep more than short ones: the answer is a load that a short trial rejected.
     let (longer, ..) = measured(&SHELL.replace("400.5", "({seconds} > 1 ? 410.5 : 400.5)"));
     let rejected = |trial: &TrialFigures| trial.verdict == "rejected" && Some(trial.amount) <= longer.kept;
     assert_eq!((longer.verdict.as_str(), failed(&longer)), ("accepted", 0), "{}", longer.why);
     assert!(longer.trials.iter().any(rejected), "{:?}", longer.trials);
+    // Nothing is kept: there is no answer that they could be beyond.
+    let (none, ..) = measured(&SHELL.replace("0.85 * n", "850 * n"));
+    assert_eq!(none.verdict, "rejected");
     assert!(failed(&none) > 0);
 }
 
