@@ -39,15 +39,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{CommandFactory, Parser};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use throng_gateway_lab::Part;
 use throng_lab::bots::{self, BotsOptions, BotsReport, Progress};
 use throng_lab::report;
 use throng_lab::run::{self, BusOptions, RunOptions, RunResult, ServeOptions};
 use throng_lab::scenario::Scenario;
+use throng_machine::subprocess;
 use throng_report::{Kind, MetricLimit, RunFile, RunHead};
 use throng_summary::RunSummary;
 
@@ -260,7 +263,7 @@ fn scenario(name: &str, overrides: &throng_lab::scenario::Overrides) -> Result<S
     Scenario::resolve(name, overrides).map_err(Failure::usage)
 }
 
-/// A flag that the first Ctrl-C sets; the second Ctrl-C ends the program at once.
+/// A flag that the first Ctrl-C sets, as [`on_interrupt`] says; the second Ctrl-C ends the program at once.
 fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     on_interrupt("stopping; press Ctrl-C again to end at once", || {
         throng_machine::do_last_acts();
@@ -268,15 +271,34 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     })
 }
 
-/// A flag that the first Ctrl-C sets, with these words; what each further one does.
+/// Signals so soon after the first one belong to it: `timeout` sends its own twice.
+const ONE_REQUEST: Duration = Duration::from_millis(100);
+
+/// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets, with these words; what each further Ctrl-C or SIGTERM does.
 fn on_interrupt(words: &'static str, further: fn()) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || match flag.swap(true, Ordering::Relaxed) {
-        true => further(),
-        false => errln!("{words}"),
-    })
-    .context("cannot install a handler for Ctrl-C")?;
+    // A shell that starts a program in the background lets it ignore SIGINT. The programs of this workspace take it all the
+    // same, because they ask each other by it.
+    let hang_up = (!subprocess::ignores_hang_ups()).then_some(SIGHUP);
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM].into_iter().chain(hang_up)).context("cannot install a handler for Ctrl-C")?;
+    let listen = move || {
+        let mut first: Option<Instant> = None;
+        for signal in signals.forever() {
+            match first {
+                None => {
+                    first = Some(Instant::now());
+                    flag.store(true, Ordering::Relaxed);
+                    errln!("{words}");
+                }
+                // A terminal that is closed may send several, and after a SIGTERM a service manager may, too.
+                Some(first) if signal != SIGHUP && first.elapsed() > ONE_REQUEST => further(),
+                Some(_) => {}
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(listen).context("no thread for signals")?;
     Ok(stop)
 }
 

@@ -467,7 +467,8 @@ fn a_bisection_that_is_interrupted_twice_leaves_neither_its_command_nor_its_work
     assert!(git(&["worktree", "list"]).lines().count() == 2);
     for _ in 0..2 {
         let _ = Command::new("kill").args(["-INT", &bisect.id().to_string()]).status();
-        std::thread::sleep(Duration::from_millis(200));
+        // Sooner, the second one would belong to the first.
+        std::thread::sleep(Duration::from_millis(500));
     }
     assert_eq!(bisect.wait().unwrap().code(), Some(130));
     assert_eq!(git(&["worktree", "list"]).lines().count(), 1, "a work tree is left");

@@ -41,9 +41,20 @@ pub fn interrupt(child: &Child) {
 /// Whether programs that this one starts ignore SIGINT, and shells among them cannot trap it: so it is in the background of a
 /// script. Where the system does not tell: false.
 pub fn ignores_interrupts() -> bool {
+    ignored_signals() & 0b10 != 0
+}
+
+/// Whether this program was started to go on when its terminal is closed: it ignores SIGHUP, as by `nohup`. Where the system does
+/// not tell: false.
+pub fn ignores_hang_ups() -> bool {
+    ignored_signals() & 0b1 != 0
+}
+
+/// A bit for each signal, from 1.
+fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 0b10 != 0)
+    mask.unwrap_or(0)
 }
 
 /// Asks a group to end, and ends it if its first process is still there after `patience`. Nothing of the group is left.
