@@ -92,6 +92,47 @@ fn a_crowd_is_shown_while_it_plays_and_its_load_can_be_set() {
 }
 
 #[test]
+fn a_page_that_is_interrupted_twice_leaves_neither_its_load_nor_the_command_of_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = "about = \"a shell\"\nunit = \"clients\"\nstart = 1\nmost = 1\n\
+        command = [\"sh\", \"-c\", \"trap '' INT; echo $$ >begun; while :; do sleep 0.05; done # {amount}\"]\n\
+        [[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n";
+    std::fs::write(folder.path().join("endless.toml"), load).unwrap();
+    let mut page = throng()
+        .args(["lab", "serve", "--address", "127.0.0.1:0", "lab", "run", "endless.toml", "--hold", "50s", "-q"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + SOON;
+    let begun = || std::fs::read_to_string(folder.path().join("begun")).ok()?.trim().parse::<u32>().ok();
+    let command = loop {
+        if let Some(id) = begun() {
+            break id;
+        }
+        assert!(Instant::now() < until, "the load does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let started = children(page.id());
+    for _ in 0..2 {
+        kill_process(Pid::from_child(&page), Signal::INT).unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    assert_eq!(page.wait().unwrap().code(), Some(130));
+    // Left alone, the load would give its command 10 s.
+    let until = Instant::now() + Duration::from_secs(5);
+    for id in started.into_iter().chain([command]) {
+        // Nobody may have waited for it yet.
+        let is_there = || std::fs::read_to_string(format!("/proc/{id}/cmdline")).is_ok_and(|line| !line.is_empty());
+        while is_there() {
+            assert!(Instant::now() < until, "process {id} goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
 fn the_trials_of_a_measurement_are_marks_and_their_commands_find_the_page() {
     let hub = Hub::start(&HubOptions::default()).unwrap();
     let mut view = View::open(hub.address()).unwrap();

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// A child is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A program that is asked a second time to end has so long.
+const AT_ONCE: Duration = Duration::from_millis(500);
+
 /// The command and all that it starts become a group of their own. A Ctrl-C in the terminal does not reach them: this program
 /// ends them.
 pub fn own_group(command: &mut Command) -> &mut Command {
@@ -57,12 +60,6 @@ fn ignored_signals() -> u64 {
     mask.unwrap_or(0)
 }
 
-/// Asks a group to end, and ends it if its first process is still there after `patience`. Nothing of the group is left.
-pub fn end(child: &mut Child, patience: Duration) {
-    interrupt(child);
-    wait(child, patience);
-}
-
 /// Waits until the first process of a group has ended, at most so long, and ends what is left of the group. How that process has
 /// ended; `None` if it had to be killed.
 pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
@@ -97,6 +94,14 @@ pub fn kill(child: &mut Child) {
     signal(child, Signal::Kill);
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// Ends a group that was asked to end before: those who end at once when they are asked again do it, and end their own commands.
+/// The others are killed.
+pub fn end_at_once(process: u32) {
+    signal_group(process, Signal::Interrupt);
+    std::thread::sleep(AT_ONCE);
+    signal_group(process, Signal::Kill);
 }
 
 enum Signal {

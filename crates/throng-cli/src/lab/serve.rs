@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use throng_live::{Hub, HubError, HubOptions};
-use throng_machine::subprocess;
+use throng_machine::{LastAct, last_act, subprocess};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{self, Failure, Outcome};
 use crate::live;
 
 pub(super) const LONG_ABOUT: &str = "\
@@ -60,7 +60,7 @@ pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
     errln!("the live page is at http://{}/; press Ctrl-C to stop", hub.address());
     let mut shown = if load.is_empty() { None } else { Some(start(load, hub.address())?) };
     while !stop.load(Ordering::Relaxed) {
-        if let Some(child) = &mut shown
+        if let Some((child, _)) = &mut shown
             && let Some(status) = child.try_wait().context("cannot look at the load")?
         {
             errln!("the load has ended ({status}); the page goes on until Ctrl-C");
@@ -68,17 +68,24 @@ pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
         }
         std::thread::sleep(LOOK);
     }
-    if let Some(child) = &mut shown {
+    if let Some((child, _)) = &mut shown {
         errln!("the load ends, too, and writes its report");
-        subprocess::end(child, END_PATIENCE);
+        subprocess::interrupt(child);
+        let status = subprocess::wait(child, END_PATIENCE);
+        // After a second Ctrl-C, the load may be gone before this program is.
+        if status.and_then(|status| status.code()) == Some(exit::INTERRUPTED.into()) {
+            return Ok(ExitCode::from(exit::INTERRUPTED));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a command of this program, which finds the page by a variable.
-fn start(load: &[String], hub: SocketAddr) -> anyhow::Result<Child> {
+/// Starts a command of this program, which finds the page by a variable. A second Ctrl-C ends it, too.
+fn start(load: &[String], hub: SocketAddr) -> anyhow::Result<(Child, LastAct)> {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let mut command = Command::new(program);
     command.args(load).env(live::VARIABLE, hub.to_string()).stdin(Stdio::null());
-    subprocess::own_group(&mut command).spawn().context("cannot start the load")
+    let child = subprocess::own_group(&mut command).spawn().context("cannot start the load")?;
+    let id = child.id();
+    Ok((child, last_act(move || subprocess::end_at_once(id))))
 }
