@@ -34,7 +34,8 @@ impl Agones {
         Ok(Agones { sidecar })
     }
 
-    /// The matches are over: asks Agones to end the process. A sidecar that does not answer is named, and is no failure of the run.
+    /// The run is over and stored: asks Agones to end the process. A sidecar that does not answer is named, and is no failure of
+    /// the run.
     pub(crate) fn end(self) {
         let (counters, state) = self.sidecar.end();
         if state != FleetState::Ended {

@@ -262,6 +262,8 @@ struct Matches<'a> {
     options: RunOptions,
 }
 
+    /// With `--agones`, set once they begin.
+    agones: &'a mut Option<Agones>,
 impl Load for Matches<'_> {
     type Figures = Summary;
 
@@ -277,12 +279,8 @@ impl Load for Matches<'_> {
         if !workload.output.quiet {
             announce(&self.options);
         }
-        let agones = self.arguments.agones.then(|| Agones::start(&mut self.options)).transpose()?;
-        let finished = play(&self.options, stop);
-        if let Some(agones) = agones {
-            agones.end();
-        }
-        played(finished, self.options.folder.as_deref())
+        *self.agones = self.arguments.agones.then(|| Agones::start(&mut self.options)).transpose()?;
+        played(play(&self.options, stop), self.options.folder.as_deref())
     }
 }
 
@@ -350,7 +348,11 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome
         options.rules.rounds_to_win = ROUNDS_OF_PROFILE;
     }
     options.check().map_err(failure)?;
-    arguments.workload.output.play(Matches { arguments, options }, stop)
+    let mut agones = None;
+    let outcome = arguments.workload.output.play(Matches { arguments, options, agones: &mut agones }, stop);
+    // Agones may end the pod at once, so it is asked when the run is judged and in its store.
+    agones.into_iter().for_each(Agones::end);
+    outcome
 }
 
 pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>) -> Outcome {

@@ -128,7 +128,8 @@ impl OutputArguments {
         if let Some(folder) = folder {
             pages::list(&self.runs);
             if let Some(store) = &store {
-                store::upload(store, folder, RunAge::New, self.quiet, stop)?;
+                // A run that was interrupted is sent, too. A second Ctrl-C ends the program.
+                store::upload(store, folder, RunAge::New, self.quiet, &AtomicBool::new(false))?;
             }
         }
         broken.map_or(code, |error| Err(error.into()))

@@ -144,8 +144,11 @@ fn a_match_in_a_process_ends_for_the_reason_that_the_load_falls() {
 #[test]
 fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     let fake = fake::FakeSidecar::start(10);
-    let profile = ["--matches", "2", "--profile", "step:1..2:1s"];
-    let arguments = [&profile[..], &["--json", "--no-report", "--no-check", "--agones"]].concat();
+    let folder = tempfile::tempdir().expect("a folder");
+    let [runs, store] = ["runs", "store"].map(|name| folder.path().join(name).to_str().expect("letters").to_owned());
+    fake.server.lock().expect("no request").file = Some((folder.path().join("store/index.jsonl"), false));
+    let profile = ["--matches", "2", "--profile", "step:1..2:1s", "--runs", &runs, "--store", &store];
+    let arguments = [&profile[..], &["--json", "--no-check", "--agones"]].concat();
     let port = "AGONES_SDK_HTTP_PORT";
     let output = throng(&arguments).env(port, fake.port.to_string()).output().expect("it runs");
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", line(&output));
@@ -153,6 +156,7 @@ fn a_fleet_is_told_what_is_played_and_that_it_is_over() {
     assert_eq!(server.history, ["Ready", "Allocated", "Shutdown"]);
     assert_eq!((server.most_values, server.counters["matches"].0, server.lists["matches"].0.len()), (2, 0, 0));
     assert_eq!(server.state, "Shutdown");
+    assert!(server.file.as_ref().is_some_and(|(_, is_there)| *is_there), "it is asked for before the run is stored");
     assert!(server.health >= 1);
     // The length of the measured part is that of the profile, and so many rounds are played that none is over before.
     let summary = summary(&output);

@@ -3,7 +3,8 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
@@ -176,4 +177,44 @@ fn a_measurement_sends_its_run_and_says_how_to_send_it_later() {
     let notes = String::from_utf8_lossy(&output.stderr);
     assert!(notes.contains("20260101-000000-crowd is left out") && output.status.success(), "{notes}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), listed);
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_is_undecided_and_sends_what_it_has() {
+    let lab = Lab { folder: tempfile::tempdir().expect("a folder"), server: ([127, 0, 0, 1], 9).into() };
+    let load = "about = \"a shell\"\nunit = \"clients\"\ncommand = [\"sh\", \"-c\", \": >begun; exec sleep 50 # {amount}\"]\n\
+        start = 1\nmost = 1\n[[limits]]\nname = \"cpu\"\nabout = \"share\"\nat_most = 0.85\nlevel = \"cpu\"\n";
+    fs::write(lab.folder.path().join("slow.toml"), load).expect("it can be written");
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_throng")).args([
+        "lab",
+        "run",
+        "slow.toml",
+        "--hold",
+        "50s",
+        "--store",
+        "store",
+        "-q",
+    ]);
+    command.current_dir(lab.folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut measurement = command.spawn().expect("it starts");
+    let until = Instant::now() + Duration::from_secs(40);
+    while !lab.folder.path().join("begun").exists() {
+        assert!(Instant::now() < until, "the load does not begin");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let id = measurement.id();
+    let kill = |signals: &str| {
+        let script = format!("for signal in {signals}; do kill -$signal {id}; done");
+        assert!(Command::new("sh").args(["-c", &script]).status().expect("a shell").success());
+    };
+    // Its terminal is closed.
+    kill("HUP");
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(measurement.try_wait().expect("it is looked at").is_none(), "nohup is of no use");
+    // As `timeout` asks a command to end: that is no second request, which would end the program at once.
+    kill("TERM TERM TERM");
+    assert_eq!(measurement.wait().expect("it ends").code(), Some(3));
+    let index = fs::read_to_string(lab.folder.path().join("store/index.jsonl")).expect("there is an index");
+    assert_eq!(index.lines().count(), 1);
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -23,6 +24,8 @@ pub(crate) struct GameServer {
     pub(crate) lists: BTreeMap<String, (BTreeSet<String>, usize)>,
     /// The feature of Agones with this name is on.
     pub(crate) has_counts_and_lists: bool,
+    /// A file, and whether it was there when the shutdown was asked for.
+    pub(crate) file: Option<(PathBuf, bool)>,
 }
 
 impl GameServer {
@@ -37,6 +40,7 @@ impl GameServer {
             counters: BTreeMap::from([(name(), (0, capacity as i64))]),
             lists: BTreeMap::from([(name(), (BTreeSet::new(), capacity))]),
             has_counts_and_lists: true,
+            file: None,
         }
     }
 
@@ -60,7 +64,10 @@ impl GameServer {
         match (method, path) {
             ("POST", "/ready") => self.go("Ready"),
             ("POST", "/allocate") => self.go("Allocated"),
-            ("POST", "/shutdown") => self.go("Shutdown"),
+            ("POST", "/shutdown") => {
+                self.file.iter_mut().for_each(|(path, is_there)| *is_there = path.exists());
+                self.go("Shutdown")
+            }
             ("POST", "/health") => {
                 self.health += 1;
                 Ok(())
