@@ -338,6 +338,23 @@ fn a_load_runs_on_the_cores_of_the_command_line() {
 }
 
 #[test]
+fn limits_in_per_cent_are_refused_for_samples_that_have_a_unit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    load_file(folder.path(), 0.85);
+    let file = folder.path().join("shell.toml");
+    let text =
+        fs::read_to_string(&file).expect("it is there").replace("at_most = 0.85", "unit = \"ms\"\nat_most = 0.85");
+    fs::write(&file, text).expect("it can be written");
+    let hold = ["run", "shell.toml", "--amounts", "100", "--hold", "1s", "-q"];
+    let output = lab(&[&hold[..], &["--cpu", "70"]].concat(), folder.path());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("the limit cpu of shell is in ms: use --limit 'cpu<=N'"), "{words}");
+    let output = lab(&[&hold[..], &["--limit", "cpu<=0.7"]].concat(), folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn given_loads_have_no_largest_load() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     load_file(folder.path(), 0.85);

@@ -64,10 +64,10 @@ they come. The growth in the second half is judged by its forecast for 24 hours,
 struct LoadArguments {
     /// ai, match, crowd, gateway, or the path of a load file
     load: String,
-    /// The limit called cpu, in per cent [default: the load file's]
+    /// The limit called cpu, in per cent; --limit sets one that has a unit [default: the load file's]
     #[arg(long, value_name = "PERCENT", value_parser = number::<f64>(..))]
     cpu: Option<f64>,
-    /// The limit called timeouts, in per cent [default: the load file's]
+    /// The limit called timeouts, in per cent; --limit sets one that has a unit [default: the load file's]
     #[arg(long, value_name = "PERCENT", value_parser = number::<f64>(..))]
     timeouts: Option<f64>,
     /// Cores that the load is put on, as 1 or 0,2-3, if its command has {cores} [default: the last one that this process may use]
@@ -169,15 +169,22 @@ impl LoadArguments {
     fn load(&self) -> Result<Load, Failure> {
         let usage = |error| Failure::Usage(anyhow!("{error}"));
         let mut load = Load::resolve(&self.load).map_err(|error| usage(error.to_string()))?;
-        let percent = |name: &str, value: Option<f64>| value.map(|value| (name.to_owned(), value / 100.0));
-        let limits = [percent("cpu", self.cpu), percent("timeouts", self.timeouts)].into_iter().flatten();
+        let given = [("cpu", self.cpu), ("timeouts", self.timeouts)].into_iter();
+        let limits: Vec<_> = given.filter_map(|(name, value)| Some((name.to_owned(), value? / 100.0))).collect();
+        let unit = |name: &str| load.limits.iter().find(|limit| limit.name == name)?.unit.clone();
+        if let Some((name, unit)) = limits.iter().find_map(|(name, _)| Some((name, unit(name)?))) {
+            refuse!(
+                "--{name} is in per cent, and the limit {name} of {} is in {unit}: use --limit '{name}<=N'",
+                load.name
+            );
+        }
         let own = self.output.limits.limit.iter().filter(|limit| is_of(limit, &load)).map(|limit| {
             let bound = limit.at_most.filter(|_| limit.at_least.is_none());
             let refused = || usage(format!("limit {}: samples of a load have an upper limit alone", limit.metric));
             Ok((limit.metric.clone(), bound.ok_or_else(refused)?))
         });
         let own: Vec<(String, f64)> = own.collect::<Result<_, Failure>>()?;
-        for (name, at_most) in limits.chain(own) {
+        for (name, at_most) in limits.into_iter().chain(own) {
             load.set_limit(&name, at_most).map_err(|error| usage(error.to_string()))?;
         }
         if self.cores.is_some() || load.takes_cores() {
