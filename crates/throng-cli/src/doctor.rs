@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::Value;
 use throng_doctor::{
-    ApplyError, CHECKS, Check, Host, LiveProbes, NoProbes, PROCESS_CHECKS, Probes, Verdict, Written, check, examine,
-    examine_process,
+    ApplyError, CHECKS, Check, Host, LiveProbes, NoProbes, PROCESS_CHECKS, Probes, ReadError, Verdict, Written, check,
+    examine, examine_process,
 };
 
 use crate::exit::{Failure, Outcome};
@@ -37,7 +37,7 @@ The readings come from this machine. What a setting is worth comes from the sour
 machine only with --measure.
 
 Exit codes: 0 success, also with warnings; 1 the setting could not be written, or the load failed; 2 a wrong argument, or \
-a check that has nothing to apply or to compare.";
+a check that has nothing to apply, to undo or to compare here.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
@@ -186,17 +186,40 @@ fn changed(check: &Check, written: &[Written]) -> Value {
     serde_json::json!({ "format": 1, "check": check.name, "files": files.collect::<Vec<_>>() })
 }
 
-/// A check without a setting of the host is a wrong argument.
+/// A check that has nothing to write or to put back on this machine is a wrong argument.
 fn failure(error: ApplyError) -> Failure {
-    match error.tag() {
-        "nothing-to-apply" | "per-process" => Failure::Usage(error.into()),
-        _ => Failure::Run(error.into()),
-    }
+    let is_nothing = match &error {
+        ApplyError::Unread(error) => matches!(error, ReadError::Absent { .. } | ReadError::NoCall { .. }),
+        error => {
+            ["nothing-to-apply", "per-process", "set-already", "applied-before", "not-applied"].contains(&error.tag())
+        }
+    };
+    if is_nothing { Failure::Usage(error.into()) } else { Failure::Run(error.into()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_that_has_nothing_to_do_here_is_a_wrong_argument() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::at(folder.path());
+        let swap = check("swap").unwrap();
+        let is_usage = |error: ApplyError| matches!(failure(error), Failure::Usage(_));
+        assert!(is_usage(throng_doctor::apply(&host, swap).unwrap_err()), "this machine has no such file");
+        assert!(is_usage(throng_doctor::undo(&host, swap).unwrap_err()), "it was not applied");
+        let file = folder.path().join("proc/sys/vm/swappiness");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "1\n").unwrap();
+        assert!(is_usage(throng_doctor::apply(&host, swap).unwrap_err()), "it is set already");
+        std::fs::write(&file, "60\n").unwrap();
+        throng_doctor::apply(&host, swap).unwrap();
+        assert!(is_usage(throng_doctor::apply(&host, swap).unwrap_err()), "it was applied before");
+        std::fs::write(&file, "\x07").unwrap();
+        let _ = std::fs::remove_dir_all(folder.path().join("run"));
+        assert!(!is_usage(throng_doctor::apply(&host, swap).unwrap_err()), "the file makes no sense");
+    }
 
     #[test]
     fn the_page_names_all_keys_of_a_changed_setting() {
