@@ -89,7 +89,7 @@ pub(crate) fn forecast(arguments: &ScaleArguments) -> Outcome {
         plans.push((players, plan(&scenario.with_players(players).map_err(usage)?)));
     }
     if arguments.json {
-        print_json(&plans)?;
+        print_json(&scenario, &plans)?;
     } else {
         print_table(&scenario, &plans);
     }
@@ -115,6 +115,11 @@ fn most(plan: &Plan, figure: fn(&throng_scale::SubjectLoad) -> f64) -> f64 {
     plan.load.subjects.iter().map(figure).fold(0.0, f64::max)
 }
 
+/// Cores of the rented machines that all processes use.
+fn cores(scenario: &Scenario, plan: &Plan) -> f64 {
+    plan.load.cores() / scenario.machine.speed
+}
+
 fn print_table(scenario: &Scenario, plans: &[(u32, Plan)]) {
     outln!("FORECAST on {}: no measurement (docs/scale.md)", scenario.machine.name);
     outln!("");
@@ -129,7 +134,7 @@ fn print_table(scenario: &Scenario, plans: &[(u32, Plan)]) {
             plan.layout.homes,
             plan.layout.bus_servers,
             plan.layout.edges,
-            plan.load.cores(),
+            cores(scenario, plan),
             plan.machines,
             bits(bus_out),
             bits(most(plan, |subject| subject.published_bytes_per_s)),
@@ -165,7 +170,7 @@ fn bits(bytes_per_s: f64) -> String {
     }
 }
 
-fn print_json(plans: &[(u32, Plan)]) -> Result<()> {
+fn print_json(scenario: &Scenario, plans: &[(u32, Plan)]) -> Result<()> {
     let rows: Vec<_> = plans
         .iter()
         .map(|(players, plan)| {
@@ -173,7 +178,7 @@ fn print_json(plans: &[(u32, Plan)]) -> Result<()> {
             json!({
                 "players": players,
                 "plan": plan,
-                "cores": plan.load.cores(),
+                "cores": cores(scenario, plan),
                 "bus_out_bytes_per_s": bus_out,
                 "player_bytes_per_s": plan.load.player_bytes_per_s,
                 "subject_bytes_per_s_max": most(plan, |subject| subject.published_bytes_per_s),

@@ -30,6 +30,11 @@ fn the_printed_file_gives_the_same_forecast_and_more_players_need_more() {
     let of = |key: &str| rows.iter().map(|row| row[key].as_f64().expect("a number")).collect::<Vec<_>>();
     assert_eq!(of("players"), [1_000.0, 10_000.0, 20_000.0]);
     assert!(of("cores").is_sorted_by(|a, b| a < b), "{forecast}");
+    // Of cores that are twice as fast, half as many are used.
+    fs::write(&file, text(&printed.stdout).replace("speed = 1.0", "speed = 2.0")).unwrap();
+    let fast: Value = serde_json::from_slice(&scale(&[path, "--players", "1000", "--json"]).stdout).expect("JSON");
+    let used = fast["forecast"][0]["cores"].as_f64().expect("a number");
+    assert!((used / of("cores")[0] - 0.5).abs() < 1e-9, "{fast}");
     let table = text(&scale(&["--players", "20000"]).stdout);
     assert!(table.starts_with("FORECAST") && table.contains("\n      20000 "), "{table}");
 }

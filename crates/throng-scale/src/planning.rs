@@ -108,6 +108,7 @@ fn machines(scenario: &Scenario, load: &Load) -> u64 {
     let by_cores = load.cores() / (machine.cores * machine.speed * limits.utilisation);
     let processes = [&load.homes, &load.bus_servers, &load.edges].into_iter().flatten();
     let out_bytes_per_s: f64 = processes.map(|load| load.out_bytes_per_s).sum();
-    let by_network = out_bytes_per_s / (limits.network_bytes_per_s * limits.utilisation);
+    let network_bytes_per_s = machine.network_bytes_per_s.unwrap_or(limits.network_bytes_per_s);
+    let by_network = out_bytes_per_s / (network_bytes_per_s * limits.utilisation);
     by_cores.max(by_network).ceil().max(1.0) as u64
 }

@@ -120,6 +120,9 @@ pub struct Machine {
     pub name: String,
     /// Its cores.
     pub cores: f64,
+    /// Bytes per second that its network carries, each way; without this key, as much as that of one process in [`Limits`].
+    #[serde(default)]
+    pub network_bytes_per_s: Option<f64>,
     /// How much faster one of its cores is than one of those that the costs were measured on.
     pub speed: f64,
     /// Its price for an hour.
@@ -256,6 +259,7 @@ impl Scenario {
             ("bus_cores", limits.bus_cores),
             ("edge_cores", limits.edge_cores),
             ("network_bytes_per_s", limits.network_bytes_per_s),
+            ("network_bytes_per_s", machine.network_bytes_per_s.unwrap_or(limits.network_bytes_per_s)),
             ("cores", machine.cores),
             ("speed", machine.speed),
         ] {

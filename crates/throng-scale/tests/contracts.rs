@@ -100,6 +100,22 @@ fn a_plan_holds_its_limits_and_one_process_fewer_does_not() {
 }
 
 #[test]
+fn machines_are_counted_by_their_own_network() {
+    let mut scenario = scenario().with_players(200_000).unwrap();
+    let mut machines = |network_bytes_per_s: Option<f64>| {
+        scenario.machine.network_bytes_per_s = network_bytes_per_s;
+        plan(&scenario).machines
+    };
+    // 3 GB/s go to players, and some more over the bus. A process carries 1.25 GB/s, of which it may use 70 %.
+    let as_one_process = machines(None);
+    assert!(as_one_process >= 4, "{as_one_process}");
+    assert_eq!(machines(Some(1.25e9)), as_one_process);
+    assert!(machines(Some(1.25e8)) >= 9 * as_one_process);
+    // 134 cores, of 72 each, of which it may use 70 %.
+    assert_eq!(machines(Some(1.25e12)), 3, "the cores are the limit");
+}
+
+#[test]
 fn a_zone_that_no_home_can_carry_is_named() {
     let mut scenario = scenario().with_players(10_000).unwrap();
     scenario.costs.publish.ns = 1e9;
