@@ -33,8 +33,8 @@ pub(crate) const SITE_FOR_MATCH: &str = "site-for-match";
 
 /// Rounds that a team has to win.
 const ROUNDS: u8 = 1;
-/// The same with a load profile. Each takes as long as the buy phase at least.
-const ROUNDS_OF_PROFILE: u8 = ROUNDS_TO_WIN_MAX;
+/// The same in a run that ends with its time. Each takes as long as the buy phase at least.
+const ROUNDS_BY_TIME: u8 = ROUNDS_TO_WIN_MAX;
 
 /// Options of a match that is played. A replay has its map alone.
 const NOT_OF_A_REPLAY: [&str; 31] = [
@@ -111,7 +111,7 @@ pub(crate) struct MatchWorkload {
     /// Ticks per second
     #[arg(long, value_name = "HZ", default_value_t = 128, value_parser = number(TICK_HZ))]
     hz: u32,
-    /// Rounds that a team has to win [default: 1; with a load profile 100, the most that are possible]
+    /// Rounds that a team has to win [default: 1; with --seconds or a load profile 100, the most that are possible]
     #[arg(long, value_name = "N", value_parser = number(1u8..=ROUNDS_TO_WIN_MAX))]
     rounds: Option<u8>,
     /// Length of the buy phase of a round
@@ -176,7 +176,8 @@ pub(crate) struct MatchArguments {
     /// staircase:2+2:20s, spike:2..8:20s:10s, soak:10m; no longer than a match can last
     #[arg(long, value_name = "PROFILE", default_value = "constant")]
     profile: Profile,
-    /// End after so many seconds; without it, after the load profile, or when all matches are over
+    /// End after so many seconds, for which several matches have to play; without it, after the load profile, or when all matches
+    /// are over
     #[arg(long, value_name = "S", value_parser = number(1u32..=86_400))]
     seconds: Option<u32>,
     /// Write the input log of the first match to this file
@@ -213,7 +214,8 @@ impl MatchWorkload {
         }
     }
 
-    fn options(&self) -> Result<RunOptions, Failure> {
+    /// The options of a run to so many rounds, if no other number is given.
+    fn options(&self, rounds: u8) -> Result<RunOptions, Failure> {
         let program: OsString = std::env::current_exe().context("the path of this program is unknown")?.into();
         let command = |name: &str| vec![program.clone(), name.into()];
         Ok(RunOptions {
@@ -221,7 +223,7 @@ impl MatchWorkload {
             seed: self.seed,
             rules: Rules {
                 tick_hz: self.hz,
-                rounds_to_win: self.rounds.unwrap_or(ROUNDS),
+                rounds_to_win: self.rounds.unwrap_or(rounds),
                 buy_s: self.buy_seconds,
                 live_s: self.live_seconds,
                 fuse_s: self.fuse_seconds,
@@ -260,10 +262,10 @@ impl MatchWorkload {
 struct Matches<'a> {
     arguments: &'a MatchArguments,
     options: RunOptions,
-}
-
     /// With `--agones`, set once they begin.
     agones: &'a mut Option<Agones>,
+}
+
 impl Load for Matches<'_> {
     type Figures = Summary;
 
@@ -337,16 +339,10 @@ pub(crate) fn run(arguments: &MatchArguments, stop: &Arc<AtomicBool>) -> Outcome
         return Ok(ExitCode::SUCCESS);
     }
     let MatchArguments { matches, profile, .. } = *arguments;
-    let mut options = RunOptions {
-        matches,
-        profile,
-        seconds: arguments.seconds.or_else(|| (profile != Profile::Constant).then(|| profile.seconds(matches))),
-        record: arguments.record.clone(),
-        ..arguments.workload.options()?
-    };
-    if profile != Profile::Constant && arguments.workload.rounds.is_none() {
-        options.rules.rounds_to_win = ROUNDS_OF_PROFILE;
-    }
+    let seconds = arguments.seconds.or_else(|| (profile != Profile::Constant).then(|| profile.seconds(matches)));
+    let rounds = if seconds.is_some() { ROUNDS_BY_TIME } else { ROUNDS };
+    let record = arguments.record.clone();
+    let options = RunOptions { matches, profile, seconds, record, ..arguments.workload.options(rounds)? };
     options.check().map_err(failure)?;
     let mut agones = None;
     let outcome = arguments.workload.output.play(Matches { arguments, options, agones: &mut agones }, stop);
@@ -360,7 +356,7 @@ pub(crate) fn find_density(arguments: &DensityArguments, stop: &Arc<AtomicBool>)
     if first > most {
         refuse!("--first {first} is more than --most {most}");
     }
-    let run = RunOptions { seconds: Some(*seconds), ..workload.options()? };
+    let run = RunOptions { seconds: Some(*seconds), ..workload.options(ROUNDS_BY_TIME)? };
     run.check().map_err(failure)?;
     let options = DensityOptions { run, first: *first, most: *most };
     workload.output.play(Density { workload, options }, stop)

@@ -306,8 +306,11 @@ fn a_recorded_match_is_replayed_by_the_same_build_and_refused_where_it_is_damage
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("match.log");
     let path = log.to_str().expect("a path of letters");
-    let output = throng(&["--seconds", "3", "--no-report", "--json", "--record", path]).output().expect("it runs");
+    let phases = ["--buy-seconds", "0.5", "--live-seconds", "0.5", "--fuse-seconds", "0.5"];
+    let others = ["--seconds", "6", "--no-report", "--json", "--record", path];
+    let output = throng(&[&phases[..], &others].concat()).output().expect("it runs");
     let summary = summary(&output);
+    assert_eq!(summary["result"], Value::Null, "a match for a time is over before: {}", line(&output));
     assert_eq!(summary["replay"]["identical"], true, "{}", line(&output));
     assert_eq!(summary["format"], 2);
     crate::schema::check("match", &summary);

@@ -75,7 +75,8 @@ pub struct RunOptions {
     pub has_own_maps: bool,
     /// The bots.
     pub players: Players,
-    /// The run ends after so many seconds of its measured part; `None`: when all matches are over.
+    /// The run ends after so many seconds of its measured part; `None`: when all matches are over. Of several matches, all have
+    /// to play until then, or the figures are not valid.
     pub seconds: Option<u32>,
     /// The input log of the first match; `None`: in the folder, or in a temporary file.
     pub record: Option<PathBuf>,

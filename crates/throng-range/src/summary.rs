@@ -464,10 +464,16 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
         && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
     let matches_per_core = f64::from(matches) / found.workers.max(1) as f64;
-    // With a load profile, fewer than all of them play, or for a part of the time.
-    let is_shown = summary.head.valid && is_within && profile == Profile::Constant;
+    // With a load profile, fewer than all of them play, or for a part of the time. So it is when one is over before the others.
+    let is_all = profile == Profile::Constant && (matches == 1 || were_over(sites) == 0);
+    let is_shown = summary.head.valid && is_within && is_all;
     summary.matches_per_core = is_shown.then_some(matches_per_core);
     summary
+}
+
+/// Matches that had a result before they were stopped.
+fn were_over(sites: &[SiteReport]) -> usize {
+    sites.iter().flat_map(|site| &site.ends).filter(|end| end.outcome.is_some()).count()
 }
 
 /// Frames beyond the goal: by second where the budget of a frame is the goal, else by process.
@@ -529,7 +535,13 @@ fn reasons(found: &Found<'_>, summary: &Summary, frames: u64) -> Vec<String> {
         reasons.push(format!("{} matches have no end", found.begun as usize - ended));
     }
     // Bots that left no report are a fault of its own.
-    let RunOptions { rules, agents, .. } = found.options;
+    let RunOptions { rules, agents, matches, .. } = found.options;
+    // One match alone ends the run. Several were asked for as the load of the whole time.
+    let over = if found.options.seconds.is_some() && *matches > 1 { were_over(found.sites) } else { 0 };
+    if over > 0 {
+        let words = "were over before the time was, so fewer played";
+        reasons.push(format!("{over} of {matches} matches {words}: give them more --rounds, or less time"));
+    }
     let bot_players = found.begun * (rules.seats() as u32 - u32::from(*agents));
     let Bots { joined, late, skipped, .. } = summary.bots;
     if joined < bot_players.into() && (found.bots.commands > 0 || found.faults.is_empty()) {

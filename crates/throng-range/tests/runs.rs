@@ -114,6 +114,22 @@ fn a_match_that_is_over_before_its_profile_makes_the_run_invalid() {
 }
 
 #[test]
+fn matches_that_are_over_before_the_time_are_no_load_of_all_the_time() {
+    let rules = Rules { buy_s: 0.5, live_s: 0.5, fuse_s: 0.5, rounds_to_win: 1, ..options().rules };
+    let of = |matches, seconds| {
+        let summary = played(&RunOptions { rules, matches, seconds, is_checked: false, ..options() }).summary;
+        assert!(summary.result.is_some(), "{:?}", summary.ends);
+        // The machine may have other work, and that makes a run invalid, too.
+        let early = |reason: &&String| reason.contains("were over before the time was, so fewer played");
+        (summary.head.invalid_reasons.iter().find(early).cloned(), summary.matches_per_core)
+    };
+    let (reason, per_core) = of(2, Some(60));
+    assert!(reason.is_some_and(|reason| reason.starts_with("2 of 2 matches were over before")) && per_core.is_none());
+    assert_eq!(of(2, None), (None, None), "they are played to their ends, which are not at the same time");
+    assert_eq!(of(1, Some(60)).0, None, "one match was all of the load until its end");
+}
+
+#[test]
 fn a_profile_that_is_longer_than_any_match_is_refused_before_the_run() {
     let of = |profile: &str, seconds| {
         let rules = Rules { rounds_to_win: 100, ..Rules::default() };
