@@ -212,8 +212,8 @@ fn a_measurement_that_is_interrupted_is_undecided_and_sends_what_it_has() {
     kill("HUP");
     std::thread::sleep(Duration::from_millis(500));
     assert!(measurement.try_wait().expect("it is looked at").is_none(), "nohup is of no use");
-    // As `timeout` asks a command to end: that is no second request, which would end the program at once.
-    kill("TERM TERM TERM");
+    // Two signals at once are one request. A second request would end the program without its report.
+    kill("TERM INT");
     assert_eq!(measurement.wait().expect("it ends").code(), Some(3));
     let index = fs::read_to_string(lab.folder.path().join("store/index.jsonl")).expect("there is an index");
     assert_eq!(index.lines().count(), 1);

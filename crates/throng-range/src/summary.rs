@@ -464,11 +464,15 @@ pub(crate) fn summarise(found: &Found<'_>) -> Summary {
     let is_within = summary.frame_ms.p99 <= FRAME_GOAL_MS
         && missed_ticks as f64 <= MISSED_SHARE_MAX * (frame.count + missed_ticks) as f64;
     let matches_per_core = f64::from(matches) / found.workers.max(1) as f64;
-    // With a load profile, fewer than all of them play, or for a part of the time. So it is when one is over before the others.
-    let is_all = profile == Profile::Constant && (matches == 1 || were_over(sites) == 0);
-    let is_shown = summary.head.valid && is_within && is_all;
+    let is_shown = summary.head.valid && is_within && all_played(options, sites);
     summary.matches_per_core = is_shown.then_some(matches_per_core);
     summary
+}
+
+/// Whether all matches played all the time. With a load profile, fewer do, or for a part of it. So it is if one of several was over
+/// before the others.
+fn all_played(options: &RunOptions, sites: &[SiteReport]) -> bool {
+    options.profile == Profile::Constant && (options.matches == 1 || were_over(sites) == 0)
 }
 
 /// Matches that had a result before they were stopped.
@@ -608,5 +612,23 @@ fn replay(result: Option<&Result<Replayed, ReplayError>>) -> Replay {
             Replay { identical: Some(true), ticks: replayed.ticks, digests: replayed.digests, difference: None }
         }
         Some(Err(error)) => Replay { identical: Some(false), difference: Some(error.to_string()), ..Replay::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::EndLine;
+
+    #[test]
+    fn several_matches_have_played_all_the_time_only_if_none_was_over_before_the_end() {
+        let of = |matches: u32, profile: &str, outcome: Option<&str>| {
+            let options = RunOptions { matches, profile: profile.parse().unwrap(), ..RunOptions::default() };
+            let end = EndLine { outcome: outcome.map(str::to_owned), ..EndLine::default() };
+            all_played(&options, &[SiteReport { ends: vec![EndLine::default(), end], ..SiteReport::default() }])
+        };
+        assert!(of(2, "constant", None) && !of(2, "constant", Some("attackers win")));
+        assert!(of(1, "constant", Some("attackers win")), "it is the end of the run");
+        assert!(!of(2, "step:1..2:1s", None));
     }
 }
