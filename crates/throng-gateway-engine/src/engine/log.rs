@@ -630,6 +630,24 @@ mod tests {
     }
 
     #[test]
+    fn who_skips_a_writer_has_news_of_all_others_and_of_what_nobody_is_known_to_have_written() {
+        let schemas = Schemas::default();
+        let update = Any { type_url: "x".to_owned(), value: vec![8, 1].into() };
+        let mut log = ChannelLog::new(1, ChannelType::Test);
+        for (writer, tick) in [(1, 5), (2, 7), (2, 8)] {
+            let rules = (&schemas, MergeOptions::default(), StateLimits::default());
+            log.merge(&update, usize::MAX, rules, writer, Tick(tick)).expect("it fits");
+        }
+        let has_news = |log: &ChannelLog, since| [1, 2, 3, NOBODY].map(|writer| log.has_news_for(writer, Tick(since)));
+        assert_eq!(has_news(&log, 4), [true; 4]);
+        assert_eq!(has_news(&log, 5), [true, false, true, true]);
+        assert_eq!(has_news(&log, 8), [false; 4]);
+        let data = log.data.take();
+        log.set_data(data.map(|data| *data));
+        assert_eq!(has_news(&log, 7), [true; 4], "it is not known who wrote it before a restart");
+    }
+
+    #[test]
     fn an_update_waits_from_the_tick_at_which_it_came_also_if_its_change_is_dated_later() {
         let (schemas, meters) = (Schemas::default(), ChannelMeters::default());
         let update = Any { type_url: "x".to_owned(), value: vec![8, 1].into() };
