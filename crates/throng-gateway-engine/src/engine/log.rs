@@ -47,7 +47,7 @@ pub(crate) struct ChannelLog {
     data: Option<Box<DataState>>,
     /// Somebody stands at the tick of the last change, so no other change may be dated to it.
     is_sealed: AtomicBool,
-    /// Who has written since [`others_until`](Self::others_until), alone; `NOBODY`: several, or it is not known.
+    /// The only writer since [`others_until`](Self::others_until). `NOBODY`: it is not known.
     last_writer: u32,
     /// The tick of the newest change by anybody else.
     others_until: Tick,
