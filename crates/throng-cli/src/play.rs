@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::Args;
@@ -129,7 +129,9 @@ impl OutputArguments {
             pages::list(&self.runs);
             if let Some(store) = &store {
                 // A run that was interrupted is sent, too. A second Ctrl-C ends the program.
-                store::upload(store, folder, RunAge::New, self.quiet, &AtomicBool::new(false))?;
+                let (is_interrupted, goes_on) = (stop.load(Ordering::Relaxed), AtomicBool::new(false));
+                let stop = if is_interrupted { &goes_on } else { stop };
+                store::upload(store, folder, RunAge::New, self.quiet, stop)?;
             }
         }
         broken.map_or(code, |error| Err(error.into()))

@@ -61,7 +61,7 @@ pub struct StreamSubscription {
     pub start: StreamStart,
     /// In which form frames are wanted.
     pub variant: Variant,
-    /// The subscriber itself, as a writer, if it knows what it writes: a channel with nothing new but that has nothing for it.
+    /// The number under which the subscriber writes. It has no turns for changes that it alone has made.
     pub skips: Option<u32>,
 }
 

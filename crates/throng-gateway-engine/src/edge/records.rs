@@ -1,4 +1,4 @@
-//! Frames, written and read record by record. Their bytes are those of [`UpFrame`](super::UpFrame) and
+//! Frames, written and read record by record. A reader of protobuf takes them for [`UpFrame`](super::UpFrame) and
 //! [`DownFrame`](super::DownFrame). The trees of messages that these types are would be made and thrown away hundreds of times a second.
 //!
 //! ```text
@@ -7,6 +7,8 @@
 //!  client   08 varint                      not if it is 0
 //!  content  key  length  bytes             or what prost writes of it
 //! ```
+
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use prost::Message;
@@ -76,27 +78,31 @@ pub(crate) fn bytes_len(length: usize) -> usize {
 pub(crate) struct Records {
     field: u32,
     bytes: Vec<u8>,
+    /// Everything before this was moved.
+    begin: usize,
     /// Where records end that fill a frame.
-    cuts: Vec<usize>,
+    cuts: VecDeque<usize>,
 }
 
 impl Records {
     /// For the field of this number: [`UP`] or [`DOWN`].
     pub(crate) fn new(field: u32) -> Records {
-        Records { field, bytes: Vec::new(), cuts: Vec::new() }
+        Records { field, bytes: Vec::new(), begin: 0, cuts: VecDeque::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Bytes of all records.
+    /// Bytes of the records that wait.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.begin
     }
 
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.begin = 0;
         self.cuts.clear();
     }
 
@@ -119,9 +125,9 @@ impl Records {
         let begin = self.bytes.len();
         write(&mut self.bytes);
         debug_assert_eq!(self.bytes.len() - begin, length);
-        let piece = self.cuts.last().copied().unwrap_or_default();
+        let piece = self.cuts.back().copied().unwrap_or(self.begin);
         if self.bytes.len() - piece >= FRAME_FULL_BYTES {
-            self.cuts.push(self.bytes.len());
+            self.cuts.push_back(self.bytes.len());
         }
     }
 
@@ -130,12 +136,11 @@ impl Records {
         if self.bytes.is_empty() {
             return false;
         }
-        let end = if self.cuts.is_empty() { self.bytes.len() } else { self.cuts.remove(0) };
-        self.cuts.iter_mut().for_each(|later| *later -= end);
-        frame.extend_from_slice(&self.bytes[..end]);
-        self.bytes.drain(..end);
-        if self.bytes.is_empty() {
-            self.bytes.shrink_to(KEPT_BYTES);
+        let end = self.cuts.pop_front().unwrap_or(self.bytes.len());
+        frame.extend_from_slice(&self.bytes[self.begin..end]);
+        self.begin = end;
+        if end == self.bytes.len() {
+            self.clear();
         }
         true
     }

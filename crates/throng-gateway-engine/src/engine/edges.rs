@@ -387,11 +387,6 @@ impl Edges {
         }
     }
 
-    /// When the edge of this client is sent changes next.
-    pub(super) fn first_due_at(&self, reader: &Connection) -> Option<Tick> {
-        self.rows.get(&reader.behind?.edge)?.due.first().map(|&(first, _)| first)
-    }
-
     /// When a client of an edge has its next turn in a channel that has changed, as far as its first channels show. A turn with the
     /// first changes that the edge is sent is soon enough.
     pub(super) fn next_for(
@@ -794,6 +789,28 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_written_as_prost_writes_them() {
+        let values = |count: u32| (0..count).map(|number| (number, vec![7; number as usize * 90].into()));
+        for (id, is_whole, count, repeated_fields) in
+            [(0, false, 0, vec![]), (9, true, 3, vec![]), (1 << 31, false, 1, vec![1, 300])]
+        {
+            let values: Vec<(u32, Bytes)> = values(count).collect();
+            let mut written = Records::new(DOWN);
+            put_changes(&mut written, (id, is_whole), &values, &repeated_fields);
+            let values = values.into_iter().map(|(writer, value)| down::Value { writer, value }).collect();
+            let changes = down::Changes { channel: id, is_whole, values, repeated_fields };
+            let mut expected = Records::new(DOWN);
+            expected.push(&Down { client: 0, what: Some(down::What::Changes(changes)) });
+            let bytes = [&mut written, &mut expected].map(|records| {
+                let mut frame = Vec::new();
+                records.move_to(&mut frame);
+                frame
+            });
+            assert_eq!(bytes[0], bytes[1], "{id}");
+        }
+    }
 
     #[test]
     fn the_search_for_the_earliest_turn_ends_where_none_can_be_earlier() {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use throng_wire::{Tick, Time};
+use throng_wire::Time;
 
 use super::Engine;
 use super::place::Place;
@@ -104,12 +104,16 @@ impl Engine {
         let step = self.fanout.next_step(&self.clock);
         let is_in_time = |&turn: &Time| turn > self.clock.now() && turn <= end;
         if self.connections.at(index).behind.is_some() {
-            let (reader, now) = (self.connections.at(index), self.fanout.change_tick(&self.clock));
-            // A frame in the next step is soon enough, whomever its changes are for: the message goes with it, and no turn is searched for.
-            let is_soon = |first: &Tick| self.clock.time_of(*first) <= step;
-            let first = self.edges.first_due_at(reader).filter(is_soon);
-            let turn = first.or_else(|| self.edges.next_for(reader, &self.channels, &self.fanout, now));
-            return turn.map(|turn| self.clock.time_of(turn).max(step)).filter(is_in_time);
+            return self
+                .edges
+                .next_for(
+                    self.connections.at(index),
+                    &self.channels,
+                    &self.fanout,
+                    self.fanout.change_tick(&self.clock),
+                )
+                .map(|turn| self.clock.time_of(turn).max(step))
+                .filter(is_in_time);
         }
         let turn = stream.next_turn(self.fanout.hub.now()).map(|turn| self.clock.time_of(turn).max(step));
         // The next turn of a reader that a change wakes up is not known before the next step.

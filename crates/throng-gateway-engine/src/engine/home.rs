@@ -292,7 +292,7 @@ impl Engine {
     /// A frame of the home has come.
     ///
     /// # Errors
-    /// It does not fit what came before. The path has to be closed.
+    /// It does not fit what came before. The records before the fault have taken effect. The path has to be closed.
     pub fn hear_home(&mut self, now: Time, frame: Bytes) -> Result<(), EdgeFault> {
         self.clock.set(now);
         let head = FrameHead::read(&frame)?;

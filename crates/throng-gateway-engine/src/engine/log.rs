@@ -47,7 +47,7 @@ pub(crate) struct ChannelLog {
     data: Option<Box<DataState>>,
     /// Somebody stands at the tick of the last change, so no other change may be dated to it.
     is_sealed: AtomicBool,
-    /// The only writer since [`others_until`](Self::others_until). `NOBODY`: it is not known.
+    /// The last writer. Since [`others_until`](Self::others_until), nobody else has written. `NOBODY`: it is not known.
     last_writer: u32,
     /// The tick of the newest change by anybody else.
     others_until: Tick,
