@@ -418,7 +418,9 @@ impl DataState {
         if type_url.len() > TYPE_URL_MAX_BYTES {
             return Err(MergeError::Undeliverable { number: TYPE_URL_FIELD });
         }
-        let matches = self.type_url.is_empty() || message_name(&self.type_url) == message_name(type_url);
+        let matches = self.type_url.is_empty()
+            || *self.type_url == *type_url
+            || message_name(&self.type_url) == message_name(type_url);
         if matches { Ok(()) } else { Err(MergeError::WrongType) }
     }
 
