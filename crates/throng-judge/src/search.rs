@@ -13,7 +13,8 @@
 //!
 //! If trials of a load tell nothing again and again, although smaller loads are kept, the load generator is what cannot do
 //! more. The search then goes on below that load; if it is the answer that cannot be held for long, with the next smaller load that
-//! was accepted. Its answer is a load that is kept, and undecided: the server may keep more.
+//! was accepted. Its answer is a load that is kept, and undecided: the server may keep more. If that smaller load cannot be held for
+//! long either, the search gives up: further ones would take up to three long holds each.
 
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ const NEAR: f64 = 0.9;
 const REPEATS_MAX: u32 = 2;
 /// So often may a confirming hold contradict the trials before it.
 const CONTRADICTIONS_MAX: u32 = 3;
+/// If the long holds of so many loads tell nothing, the search gives up. Whether their reasons are the same is not asked: they have
+/// numbers in them.
+const UNCONFIRMED_MAX: usize = 2;
 /// A search has at most so many trials.
 const TRIALS_MAX: usize = 100;
 /// Before the first trial, nothing tells how far it is to the limit: so many trials are expected until one is beyond it.
@@ -151,6 +155,8 @@ pub struct CapacitySearch {
     open: Option<Trial>,
     repeats: u32,
     contradictions: u32,
+    /// Accepted loads whose long holds told nothing, at most [`UNCONFIRMED_MAX`].
+    unconfirmed: Vec<u32>,
     /// The gap before the newest narrowing.
     former_gap: Option<u32>,
     fault: Option<String>,
@@ -172,6 +178,7 @@ impl CapacitySearch {
             open: None,
             repeats: 0,
             contradictions: 0,
+            unconfirmed: Vec::new(),
             former_gap: None,
             fault: None,
             trials: Vec::new(),
@@ -279,9 +286,15 @@ impl CapacitySearch {
         let why = match (kept, beyond) {
             (Some(kept), _) if self.repeats > REPEATS_MAX && self.phase == Phase::Confirm => {
                 let fault = self.fault.as_deref().unwrap_or("not said why");
-                format!(
-                    "{kept} keeps all limits in a short trial, and the hold that confirms it tells nothing: {fault}"
-                )
+                match self.unconfirmed[..] {
+                    [larger, ..] if larger > kept => format!(
+                        "{larger} and {kept} keep all limits in short trials, and the holds that confirm them tell \
+                         nothing: {fault}"
+                    ),
+                    _ => format!(
+                        "{kept} keeps all limits in a short trial, and the hold that confirms it tells nothing: {fault}"
+                    ),
+                }
             }
             _ if self.repeats > REPEATS_MAX => {
                 format!("the trials tell nothing about the server: {}", self.fault.as_deref().unwrap_or("not said why"))
@@ -411,9 +424,15 @@ impl CapacitySearch {
                 self.beyond = Some(trial);
                 self.phase = Phase::Over;
             }
-            // The next smaller load is held for long instead.
-            Phase::Confirm if self.accepted.len() > 1 => self.reject(trial),
-            Phase::Find | Phase::Confirm | Phase::Over => return,
+            Phase::Confirm => {
+                self.unconfirmed.push(trial.amount);
+                if self.accepted.len() == 1 || self.unconfirmed.len() >= UNCONFIRMED_MAX {
+                    return;
+                }
+                // The next smaller load is held for long instead.
+                self.reject(trial);
+            }
+            Phase::Find | Phase::Over => return,
         }
         (self.repeats, self.open) = (0, None);
     }

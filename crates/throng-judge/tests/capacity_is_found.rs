@@ -567,9 +567,47 @@ fn an_answer_that_cannot_be_held_for_long_gives_way_to_the_next_smaller_load() {
     assert!(outcome.why.contains("could not be loaded, because the bots were late"), "{}", outcome.why);
     let confirmed = |trial: &Trial| trial.amount == kept && trial.held == from_50().confirm && trial.fault.is_none();
     assert!(found.trials().iter().any(confirmed), "{kept}");
-    let outcome = search(0).outcome();
-    assert_eq!((outcome.verdict, outcome.kept), (Verdict::Undecided, Some(50)));
-    assert!(outcome.why.contains("the hold that confirms it tells nothing: the bots were late"), "{}", outcome.why);
+}
+
+#[test]
+fn a_load_generator_that_can_hold_nothing_for_long_ends_the_search_after_two_loads() {
+    // Without levels, the loads are doubled and halved: many of them are accepted.
+    for knee in [50, 51, 99, 230, 5_000, 99_999] {
+        let mut search = CapacitySearch::new(from_50());
+        let (mut long, mut accepted) = (Vec::new(), 0);
+        while let Some(order) = search.poll_trial() {
+            let is_long = order.hold == from_50().confirm;
+            let late = Block { over: if order.amount > knee { 50 } else { 0 }, of: 1_000 };
+            let judged = vec![Criterion::new("late", 0.02).judge(Samples::Share(vec![late; 60]))];
+            let trial = match is_long {
+                true => Trial::invalid(order.amount, order.hold, &format!("the bots were {} ms late", long.len())),
+                false => Trial::new(order.amount, order.hold, judged),
+            };
+            accepted += u32::from(trial.verdict() == Verdict::Accepted);
+            if is_long {
+                long.push(order.amount);
+            }
+            search.handle_trial(trial);
+        }
+        let outcome = search.outcome();
+        let loads: Vec<u32> = long.chunks(3).map(|loads| loads[0]).collect();
+        assert!(long.chunks(3).all(|loads| loads == [loads[0]; 3]), "{long:?}");
+        assert_eq!((loads.len(), outcome.verdict), (accepted.min(2) as usize, Verdict::Undecided), "{long:?}");
+        assert_eq!(outcome.kept, loads.last().copied(), "{outcome:?}");
+        let most = from_50().confirm * 6 + from_50().trial * 30;
+        assert!(outcome.spent <= most, "{knee}: {:?} for {accepted} accepted loads", outcome.spent);
+        let words = match loads[..] {
+            [larger, smaller] => format!(
+                "{larger} and {smaller} keep all limits in short trials, and the holds that confirm them tell nothing: \
+                 the bots were 5 ms late"
+            ),
+            _ => format!(
+                "{knee} keeps all limits in a short trial, and the hold that confirms it tells nothing: \
+                 the bots were 2 ms late"
+            ),
+        };
+        assert_eq!(outcome.why, words);
+    }
 }
 
 #[test]
