@@ -648,6 +648,27 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_hears_of_its_own_update_that_pushed_out_what_another_one_wrote() {
+        let schemas = Schemas::default();
+        let limits = StateLimits { verbatim_occurrences: 1, ..StateLimits::default() };
+        let merge = |log: &mut ChannelLog, value: &[u8], writer, tick| {
+            let update = Any { type_url: "x".to_owned(), value: value.to_vec().into() };
+            let rules = (&schemas, MergeOptions::default(), limits);
+            log.merge(&update, usize::MAX, rules, writer, Tick(tick)).expect("it fits")
+        };
+        let has_news = |log: &ChannelLog, since| [1, 2, 3].map(|writer| log.has_news_for(writer, Tick(since)));
+        let (one, another, number) = (b"\x0A\x05first", b"\x0A\x06second", b"\x10\x01");
+        let mut log = ChannelLog::new(1, ChannelType::Test);
+        assert_eq!(merge(&mut log, one, 1, 5).dropped, 0);
+        assert_eq!(merge(&mut log, number, 2, 7).dropped, 0);
+        assert_eq!(has_news(&log, 5), [true, false, true], "the second writer has changed nothing of the first one");
+        assert_eq!(merge(&mut log, another, 2, 8).dropped, 1);
+        assert_eq!(has_news(&log, 7), [true; 3], "what the first writer wrote is gone");
+        merge(&mut log, number, 2, 9);
+        assert_eq!((has_news(&log, 7), has_news(&log, 8)), ([true; 3], [true, false, true]));
+    }
+
+    #[test]
     fn an_update_waits_from_the_tick_at_which_it_came_also_if_its_change_is_dated_later() {
         let (schemas, meters) = (Schemas::default(), ChannelMeters::default());
         let update = Any { type_url: "x".to_owned(), value: vec![8, 1].into() };
