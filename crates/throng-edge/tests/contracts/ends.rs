@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, Word};
 use throng_edge::{EdgeOptions, Origin, OriginOptions, edge_user_data};
 
 #[test]
@@ -51,6 +51,29 @@ fn clients_stay_when_their_origin_dies_and_join_the_next_one() {
     assert_eq!((inputs, acts), (true, Some(9)));
     let client = stage.connection_to_origin(0, &edge_user_data());
     assert!(!stage.edges[0].replace_origin(1, client), "there is no second origin");
+}
+
+#[test]
+fn what_clients_have_said_to_an_origin_that_is_given_up_before_it_was_sent_is_counted() {
+    let mut stage = Stage::new("none", 8);
+    stage.add_edge();
+    (0..2).for_each(|_| stage.add_client(0));
+    stage.ticks(60);
+    let dropped = |stage: &Stage| {
+        let counters = stage.edges[0].counters();
+        (counters.inputs_dropped, counters.messages_dropped)
+    };
+    stage.clients[0].send_input(&[1]).unwrap();
+    stage.clients[1].send(0, &Word { text: "hello".to_owned() }).unwrap();
+    stage.tick();
+    let now = stage.now;
+    stage.edges[0].receive(now).unwrap();
+    assert_eq!(dropped(&stage), (0, 0), "both wait for the end of the tick");
+    let client = stage.connection_of_edge(0, 0, &edge_user_data());
+    assert!(stage.edges[0].replace_origin(0, client));
+    assert_eq!(dropped(&stage), (1, 1));
+    stage.ticks(60);
+    assert_eq!((dropped(&stage), stage.worlds[0].words.len()), ((1, 1), 0), "they are lost, and counted once");
 }
 
 #[test]
