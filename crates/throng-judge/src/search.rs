@@ -30,9 +30,6 @@ const NEAR: f64 = 0.9;
 const REPEATS_MAX: u32 = 2;
 /// So often may a confirming hold contradict the trials before it.
 const CONTRADICTIONS_MAX: u32 = 3;
-/// If the long holds of so many loads tell nothing, the search gives up. Whether their reasons are the same is not asked: they have
-/// numbers in them.
-const UNCONFIRMED_MAX: usize = 2;
 /// A search has at most so many trials.
 const TRIALS_MAX: usize = 100;
 /// Before the first trial, nothing tells how far it is to the limit: so many trials are expected until one is beyond it.
@@ -155,8 +152,9 @@ pub struct CapacitySearch {
     open: Option<Trial>,
     repeats: u32,
     contradictions: u32,
-    /// Accepted loads whose long holds told nothing, at most [`UNCONFIRMED_MAX`].
-    unconfirmed: Vec<u32>,
+    /// The first accepted load whose long holds told nothing. After the second one the search gives up. Whether the reasons are the
+    /// same is not asked: they have numbers in them.
+    unconfirmed: Option<u32>,
     /// The gap before the newest narrowing.
     former_gap: Option<u32>,
     fault: Option<String>,
@@ -178,7 +176,7 @@ impl CapacitySearch {
             open: None,
             repeats: 0,
             contradictions: 0,
-            unconfirmed: Vec::new(),
+            unconfirmed: None,
             former_gap: None,
             fault: None,
             trials: Vec::new(),
@@ -286,8 +284,8 @@ impl CapacitySearch {
         let why = match (kept, beyond) {
             (Some(kept), _) if self.repeats > REPEATS_MAX && self.phase == Phase::Confirm => {
                 let fault = self.fault.as_deref().unwrap_or("not said why");
-                match self.unconfirmed[..] {
-                    [larger, ..] if larger > kept => format!(
+                match self.unconfirmed {
+                    Some(larger) if larger > kept => format!(
                         "{larger} and {kept} keep all limits in short trials, and the holds that confirm them tell \
                          nothing: {fault}"
                     ),
@@ -424,15 +422,12 @@ impl CapacitySearch {
                 self.beyond = Some(trial);
                 self.phase = Phase::Over;
             }
-            Phase::Confirm => {
-                self.unconfirmed.push(trial.amount);
-                if self.accepted.len() == 1 || self.unconfirmed.len() >= UNCONFIRMED_MAX {
-                    return;
-                }
-                // The next smaller load is held for long instead.
+            // The next smaller load is held for long instead, but only once.
+            Phase::Confirm if self.accepted.len() > 1 && self.unconfirmed.is_none() => {
+                self.unconfirmed = Some(trial.amount);
                 self.reject(trial);
             }
-            Phase::Find | Phase::Over => return,
+            Phase::Find | Phase::Confirm | Phase::Over => return,
         }
         (self.repeats, self.open) = (0, None);
     }

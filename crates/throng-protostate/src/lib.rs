@@ -418,6 +418,7 @@ impl DataState {
         if type_url.len() > TYPE_URL_MAX_BYTES {
             return Err(MergeError::Undeliverable { number: TYPE_URL_FIELD });
         }
+        // Nearly always it is the same url. Then it need not be searched for the names, which shows in a gateway's profile.
         let matches = self.type_url.is_empty()
             || *self.type_url == *type_url
             || message_name(&self.type_url) == message_name(type_url);
