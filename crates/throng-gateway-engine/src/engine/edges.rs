@@ -44,8 +44,7 @@ use throng_protostate::{MergeOptions, put_varint, varint_len};
 pub(super) struct Edges {
     rows: BTreeMap<EdgeKey, Edge>,
     next_key: u32,
-    /// The edges that copy a channel.
-    copied: FxHashMap<ChannelIndex, Vec<EdgeKey>>,
+    copies: Copies,
     comings: VecDeque<Coming>,
 }
 
@@ -58,15 +57,67 @@ struct Edge {
     others: Records,
     /// By the edge's numbers. A client stays until the edge says that it is gone.
     clients: FxHashMap<u64, Key>,
-    copies: FxHashMap<ChannelIndex, Copy>,
     /// Copies of channels that have changed, by when they are told.
     due: BTreeSet<(Tick, ChannelIndex)>,
     /// The first and the last turn that copies were told of in this step.
     turns: Option<(Tick, Tick)>,
 }
 
+/// The copies of each channel, by its index: every change of a channel asks for them.
+#[derive(Default)]
+struct Copies {
+    by_channel: Vec<Vec<Copy>>,
+}
+
+impl Copies {
+    fn all(&mut self, index: ChannelIndex) -> &mut [Copy] {
+        self.by_channel.get_mut(index.number()).map_or(&mut [], |copies| copies)
+    }
+
+    fn get(&self, index: ChannelIndex, edge: EdgeKey) -> Option<&Copy> {
+        self.by_channel.get(index.number())?.iter().find(|copy| copy.edge == edge)
+    }
+
+    fn get_mut(&mut self, index: ChannelIndex, edge: EdgeKey) -> Option<&mut Copy> {
+        self.all(index).iter_mut().find(|copy| copy.edge == edge)
+    }
+
+    fn get_or_add(&mut self, index: ChannelIndex, edge: EdgeKey) -> &mut Copy {
+        if self.by_channel.len() <= index.number() {
+            self.by_channel.resize_with(index.number() + 1, Vec::new);
+        }
+        let copies = &mut self.by_channel[index.number()];
+        let place = copies.iter().position(|copy| copy.edge == edge).unwrap_or_else(|| {
+            copies.push(Copy::new(edge));
+            copies.len() - 1
+        });
+        &mut copies[place]
+    }
+
+    fn remove(&mut self, index: ChannelIndex, edge: EdgeKey) -> Option<Copy> {
+        let copies = self.by_channel.get_mut(index.number())?;
+        let place = copies.iter().position(|copy| copy.edge == edge)?;
+        let copy = copies.swap_remove(place);
+        if copies.is_empty() {
+            *copies = Vec::new();
+        }
+        Some(copy)
+    }
+
+    /// An edge is gone, with all its copies.
+    fn remove_edge(&mut self, edge: EdgeKey) {
+        for copies in &mut self.by_channel {
+            copies.retain(|copy| copy.edge != edge);
+            if copies.is_empty() {
+                *copies = Vec::new();
+            }
+        }
+    }
+}
+
 /// A copy of a channel at an edge.
 struct Copy {
+    edge: EdgeKey,
     /// Everything up to this tick was sent. `None`: nothing.
     point: Option<Tick>,
     /// The facts about merging and turns that the edge was told, and the type of the state.
@@ -219,7 +270,6 @@ impl Edges {
             entries: Arc::new(Mutex::new(Records::new(DOWN))),
             others: Records::new(DOWN),
             clients: FxHashMap::default(),
-            copies: FxHashMap::default(),
             due: BTreeSet::new(),
             turns: None,
         };
@@ -230,10 +280,7 @@ impl Edges {
     /// An edge has gone. Returns its clients.
     fn remove(&mut self, key: EdgeKey) -> Vec<Key> {
         let Some(edge) = self.rows.remove(&key) else { return Vec::new() };
-        for readers in self.copied.values_mut() {
-            readers.retain(|&reader| reader != key);
-        }
-        self.copied.retain(|_, readers| !readers.is_empty());
+        self.copies.remove_edge(key);
         let mut clients: Vec<Key> = edge.clients.into_values().collect();
         clients.sort_unstable();
         clients
@@ -269,18 +316,15 @@ impl Edges {
             ..reads_of(channel.id, wanted, anchor)
         };
         let Some(row) = self.rows.get_mut(&edge) else { return };
-        let copy = row.copies.entry(index).or_insert_with(Copy::new);
-        if copy.readers.is_empty() {
-            self.copied.entry(index).or_default().push(edge);
-        }
+        let copy = self.copies.get_or_add(index, edge);
         copy.add(reader.place(), rhythm);
-        row.tell_copy((index, channel), fanout);
+        row.tell_copy(copy, (index, channel), fanout);
         row.push(client, down::What::Reads(reads));
         // Its first turn may be none of the others: what it writes until then is in its first state.
         let now = fanout.hub.now();
         let first = anchor.after(wanted.interval_ms);
         let first = if first.is_newer_than(now) { rhythm.turn(first, channel.turn_grid()) } else { now.after(1) };
-        row.put_due(index, first);
+        row.put_due(copy, index, first);
     }
 
     /// It reads it at other intervals, or on another way. `tick` is the present one, `change_tick` that of changes made now.
@@ -293,7 +337,7 @@ impl Edges {
     ) {
         let Some(Behind { edge, client }) = reader.behind else { return };
         let Some(row) = self.rows.get_mut(&edge) else { return };
-        let Some(copy) = row.copies.get_mut(&index) else { return };
+        let Some(copy) = self.copies.get_mut(index, edge) else { return };
         let Some(&former) = copy.readers.get(&reader.place()) else { return };
         // The new turns are counted from the last of the former ones.
         let last = tick.before(((tick.0 + former.interval - former.phase) % former.interval) as u32);
@@ -301,14 +345,14 @@ impl Edges {
         copy.remove(reader.place());
         copy.add(reader.place(), rhythm);
         row.push(client, down::What::ReadsOtherwise(reads_of(channel.id, wanted, last)));
-        row.put_due(index, rhythm.turn(change_tick, channel.turn_grid()));
+        row.put_due(copy, index, rhythm.turn(change_tick, channel.turn_grid()));
     }
 
     /// It does not read it any more.
     pub(super) fn end_read(&mut self, reader: &Connection, (index, channel): (ChannelIndex, &Channel)) {
         let Some(Behind { edge, client }) = reader.behind else { return };
         let Some(row) = self.rows.get_mut(&edge) else { return };
-        let Some(copy) = row.copies.get_mut(&index) else { return };
+        let Some(copy) = self.copies.get_mut(index, edge) else { return };
         if !copy.remove(reader.place()) {
             return;
         }
@@ -321,40 +365,32 @@ impl Edges {
 
     /// A channel is removed.
     pub(super) fn forget(&mut self, index: ChannelIndex, id: u32) {
-        for edge in self.copied.remove(&index).unwrap_or_default() {
+        while let Some(edge) = self.copies.all(index).first().map(|copy| copy.edge) {
             self.drop_copy(edge, index, id);
         }
     }
 
     fn drop_copy(&mut self, edge: EdgeKey, index: ChannelIndex, id: u32) {
-        if let Some(row) = self.rows.get_mut(&edge)
-            && let Some(copy) = row.copies.remove(&index)
-        {
-            if let Some(due) = copy.due {
-                row.due.remove(&(due, index));
-            }
-            row.push(0, down::What::Forget(id));
+        let Some(copy) = self.copies.remove(index, edge) else { return };
+        let Some(row) = self.rows.get_mut(&edge) else { return };
+        if let Some(due) = copy.due {
+            row.due.remove(&(due, index));
         }
-        if let Some(edges) = self.copied.get_mut(&index) {
-            edges.retain(|&known| known != edge);
-            if edges.is_empty() {
-                self.copied.remove(&index);
-            }
-        }
+        row.push(0, down::What::Forget(id));
     }
 
     /// A channel has changed: each edge with a copy gets the changes at the next turn of one of the copy's readers.
     pub(super) fn wake(&mut self, (index, channel): (ChannelIndex, &Channel), change_tick: Tick) {
-        let Some(edges) = self.copied.get(&index) else { return };
-        for edge in edges {
-            let Some(row) = self.rows.get_mut(edge) else { continue };
-            // After the first change it is due at the first turn of them all.
-            let Some(copy) = row.copies.get_mut(&index).filter(|copy| !copy.is_woken) else { continue };
+        let grid = channel.turn_grid();
+        // After the first change a copy is due at the first turn of them all.
+        for copy in self.copies.all(index).iter_mut().filter(|copy| !copy.is_woken) {
+            let Some(row) = self.rows.get_mut(&copy.edge) else { continue };
             copy.is_woken = true;
-            let grid = channel.turn_grid();
-            let turns = copy.rhythms.keys().map(|rhythm| rhythm.turn(change_tick, grid));
-            let Some(turn) = earliest(turns, Tick(change_tick.0.next_multiple_of(grid))) else { continue };
-            row.put_due(index, turn);
+            // A turn that is late takes this change along, as it does without an edge.
+            let from = row.due.first().map_or(change_tick, |&(due, _)| due.min(change_tick));
+            let turns = copy.rhythms.keys().map(|rhythm| rhythm.turn(from, grid));
+            let Some(turn) = earliest(turns, Tick(from.0.next_multiple_of(grid))) else { continue };
+            row.put_due(copy, index, turn);
         }
     }
 
@@ -362,9 +398,7 @@ impl Edges {
     /// says who wrote what only if no two have written to one thing: then updates are told as they came. `has_dropped`: some values found
     /// no room, or took that of others.
     pub(super) fn note_update(&mut self, index: ChannelIndex, update: Option<(u32, &Bytes)>, has_dropped: bool) {
-        let Some(edges) = self.copied.get(&index) else { return };
-        for edge in edges {
-            let Some(copy) = self.rows.get_mut(edge).and_then(|row| row.copies.get_mut(&index)) else { continue };
+        for copy in self.copies.all(index) {
             copy.has_dropped |= has_dropped;
             match (&mut copy.updates, update) {
                 (Some(updates), Some((writer, value))) if copy.update_bytes < UPDATES_MAX_BYTES => {
@@ -396,10 +430,10 @@ impl Edges {
         fanout: &Fanout,
         now: Tick,
     ) -> Option<Tick> {
-        let edge = self.rows.get(&reader.behind?.edge)?;
-        let &(first, _) = edge.due.first()?;
+        let edge = reader.behind?.edge;
+        let &(first, _) = self.rows.get(&edge)?.due.first()?;
         let turn = |index: ChannelIndex| {
-            let copy = edge.copies.get(&index).filter(|copy| copy.due.is_some())?;
+            let copy = self.copies.get(index, edge).filter(|copy| copy.due.is_some())?;
             Some(copy.readers.get(&reader.place())?.turn(now, channels.at(index).turn_grid()))
         };
         earliest(fanout.hub.channels_of(reader.hub_id()).take(LOOK_MAX).filter_map(turn), first.newest(now))
@@ -407,7 +441,7 @@ impl Edges {
 
     /// Sends the changes to the copies that are due; to all copies with changes, if `is_last`.
     pub(super) fn tell_copies(&mut self, channels: &Channels, fanout: &Fanout, (tick, is_last): (Tick, bool)) {
-        for row in self.rows.values_mut() {
+        for (&edge, row) in &mut self.rows {
             let is_slow = !is_last && row.outbox.queued_bytes() > QUEUE_SOFT_BYTES;
             let mut due = Vec::new();
             let first_turn = row.due.first().map_or(tick, |&(turn, _)| turn);
@@ -419,16 +453,32 @@ impl Edges {
             }
             for &index in &due {
                 let later = is_slow.then(|| tick.after(SLOW_TICKS));
-                if let Some(copy) = row.copies.get_mut(&index) {
+                if let Some(copy) = self.copies.get_mut(index, edge) {
                     (copy.due, copy.is_woken) = (later, is_slow);
                     row.due.extend(later.map(|later| (later, index)));
                 }
             }
             if !is_slow && !due.is_empty() {
                 row.turns = Some((first_turn.clamp(tick.before(TURN_MAX_TICKS), tick), tick));
-                due.into_iter().for_each(|index| row.tell_copy((index, channels.at(index)), fanout));
+                for index in due {
+                    if let Some(copy) = self.copies.get_mut(index, edge) {
+                        row.tell_copy(copy, (index, channels.at(index)), fanout);
+                    }
+                }
             }
         }
+    }
+
+    /// Sends an edge the changes of all channels, also out of turn, and everything else for it.
+    fn send_the_last(&mut self, edge: EdgeKey, channels: &Channels, fanout: &Fanout) {
+        let Some(row) = self.rows.get_mut(&edge) else { return };
+        while let Some((_, index)) = row.due.pop_first() {
+            if let Some(copy) = self.copies.get_mut(index, edge) {
+                (copy.due, copy.is_woken) = (None, false);
+                row.tell_copy(copy, (index, channels.at(index)), fanout);
+            }
+        }
+        row.send(true);
     }
 
     /// Hands each edge what there is to say, as frames.
@@ -522,10 +572,7 @@ impl Engine {
                 self.counters.side(connection.side).bytes_out += bytes as u64;
             }
         }
-        if let Some(row) = self.edges.rows.get_mut(&key) {
-            row.tell_all(&self.channels, &self.fanout);
-            row.send(true);
-        }
+        self.edges.send_the_last(key, &self.channels, &self.fanout);
         self.close_edge(self.clock.now(), key);
     }
 
@@ -593,22 +640,11 @@ impl Edge {
         self.others.push(&Down { client, what: Some(what) });
     }
 
-    /// Sends the changes of all channels, also out of turn.
-    fn tell_all(&mut self, channels: &Channels, fanout: &Fanout) {
-        while let Some((_, index)) = self.due.pop_first() {
-            if let Some(copy) = self.copies.get_mut(&index) {
-                (copy.due, copy.is_woken) = (None, false);
-            }
-            self.tell_copy((index, channels.at(index)), fanout);
-        }
-    }
-
     /// Sends the changes of a channel that its copy does not have.
-    fn tell_copy(&mut self, (index, channel): (ChannelIndex, &Channel), fanout: &Fanout) {
+    fn tell_copy(&mut self, copy: &mut Copy, (index, channel): (ChannelIndex, &Channel), fanout: &Fanout) {
         let turn_ticks = channel.settings.tick_interval_ms;
         let log = fanout.hub.state(index);
         let options = log.data().map_or_else(|| channel.merge_options(), |data| data.options());
-        let Some(copy) = self.copies.get_mut(&index) else { return };
         // Updates that were merged by other rules would become something else at the edge.
         let has_other_rules = copy.facts.is_some_and(|(told, ..)| told != options);
         let state_bytes = log.data().map_or(0, |data| data.state_bytes_limit() as u64);
@@ -690,10 +726,10 @@ impl Edge {
     }
 
     /// Makes a copy due at this turn, unless it is due earlier.
-    fn put_due(&mut self, index: ChannelIndex, turn: Tick) {
-        let Some(copy) = self.copies.get_mut(&index).filter(|copy| copy.due.is_none_or(|due| due > turn)) else {
+    fn put_due(&mut self, copy: &mut Copy, index: ChannelIndex, turn: Tick) {
+        if copy.due.is_some_and(|due| due <= turn) {
             return;
-        };
+        }
         if let Some(due) = copy.due.replace(turn) {
             self.due.remove(&(due, index));
         }
@@ -746,8 +782,9 @@ fn reads_of(channel: u32, wanted: Wanted, anchor: Tick) -> down::Reads {
 }
 
 impl Copy {
-    fn new() -> Copy {
+    fn new(edge: EdgeKey) -> Copy {
         Copy {
+            edge,
             point: None,
             facts: None,
             type_url: String::new(),

@@ -24,6 +24,8 @@ struct Waiting {
     key: Key,
     /// Until when it need not be looked at.
     until: Time,
+    /// It was looked at, and has waited since.
+    has_waited: bool,
 }
 
 /// More bytes than these do not wait for a client: they are worth a write of their own.
@@ -53,7 +55,7 @@ impl Engine {
             connection.held_since = Some(self.clock.now());
             if !std::mem::replace(&mut connection.is_listed, true) {
                 let key = connection.key;
-                self.held.put(Waiting { key, until: self.clock.now() });
+                self.held.put(Waiting { key, until: self.clock.now(), has_waited: false });
             }
         }
     }
@@ -69,8 +71,9 @@ impl Engine {
             if waiting[place].until > self.clock.now() {
                 continue;
             }
-            match self.waits_until(waiting[place].key) {
-                Some(until) => waiting[place].until = until,
+            let Waiting { key, has_waited, .. } = waiting[place];
+            match self.waits_until(key, has_waited) {
+                Some(until) => waiting[place] = Waiting { key, until, has_waited: true },
                 None => self.strike_out(waiting.swap_remove(place).key),
             }
         }
@@ -84,14 +87,13 @@ impl Engine {
     }
 
     /// Until when a connection's messages wait. `None` if they have gone out, or are to go out now.
-    fn waits_until(&mut self, key: Key) -> Option<Time> {
+    fn waits_until(&mut self, key: Key, has_waited: bool) -> Option<Time> {
         let index = self.connections.place(key)?;
-        let end = self
-            .connections
-            .at(index)
-            .held_since?
-            .after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
-        let turn = self.next_state_for(index, end);
+        let connection = self.connections.at(index);
+        let end = connection.held_since?.after(Duration::from_millis(self.settings.limits.max_hold_ms.into()));
+        // An edge's client has its state at the edge: what has waited here for its turn goes with the changes for it.
+        let is_over = has_waited && connection.behind.is_some();
+        let turn = if is_over { None } else { self.next_state_for(index, end) };
         if turn.is_none() {
             self.connections.put_dirty(index);
         }

@@ -54,8 +54,8 @@ pub(super) struct Home {
 struct Terms {
     options: MergeOptions,
     type_url: Arc<str>,
-    /// Bytes that a state without a schema may have.
-    state_bytes: usize,
+    /// Bytes that the state may have, if it has no schema: the copy loses what the state at home loses.
+    state_bytes: Option<usize>,
 }
 
 /// The numbers of a frame of the home, which stand anywhere in it: see [`DownFrame`](crate::edge::DownFrame).
@@ -419,10 +419,8 @@ impl Engine {
             should_check_removable_map_field: options.remove_map_entries,
         };
         self.fanout.hub.state_mut(index).set_options(options);
-        let state_bytes = match channel.state_bytes {
-            0 => usize::MAX,
-            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
-        };
+        let has_bound = channel.state_bytes > 0 && self.schemas.find(&channel.type_url).is_none();
+        let state_bytes = has_bound.then(|| usize::try_from(channel.state_bytes).unwrap_or(usize::MAX));
         let terms = Terms { options, type_url: channel.type_url.as_str().into(), state_bytes };
         if let Some(home) = &mut self.home
             && home.terms.insert(channel.id, terms).is_none()
@@ -466,10 +464,7 @@ impl Engine {
         (writer, tick): (u32, Tick),
     ) -> Result<(), EdgeFault> {
         let mut limits = state_limits(&self.settings.limits);
-        if self.schemas.find(type_url).is_none() {
-            // The copy loses what the state at home loses.
-            limits.state_bytes = limits.state_bytes.min(state_bytes);
-        }
+        limits.state_bytes = state_bytes.map_or(limits.state_bytes, |bytes| bytes.min(limits.state_bytes));
         let before = self.fanout.hub.state(index).size_bytes() as u64;
         let state = self.fanout.hub.state_mut(index);
         let mut merged = state.merge_copy((type_url, value), repeated, (&self.schemas, options, limits), writer, tick);

@@ -1,9 +1,11 @@
 //! When state goes out, and to whom.
 
 use super::stage::{Stage, every, open_settings};
-use throng_channeld::message_type;
 use throng_channeld::proto::unrealpb::{FVector, SpawnObjectMessage};
-use throng_channeld::proto::{Any, ChannelDataAccess, ChannelSubscriptionOptions, ChannelType};
+use throng_channeld::proto::{
+    Any, ChannelDataAccess, ChannelDataUpdateMessage, ChannelSubscriptionOptions, ChannelType,
+};
+use throng_channeld::{Header, message_type};
 use throng_gateway_engine::port::{EndCause, Side};
 
 /// A state with a number in it that tells updates apart.
@@ -45,6 +47,37 @@ fn updates_come_at_the_end_of_each_subscribers_own_windows() {
     }
     assert_eq!(seen[0], [(40, 0), (80, 1), (160, 2), (280, 3)]);
     assert_eq!(seen[1], [(100, 1), (200, 2), (300, 3)], "the first is everything, as it is then");
+}
+
+#[test]
+fn a_turn_that_is_late_takes_along_what_has_come_meanwhile() {
+    let mut stage = Stage::new(open_settings());
+    let owner = stage.master();
+    let channels = [(); 2].map(|()| stage.create(&owner, ChannelType::Test, Some(number(0))));
+    let client = stage.client();
+    for channel in channels {
+        stage.subscribe(&owner, &client, channel, every(40));
+    }
+    stage.pass(207);
+    stage.read(&client);
+    // Both have news in this turn.
+    for channel in channels {
+        stage.update(&owner, channel, number(1));
+    }
+    let is_told = (0..40).any(|_| {
+        stage.pass(1);
+        !numbers(&mut stage, &client, channels[0]).is_empty()
+    });
+    assert!(is_told);
+    stage.pass(35);
+    stage.update(&owner, channels[0], number(2));
+    // The gateway is busy until 4 ms after the turn.
+    stage.now = stage.now.after(std::time::Duration::from_millis(9));
+    let update = ChannelDataUpdateMessage { data: Some(number(3)), context_conn_id: 0 };
+    stage.write_message(&owner, Header::new(channels[1], message_type::CHANNEL_DATA_UPDATE), &update);
+    stage.settle();
+    let told = stage.read_type(&client, message_type::CHANNEL_DATA_UPDATE);
+    assert_eq!(told.iter().map(|message| message.channel_id).collect::<Vec<u32>>(), channels);
 }
 
 #[test]

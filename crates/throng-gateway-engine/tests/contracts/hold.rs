@@ -66,6 +66,30 @@ fn a_message_goes_out_with_the_state_that_is_due_soon_in_one_write() {
 }
 
 #[test]
+fn a_message_goes_out_with_the_first_state_although_more_is_due_soon() {
+    let mut scene = scene(&["-dev", "-limit", "max_hold_ms=40"], Some(40));
+    let (server, client) = (scene.server.clone(), scene.client.clone());
+    let other = scene.stage.create(&server, ChannelType::Subworld, Some(number(0)));
+    // Its turns lie between those of the first channel.
+    scene.stage.pass(20);
+    scene.stage.subscribe(&server, &client, other, every(40));
+    scene.stage.pass(100);
+    scene.told();
+    for channel in [scene.channel, other] {
+        scene.stage.update(&server, channel, number(1));
+    }
+    scene.call(&client);
+    let mut told = Vec::new();
+    for _ in 0..40 {
+        scene.stage.pass(1);
+        told.push(scene.told());
+    }
+    told.retain(|(types, _)| !types.is_empty());
+    let state = message_type::CHANNEL_DATA_UPDATE;
+    assert_eq!(told, [(vec![CALL, state], 1), (vec![state], 1)]);
+}
+
+#[test]
 fn messages_for_which_no_state_is_due_soon_go_out_at_once() {
     for interval_ms in [None, Some(500)] {
         let mut scene = scene(&["-dev"], interval_ms);
