@@ -30,8 +30,9 @@ impl Engine {
     /// is an owner; then it is as if the owner had said it.
     fn writer_of(&self, from: Place, channel: ChannelIndex) -> Result<Place, Refusal> {
         let channel = self.channels.at(channel);
-        let is_writer = channel.subscriber(from).is_some_and(|subscriber| subscriber.access() == Access::Write);
-        if channel.is_owner(from) || is_writer {
+        let is_writer = || channel.subscriber(from).is_some_and(|subscriber| subscriber.access() == Access::Write);
+        // Most updates are the owner's.
+        if channel.is_owner(from) || is_writer() {
             return Ok(from);
         }
         channel.owner.filter(|_| self.connections.at(from).is_server()).ok_or(Refusal::NoWriteAccess)
