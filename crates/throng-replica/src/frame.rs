@@ -99,17 +99,17 @@ impl Frame {
         self.segments.push(Segment::new(start..self.bytes.len(), first_entry..self.entries.len(), updates));
     }
 
-    /// A frame with room for what changes in a crowded cell. There are several thousand, so this is as little as does.
-    pub(crate) fn of_a_crowd() -> Frame {
+    /// A frame with room for what changes in a crowded cell: so many entries.
+    pub(crate) fn of_a_crowd(entries: usize) -> Frame {
         Frame {
             tick: Tick(0),
             variant: Variant::default(),
-            bytes: Vec::with_capacity(384),
+            bytes: Vec::with_capacity(24 * entries),
             segments: Vec::with_capacity(2),
-            entries: Vec::with_capacity(16),
+            entries: Vec::with_capacity(entries),
             parts: Vec::new(),
             says_once: false,
-            scratch: Vec::with_capacity(16),
+            scratch: Vec::with_capacity(entries),
             words: Vec::new(),
         }
     }

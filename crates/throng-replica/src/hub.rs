@@ -68,8 +68,10 @@ pub trait ChannelState: Send + Sync {
         None
     }
 
-    /// A frame with room for what the state usually writes, so that frames do not grow one by one while the world plays.
-    fn new_frame() -> Frame {
+    /// A frame with room for what the state usually writes, so that frames do not grow one by one while the world plays; with
+    /// less if the hub [saves memory](Hub::saves_memory).
+    fn new_frame(saves_memory: bool) -> Frame {
+        let _ = saves_memory;
         Frame::default()
     }
 

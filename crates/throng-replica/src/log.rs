@@ -286,8 +286,8 @@ impl ChannelState for ObjectLog {
         self.live > CROWDED_OBJECTS
     }
 
-    fn new_frame() -> Frame {
-        Frame::of_a_crowd()
+    fn new_frame(saves_memory: bool) -> Frame {
+        Frame::of_a_crowd(if saves_memory { 16 } else { 32 })
     }
 
     fn last_change(&self) -> Tick {

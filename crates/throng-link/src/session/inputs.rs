@@ -11,6 +11,9 @@ use super::wire::{InputSection, MAX_INPUT_BYTES, expand_number};
 /// Received inputs that may wait to be polled; beyond, the oldest is dropped.
 pub const MAX_QUEUED_INPUTS: usize = 64;
 
+/// Of these, so many wait at most in most ticks.
+const USUALLY_QUEUED_INPUTS: usize = 8;
+
 /// The distance behind the newest received input up to which an acknowledgement is sent: half of what the peer can tell
 /// apart by 16 bits, so that inputs that it has pushed since do no harm.
 const ACK_REACH_INPUTS: u32 = 1 << 14;
@@ -237,9 +240,12 @@ impl InputReceiver {
         if is_full {
             self.queue.pop_front();
         }
-        if self.queue.capacity() == 0 {
+        match self.queue.capacity() {
             // Where inputs are polled as soon as they come, one waits.
-            self.queue.reserve_exact(1);
+            0 => self.queue.reserve_exact(1),
+            // Where several wait, their number varies: there is room for the usual ones from then on.
+            1 if !self.queue.is_empty() => self.queue.reserve_exact(USUALLY_QUEUED_INPUTS - 1),
+            _ => {}
         }
         self.queue.push_back(Input::new(number, item));
         u64::from(is_full)
@@ -267,6 +273,16 @@ mod tests {
         assert_eq!(take(&mut receiver, 2, &[0, 1, 9, 1, 8]), (vec![2], 0));
         assert_eq!(take(&mut receiver, 65_535, &[0]), (vec![], 0));
         assert_eq!(take(&mut receiver, 5, &[0]), (vec![5], 2));
+    }
+
+    #[test]
+    fn where_inputs_wait_there_is_room_for_the_usual_ones_at_once() {
+        let mut receiver = InputReceiver::new(0);
+        let rooms = [0, 1, 2, 3, 4, 5, 6, 7].map(|newest| {
+            receiver.take(&section(newest, &[0]));
+            receiver.queue.capacity()
+        });
+        assert_eq!(rooms, [1, 8, 8, 8, 8, 8, 8, 8]);
     }
 
     #[test]

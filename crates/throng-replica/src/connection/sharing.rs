@@ -358,6 +358,9 @@ impl Connection {
         } else if !std::mem::replace(&mut self.sharing.was_member, true) {
             // Room for a step into the next cell, so that no tick has to make it.
             self.sharing.changed.reserve(CHANGED_AT_ONCE);
+            if !self.saves_memory {
+                self.sharing.exceptions.reserve_exact(2 * CHANGED_AT_ONCE);
+            }
         }
     }
 

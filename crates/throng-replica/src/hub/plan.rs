@@ -322,7 +322,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         }
         self.pool.trim(used);
         if !self.saves_memory {
-            self.pool.stock_up(S::new_frame);
+            self.pool.stock_up(|| S::new_frame(false));
         }
     }
 
@@ -383,7 +383,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
 
     /// Brings together what the parts have found.
     fn merge(&mut self) {
-        let Hub { channels, views, parts, requests, numbers, pool, disturbed, counters, .. } = self;
+        let Hub { channels, views, parts, requests, numbers, pool, disturbed, counters, saves_memory, .. } = self;
         let taken = |part: &Part, view: &u32| u64::from(part.takers[*view as usize]) * views.due_count(*view);
         let by_views = |part: &Part| part.taken.iter().map(|view| taken(part, view)).sum::<u64>();
         counters.frames_shared = parts.iter().map(|part| part.shared + by_views(part)).sum();
@@ -397,7 +397,7 @@ impl<S: ChannelState, C: Reader> Hub<S, C> {
         number(parts, numbers);
         let asks = &parts[0].asks;
         let to_request = |&Ask { channel, since, variant, .. }: &Ask| {
-            let frame = pool.take(channels[channel as usize].state.is_large(), S::new_frame);
+            let frame = pool.take(channels[channel as usize].state.is_large(), || S::new_frame(*saves_memory));
             Request { channel, since, variant, frame }
         };
         requests.extend(asks.iter().map(to_request));
