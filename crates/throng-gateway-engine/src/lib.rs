@@ -58,6 +58,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bans;
 pub mod channel_types;
 pub mod config_file;
 pub mod edge;
@@ -71,4 +72,5 @@ pub mod shards;
 pub mod snapshot;
 pub mod spatial;
 
+pub use bans::Census;
 pub use engine::*;

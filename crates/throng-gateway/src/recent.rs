@@ -58,20 +58,23 @@ impl<K: Copy + Eq + Hash, V: Copy> Recent<K, V> {
 
     /// Remembers a value under a key, in place of another one.
     pub(crate) fn insert(&mut self, now: Time, key: K, value: V) {
-        self.old.remove(&key);
-        if self.is_turn_due(now, &key) {
+        let is_turn_due = self.is_turn_due(now, &key);
+        self.remove(&key);
+        if is_turn_due {
             self.turn(now);
         }
         self.young.insert(key, value);
     }
 
-    /// The same. Returns how many entries are forgotten for it that `counts` counts. Each entry is looked at once.
-    pub(crate) fn insert_counted(&mut self, now: Time, key: K, value: V, counts: impl Fn(&V) -> bool) -> usize {
+    /// The same. Returns the value that the key had, and hands each value that is forgotten for it to `forgotten`: each once.
+    pub(crate) fn replace(&mut self, now: Time, key: K, value: V, forgotten: impl FnMut(V)) -> Option<V> {
+        let former = self.get(&key);
         self.old.remove(&key);
-        let old = if self.is_turn_due(now, &key) { Some(self.old.values()) } else { None };
-        let forgotten = old.into_iter().flatten().filter(|value| counts(value)).count();
+        if self.is_turn_due(now, &key) {
+            self.old.values().copied().for_each(forgotten);
+        }
         self.insert(now, key, value);
-        forgotten
+        former
     }
 
     fn is_turn_due(&self, now: Time, key: &K) -> bool {
@@ -136,5 +139,22 @@ mod tests {
         }
         assert_eq!(recent.iter().filter(|&(&key, _)| key == 1).count(), 1);
         assert_eq!((recent.remove(&1), recent.get(&1)), (Some(1), None));
+        // Also one that is written again when the young ones become old.
+        recent.insert(Time::from_secs(30), 4, 4);
+        recent.insert(Time::from_secs(60), 4, 5);
+        assert_eq!(recent.iter().filter(|&(&key, _)| key == 4).count(), 1);
+    }
+
+    #[test]
+    fn each_value_that_goes_is_handed_over_once() {
+        let mut recent = Recent::new(100, LIFETIME);
+        let (mut held, mut random) = (0, fastrand::Rng::with_seed(1));
+        for second in 0..10_000 {
+            let mut forgotten = 0;
+            let key = random.u32(0..150);
+            let former = recent.replace(Time::from_secs(second), key, second, |_| forgotten += 1);
+            held = held + 1 - forgotten - usize::from(former.is_some());
+            assert_eq!(recent.iter().count(), held);
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use throng_wire::Time;
 
 use super::port::Side;
+use crate::bans::Census;
 
 /// A side, a claimed name, and an address. Never the name alone: otherwise anybody who knows a player's name could get
 /// that player banned by misbehaving under it.
@@ -48,6 +49,7 @@ pub(super) struct Blocked {
     until: HashMap<Who, Time>,
     /// As they came.
     order: VecDeque<(Time, Who)>,
+    census: Census,
 }
 
 impl Blocked {
@@ -55,7 +57,10 @@ impl Blocked {
     /// their time was over.
     pub(super) fn add(&mut self, now: Time, who: Who, until: Time, limit: usize) -> usize {
         self.forget_past(now);
-        self.until.insert(who.clone(), until);
+        if let Some(former) = self.until.insert(who.clone(), until) {
+            self.census.remove(former);
+        }
+        self.census.add(now, until);
         self.order.push_back((until, who));
         let mut forgotten = 0;
         while self.order.len() > limit {
@@ -76,11 +81,22 @@ impl Blocked {
         refused.map(move |(who, until)| (who, until.since(now)))
     }
 
+    /// How many they are.
+    pub(super) fn count(&mut self, now: Time) -> usize {
+        self.census.present(now)
+    }
+
     /// Lifts the refusal of a name at a door, for all addresses. Only the first 64 characters of a name count. Returns
     /// whether it was refused.
     pub(super) fn forgive(&mut self, side: Side, name: &str) -> bool {
         let before = self.until.len();
-        self.until.retain(|who, _| who.side != side || *who.name != *beginning(name));
+        self.until.retain(|who, until| {
+            let stays = who.side != side || *who.name != *beginning(name);
+            if !stays {
+                self.census.remove(*until);
+            }
+            stays
+        });
         self.until.len() < before
     }
 
@@ -96,6 +112,7 @@ impl Blocked {
         let is_newest = self.until.get(&who) == Some(&until);
         if is_newest {
             self.until.remove(&who);
+            self.census.remove(until);
         }
         is_newest
     }
@@ -161,5 +178,24 @@ mod tests {
         assert!(!blocked.contains(&who("a"), Time(1)) && blocked.contains(&who("c"), Time(1)));
         // Names whose time is over make room.
         assert_eq!(blocked.add(Time(100), who("d"), Time(200), 1), 0);
+    }
+
+    #[test]
+    fn names_are_counted_as_they_come_and_go() {
+        let mut blocked = Blocked::default();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut most = 0;
+        for second in 0..10_000 {
+            let (now, name) = (Time::from_secs(second), random.u8(0..60).to_string());
+            if random.u8(0..10) == 0 {
+                blocked.forgive(Side::Client, &name);
+            } else {
+                // The time changes with the settings.
+                blocked.add(now, who(&name), Time::from_secs(second + random.u64(0..100)), 40);
+            }
+            assert_eq!(blocked.count(now), blocked.iter(now).count());
+            most = most.max(blocked.count(now));
+        }
+        assert!(most > 20, "{most}");
     }
 }

@@ -184,8 +184,8 @@ impl Engine {
     }
 
     /// How many names are refused.
-    pub fn blocked_count(&self) -> usize {
-        self.logins.blocked.iter(self.clock.now()).count()
+    pub fn blocked_count(&mut self) -> usize {
+        self.logins.blocked.count(self.clock.now())
     }
 
     /// Forgives a name at a door. Returns whether there was anything to forgive.

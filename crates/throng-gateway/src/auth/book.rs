@@ -8,10 +8,11 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use throng_gateway_engine::Census;
 use throng_wire::Time;
 
 use crate::place::place_of;
-use crate::recent::Recent;
+use crate::recent::{BanCounts, Recent};
 
 /// The key of a guess: an address, and a keyed hash of the name.
 type Guesser = (IpAddr, u64);
@@ -23,6 +24,8 @@ pub(crate) struct Book {
     ban: Duration,
     hasher: RandomState,
     failures: Recent<Guesser, Failures>,
+    /// Those of them that are bans.
+    census: Census,
     /// Bans that were forgotten before their end, because there were too many failures.
     forgotten: u64,
 }
@@ -37,17 +40,28 @@ struct Failures {
 impl Book {
     /// `failures_max` 0 never shuts anybody out. When `remembered` pairs are remembered, the oldest are forgotten.
     pub(crate) fn new(failures_max: u32, ban: Duration, remembered: usize) -> Book {
-        Book { failures_max, ban, hasher: RandomState::new(), failures: Recent::new(remembered, ban), forgotten: 0 }
+        Book {
+            failures_max,
+            ban,
+            hasher: RandomState::new(),
+            failures: Recent::new(remembered, ban),
+            census: Census::default(),
+            forgotten: 0,
+        }
     }
 
-    /// Other bounds from now on, as for [`Book::new`]. Existing entries stay.
-    pub(crate) fn set_limits(&mut self, failures_max: u32, ban: Duration, remembered: usize) {
+    /// Other bounds from now on, as for [`Book::new`]. Existing entries stay, and may be bans now, or none any more.
+    pub(crate) fn set_limits(&mut self, now: Time, failures_max: u32, ban: Duration, remembered: usize) {
         (self.failures_max, self.ban) = (failures_max, ban);
         self.failures.set_bounds(remembered, ban);
+        self.census = Census::default();
+        for (_, failures) in self.failures.iter().filter(|(_, failures)| failures.are_too_many(failures_max)) {
+            self.census.add(now, failures.until);
+        }
     }
 
     pub(crate) fn is_banned(&self, now: Time, address: IpAddr, player: &str) -> bool {
-        self.failures.get(&self.guesser(address, player)).is_some_and(|failures| self.are_too_many(now, &failures))
+        self.failures.get(&self.guesser(address, player)).is_some_and(|failures| self.is_ban(now, &failures))
     }
 
     pub(crate) fn failed(&mut self, now: Time, address: IpAddr, player: &str) {
@@ -55,23 +69,33 @@ impl Book {
         let former = self.failures.get(&guesser).filter(|failures| failures.until > now);
         let count = former.map_or(0, |failures| failures.count).saturating_add(1);
         let failures = Failures { count, until: now.after(self.ban) };
-        let is_ban = is_ban(self.failures_max, now);
-        self.forgotten += self.failures.insert_counted(now, guesser, failures, is_ban) as u64;
+        let failures_max = self.failures_max;
+        let former = self.failures.replace(now, guesser, failures, |forgotten| {
+            if forgotten.are_too_many(failures_max) {
+                self.census.remove(forgotten.until);
+                self.forgotten += u64::from(forgotten.until > now);
+            }
+        });
+        self.uncount(former);
+        if failures.are_too_many(failures_max) {
+            self.census.add(now, failures.until);
+        }
     }
 
-    /// Bans that were forgotten before their end.
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// How many guessers are banned, and how many of their bans were forgotten before their end.
+    pub(crate) fn ban_counts(&mut self, now: Time) -> BanCounts {
+        BanCounts { present: self.census.present(now), forgotten: self.forgotten }
     }
 
     pub(crate) fn succeeded(&mut self, address: IpAddr, player: &str) {
         let guesser = self.guesser(address, player);
-        self.failures.remove(&guesser);
+        let failures = self.failures.remove(&guesser);
+        self.uncount(failures);
     }
 
     /// The key that has guessed too often, and the rest of its ban.
     pub(crate) fn bans(&self, now: Time) -> impl Iterator<Item = (IpAddr, Duration)> {
-        let shut_out = self.failures.iter().filter(move |&(_, failures)| self.are_too_many(now, failures));
+        let shut_out = self.failures.iter().filter(move |&(_, failures)| self.is_ban(now, failures));
         shut_out.map(move |(&(address, _), failures)| (address, failures.until.since(now)))
     }
 
@@ -82,13 +106,21 @@ impl Book {
         let all: Vec<Guesser> =
             self.failures.iter().map(|(&guesser, _)| guesser).filter(|guesser| guesser.0 == place).collect();
         for guesser in &all {
-            self.failures.remove(guesser);
+            let failures = self.failures.remove(guesser);
+            self.uncount(failures);
         }
         !all.is_empty()
     }
 
-    fn are_too_many(&self, now: Time, failures: &Failures) -> bool {
-        is_ban(self.failures_max, now)(failures)
+    /// Failures are gone. They may have been a ban.
+    fn uncount(&mut self, failures: Option<Failures>) {
+        if let Some(failures) = failures.filter(|failures| failures.are_too_many(self.failures_max)) {
+            self.census.remove(failures.until);
+        }
+    }
+
+    fn is_ban(&self, now: Time, failures: &Failures) -> bool {
+        failures.until > now && failures.are_too_many(self.failures_max)
     }
 
     fn guesser(&self, address: IpAddr, player: &str) -> Guesser {
@@ -96,9 +128,11 @@ impl Book {
     }
 }
 
-/// Whether failures are a ban now.
-fn is_ban(failures_max: u32, now: Time) -> impl Fn(&Failures) -> bool {
-    move |failures| failures_max > 0 && failures.until > now && failures.count >= failures_max
+impl Failures {
+    /// Whether they are a ban until their time is over.
+    fn are_too_many(&self, failures_max: u32) -> bool {
+        failures_max > 0 && self.count >= failures_max
+    }
 }
 
 #[cfg(test)]
@@ -156,6 +190,29 @@ mod tests {
         let mut book = Book::new(2, Duration::from_secs(60), 100);
         (0..10).for_each(|number| (0..2).for_each(|_| book.failed(Time(0), HERE, &number.to_string())));
         (10..120).for_each(|number| book.failed(Time(0), HERE, &number.to_string()));
-        assert_eq!((book.bans(Time(0)).count(), book.forgotten()), (0, 10));
+        assert_eq!(book.bans(Time(0)).count(), 0);
+        assert_eq!(book.ban_counts(Time(0)), BanCounts { present: 0, forgotten: 10 });
+    }
+
+    /// The limits change meanwhile.
+    #[test]
+    fn bans_are_counted_as_they_come_and_go() {
+        let (max, ban) = (3, Duration::from_secs(60));
+        let mut book = Book::new(max, ban, 200);
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut now, mut most) = (Time(0), 0);
+        for _ in 0..20_000 {
+            now = now.after(Duration::from_secs(random.u64(0..2)));
+            let (address, player) = (IpAddr::from([203, 0, 113, random.u8(0..20)]), random.u8(0..4).to_string());
+            match random.u8(0..100) {
+                0 => book.set_limits(now, random.u32(0..max + 2), ban, 200),
+                1..4 => book.succeeded(address, &player),
+                4 => _ = book.forgive(address),
+                _ => book.failed(now, address, &player),
+            }
+            assert_eq!(book.ban_counts(now).present, book.bans(now).count());
+            most = most.max(book.bans(now).count());
+        }
+        assert!(most > 20, "{most}");
     }
 }

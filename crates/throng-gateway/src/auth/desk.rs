@@ -124,9 +124,9 @@ impl Desk {
 
     /// Another provider decides from now on. The former provider answers the questions that it has; wrong guesses stay
     /// counted.
-    pub(crate) fn take_over(&mut self, provider: Arc<dyn Provider>, limits: &DeskLimits) {
+    pub(crate) fn take_over(&mut self, now: Time, provider: Arc<dyn Provider>, limits: &DeskLimits) {
         self.provider = provider;
-        self.book.set_limits(limits.failures, limits.ban, limits.remembered);
+        self.book.set_limits(now, limits.failures, limits.ban, limits.remembered);
         self.limits = limits.clone();
     }
 
@@ -222,8 +222,8 @@ impl Desk {
     }
 
     /// How many guessers are banned, and how many of their bans were forgotten.
-    pub(crate) fn ban_counts(&self, now: Time) -> BanCounts {
-        BanCounts { present: self.book.bans(now).count(), forgotten: self.book.forgotten() }
+    pub(crate) fn ban_counts(&mut self, now: Time) -> BanCounts {
+        self.book.ban_counts(now)
     }
 
     /// Forgives an address. Returns whether there was anything to forgive.
@@ -529,7 +529,7 @@ mod tests {
         let limits = DeskLimits { failures: 1, ..DeskLimits::default() };
         let mut office = office(slow.clone(), &limits);
         assert!(office.desk.ask(Time(0), request("x"), here()).is_none());
-        office.desk.take_over(Arc::new(AcceptAll), &limits);
+        office.desk.take_over(Time(0), Arc::new(AcceptAll), &limits);
         slow.decide(Ok(AuthVerdict::InvalidLogin));
         assert_eq!(office.settle(Time(0)), (KEY, AuthVerdict::InvalidLogin));
         let shut_out = office.desk.ask(Time(0), request("x"), here()).expect("at once");

@@ -18,7 +18,7 @@ use super::counters::Reason;
 use super::options::DoorLimits;
 use super::rate::Rate;
 use crate::recent::{BanCounts, Recent};
-use throng_gateway_engine::Tally;
+use throng_gateway_engine::{Census, Tally};
 
 /// A door's entries for addresses, each in [bounded space](Recent).
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub(crate) struct Gate {
     strikes: Recent<IpAddr, Tally>,
     /// The end of an address's ban.
     bans: Recent<IpAddr, Time>,
+    census: Census,
     /// Bans that were forgotten before their end, because there were too many.
     bans_forgotten: u64,
     arrivals: Recent<IpAddr, Rate>,
@@ -72,6 +73,7 @@ impl Gate {
             inside: HashMap::new(),
             strikes: Recent::new(remembered, limits.ban),
             bans: Recent::new(remembered, limits.ban),
+            census: Census::default(),
             bans_forgotten: 0,
             arrivals: Recent::new(remembered, SECOND),
             limits,
@@ -143,12 +145,21 @@ impl Gate {
         let is_too_often = strikes.add(now, self.limits.strikes, self.limits.ban);
         if is_too_often {
             self.strikes.remove(&place);
-            let forgotten = self.bans.insert_counted(now, place, now.after(self.limits.ban), |&until| until > now);
-            self.bans_forgotten += forgotten as u64;
+            self.ban(now, place);
         } else {
             self.strikes.insert(now, place, strikes);
         }
         is_too_often
+    }
+
+    fn ban(&mut self, now: Time, place: IpAddr) {
+        let until = now.after(self.limits.ban);
+        let former = self.bans.replace(now, place, until, |forgotten| {
+            self.census.remove(forgotten);
+            self.bans_forgotten += u64::from(forgotten > now);
+        });
+        former.into_iter().for_each(|former| self.census.remove(former));
+        self.census.add(now, until);
     }
 
     /// The banned addresses.
@@ -158,14 +169,16 @@ impl Gate {
     }
 
     /// How many addresses are banned, and how many bans were forgotten.
-    pub(crate) fn ban_counts(&self, now: Time) -> BanCounts {
-        BanCounts { present: self.bans(now).count(), forgotten: self.bans_forgotten }
+    pub(crate) fn ban_counts(&mut self, now: Time) -> BanCounts {
+        BanCounts { present: self.census.present(now), forgotten: self.bans_forgotten }
     }
 
     /// Forgives an address. Returns whether there was anything to forgive.
     pub(crate) fn unban(&mut self, address: IpAddr) -> bool {
         let place = place_of(address);
-        self.strikes.remove(&place).is_some() | self.bans.remove(&place).is_some()
+        let ban = self.bans.remove(&place);
+        ban.into_iter().for_each(|until| self.census.remove(until));
+        self.strikes.remove(&place).is_some() | ban.is_some()
     }
 
     /// The number of logged-in connections from an address.
@@ -288,7 +301,9 @@ mod tests {
         let now = Time::from_secs(1_000);
         misbehave(&mut gate, now, address(1)).expect("once");
         assert_eq!(come(&mut gate, now, address(1)).err(), Some(Reason::Banned));
+        assert_eq!(gate.ban_counts(now).present, 1);
         assert!(gate.unban(address(1)) && !gate.unban(address(1)));
+        assert_eq!(gate.ban_counts(now).present, 0);
         come(&mut gate, now, address(1)).expect("it is forgiven");
     }
 
@@ -313,6 +328,8 @@ mod tests {
         }
         // The only member may be banned for its own faults.
         assert!((0..3).any(|_| gate.strike(now, Some(&member), true)));
+        (0..3).for_each(|_| _ = gate.strike(now, Some(&member), true));
+        assert_eq!(gate.ban_counts(now).present, 1, "a second ban of an address is no other one");
         member.members.fetch_sub(1, Ordering::Relaxed);
         gate.leave(Some(&member));
         assert_eq!(come(&mut gate, now, address(1)).err(), Some(Reason::Banned));

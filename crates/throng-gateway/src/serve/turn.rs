@@ -300,7 +300,7 @@ impl Turn {
                 self.engine.reload(Arc::new(reload.settings.engine.clone()));
                 self.edge_settings.store(self.engine.edge_settings(), Ordering::Relaxed);
                 self.events.send_to_others(|| Event::Settings(Arc::clone(&reload.settings)));
-                self.desk.take_over(reload.provider, &reload.desk);
+                self.desk.take_over(now, reload.provider, &reload.desk);
             }
             Event::Snapshot(request) => request.answer(&mut self.engine, self.clock, &self.counters),
             Event::Leave(reply) => {
@@ -323,7 +323,7 @@ impl Turn {
         Ok(())
     }
 
-    fn ban_counts_of_names(&self) -> BanCounts {
+    fn ban_counts_of_names(&mut self) -> BanCounts {
         let forgotten = self.engine.counters().refused.get(FORGOTTEN_BANS).copied().unwrap_or_default();
         BanCounts { present: self.engine.blocked_count(), forgotten }
     }
