@@ -27,6 +27,7 @@
 //! | `gateway_recordings_total`, `gateway_recordings_failed_total`, `gateway_recordings_limited_total`, `gateway_recordings_slow_total` | counter | | sessions that were recorded, that could not be, that a limit or a slow disk cut off |
 //! | `gateway_edges`, `gateway_edge_clients` | gauge | | edges of this gateway, and the clients that they have |
 //! | `gateway_edges_accepted_total`, `gateway_edges_refused_total` | counter | | edges that were let in, and that were not |
+//! | `gateway_edge_accepts_failed_total` | counter | | paths of edges that could not be accepted |
 //! | `gateway_edge_faults_total` | counter | | paths between a home and an edge that were closed because of what the other end said |
 //! | `gateway_home_linked` | gauge | | 0 while an edge has no path to its home; else 1 |
 //! | `gateway_home_lost_total` | counter | | how often an edge has lost its home |
@@ -295,6 +296,11 @@ impl Page {
         let totals = [
             ("gateway_edges_accepted_total", "Edges that were let in.", &shell.edges_accepted),
             ("gateway_edges_refused_total", "Edges that were not let in.", &shell.edges_refused),
+            (
+                "gateway_edge_accepts_failed_total",
+                "Paths of edges that could not be accepted.",
+                &shell.edge_accepts_failed,
+            ),
             ("gateway_edge_faults_total", "Paths that were closed because of the other end.", &shell.edge_faults),
             ("gateway_home_lost_total", "How often the home was lost.", &shell.home_lost),
         ];

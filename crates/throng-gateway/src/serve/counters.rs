@@ -235,6 +235,8 @@ pub struct ShellCounters {
     pub edges_accepted: AtomicU64,
     /// Edges, or who seemed to be one, that were not.
     pub edges_refused: AtomicU64,
+    /// Paths of edges that could not be accepted, because the machine lacks something, most often file descriptors.
+    pub edge_accepts_failed: AtomicU64,
     /// Paths between a home and an edge that were closed here, because of what the other end said, or because it did not read.
     pub edge_faults: AtomicU64,
     /// How often an edge has lost its home.

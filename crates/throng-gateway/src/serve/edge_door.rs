@@ -50,7 +50,7 @@ impl EdgeDoor {
 
     /// The machine lacks something, most often file descriptors.
     fn fail_to_accept(&self, cause: &io::Error) {
-        add(&self.counters.edges_refused, 1);
+        add(&self.counters.edge_accepts_failed, 1);
         if let Some(left_out) = self.ration.take(self.clock.now(), "edge_accept") {
             error!(%cause, left_out, "an edge cannot be accepted");
         }
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edge_that_cannot_be_accepted_is_counted() {
+    fn an_edge_that_cannot_be_accepted_is_counted_and_is_no_refused_one() {
         let counters = Arc::<ShellCounters>::default();
         let door = EdgeDoor {
             secret: EdgeSecret([1; 32]),
@@ -142,6 +142,7 @@ mod tests {
             closing: watch::channel(false).1,
         };
         (0..20).for_each(|_| door.fail_to_accept(&io::Error::other("too many open files")));
-        assert_eq!(counters.edges_refused.load(Ordering::Relaxed), 20);
+        assert_eq!(counters.edge_accepts_failed.load(Ordering::Relaxed), 20);
+        assert_eq!(counters.edges_refused.load(Ordering::Relaxed), 0);
     }
 }
