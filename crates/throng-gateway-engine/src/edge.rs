@@ -35,6 +35,9 @@ pub(crate) mod records;
 use bytes::Bytes;
 use prost::Message;
 use thiserror::Error;
+use throng_channeld::{Field, take_field};
+
+use records::{IS_LAST, UP_IS_LAST};
 
 /// The version of these frames. Ends of different versions do not speak to each other.
 pub const VERSION: u32 = 4;
@@ -57,6 +60,33 @@ pub struct UpFrame {
     /// The edge ends: the home sends its last frame, and lets the clients go on at another edge.
     #[prost(bool, tag = "2")]
     pub is_last: bool,
+}
+
+/// An end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathSide {
+    /// The edge.
+    Edge,
+    /// Its home.
+    Home,
+}
+
+impl PathSide {
+    /// Whether a frame of this end is its last one. Allocates nothing; one step for each record.
+    pub fn is_last(self, mut frame: &[u8]) -> bool {
+        let flag = match self {
+            PathSide::Edge => UP_IS_LAST,
+            PathSide::Home => IS_LAST,
+        };
+        while !frame.is_empty() {
+            match take_field(&mut frame) {
+                Ok(Field::Number(number, value)) if number == flag && value != 0 => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
 }
 
 /// One record of an edge.
@@ -422,6 +452,18 @@ const COMMON_TICKS: u64 = 3_603_600;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_end_knows_the_last_frame_of_the_other_one() {
+        let records = vec![Up { client: 1, what: Some(up::What::Said(Bytes::from_static(b"entries"))) }; 3];
+        for is_last in [false, true] {
+            let up = UpFrame { records: records.clone(), is_last }.encode_to_vec();
+            let down =
+                DownFrame { turn: Some(3), is_last, first_turn: Some(2), ..DownFrame::default() }.encode_to_vec();
+            assert_eq!([PathSide::Edge.is_last(&up), PathSide::Home.is_last(&down)], [is_last; 2]);
+            assert!(!PathSide::Edge.is_last(&up[..up.len() - 1]) && !PathSide::Home.is_last(&[]));
+        }
+    }
 
     /// Frames each 20 ticks over a path on which they take 2 to 5 ticks, by clocks that drift apart by 100 ppm.
     #[test]

@@ -29,8 +29,9 @@
 //! | `gateway_edges_accepted_total`, `gateway_edges_refused_total` | counter | | edges that were let in, and that were not |
 //! | `gateway_edge_accepts_failed_total` | counter | | paths of edges that could not be accepted |
 //! | `gateway_edge_faults_total` | counter | | paths between a home and an edge that were closed because of what the other end said |
+//! | `gateway_edge_paths_cut_total` | counter | | paths between a home and an edge that ended without the other end's last frame |
 //! | `gateway_home_linked` | gauge | | 0 while an edge has no path to its home; else 1 |
-//! | `gateway_home_lost_total` | counter | | how often an edge has lost its home |
+//! | `gateway_home_lost_total` | counter | | how often an edge has lost its home, for whatever reason |
 //! | `gateway_snapshots_total`, `gateway_snapshots_failed_total` | counter | | snapshots that were written, and that were not |
 //! | `gateway_snapshot_age_seconds`, `gateway_snapshot_bytes`, `gateway_snapshot_duration_seconds` | gauge | | the last snapshot: how old, how long, and how long it took |
 //! | `gateway_snapshot_part_seconds` | histogram | | how long an engine was held up by a part of a snapshot |
@@ -302,6 +303,11 @@ impl Page {
                 &shell.edge_accepts_failed,
             ),
             ("gateway_edge_faults_total", "Paths that were closed because of the other end.", &shell.edge_faults),
+            (
+                "gateway_edge_paths_cut_total",
+                "Paths that ended without the other end's last word.",
+                &shell.edge_paths_cut,
+            ),
             ("gateway_home_lost_total", "How often the home was lost.", &shell.home_lost),
         ];
         self.totals(&totals);

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,8 @@ fn messages_and_state_pass_through_an_edge() {
     drop(client);
     eventually("the home hears of it", || home.gateway.report().is_some_and(|report| report.edges == [1, 0]));
     edge.shut_down();
+    eventually("the edge has gone", || home.gateway.report().is_some_and(|report| report.edges == [0, 0]));
+    assert_eq!(cut(&home.gateway), 0, "it has said so");
     home.end();
 }
 
@@ -137,22 +139,56 @@ fn a_client_of_an_edge_that_ends_goes_on_at_another_one() {
     home.end();
 }
 
-/// Passes one connection on to a home, while it is not paused.
-fn relay(home: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
+fn home_lost(edge: &Gateway) -> u64 {
+    edge.counters().home_lost.load(Ordering::Relaxed)
+}
+
+fn cut(gateway: &Gateway) -> u64 {
+    gateway.counters().edge_paths_cut.load(Ordering::Relaxed)
+}
+
+fn a_path_that_is_cut_is_told_from_one_that_ends_in_good_order_at_both_ends() {
+    let home = home();
+    let (address, relayed) = relay(home.gateway.edges_address().expect("there is a door for edges"));
+    let edge = edge_of(address, SECRET);
+    eventually("the edge has a path", || edge.report().is_some_and(|report| report.is_linked == Some(true)));
+    let (mut client, _) = join(&edge, "ada");
+    echo(&mut client, b"hello");
+    relayed.store(CUTS, Ordering::Relaxed);
+    wait_for_end(&mut client);
+    eventually("both know", || (home_lost(&edge), cut(&edge), cut(&home.gateway)) == (1, 1, 1));
+    edge.shut_down();
+    home.end();
+}
+
+/// A [`relay`] does one of these.
+const PASSES_ON: u8 = 0;
+const PAUSES: u8 = 1;
+const CUTS: u8 = 2;
+
+/// Passes one connection on to a home, until it is told to do something else.
+fn relay(home: SocketAddr) -> (SocketAddr, Arc<AtomicU8>) {
     let listener = std::net::TcpListener::bind(any()).expect("a free port");
-    let (address, is_paused) = (listener.local_addr().expect("bound"), Arc::new(AtomicBool::new(false)));
-    let paused = Arc::clone(&is_paused);
+    let (address, does) = (listener.local_addr().expect("bound"), Arc::new(AtomicU8::new(PASSES_ON)));
+    let told = Arc::clone(&does);
     thread::spawn(move || {
         let (edge, _) = listener.accept().expect("the edge comes");
         let home = std::net::TcpStream::connect(home).expect("the home listens");
         let carry = |mut from: &std::net::TcpStream, mut to: &std::net::TcpStream| {
             let mut bytes = [0; 4_096];
-            while let Ok(count @ 1..) = std::io::Read::read(&mut from, &mut bytes) {
-                while paused.load(Ordering::Relaxed) {
+            from.set_read_timeout(Some(Duration::from_millis(5))).expect("it can be set");
+            loop {
+                let read = std::io::Read::read(&mut from, &mut bytes);
+                while told.load(Ordering::Relaxed) == PAUSES {
                     thread::sleep(Duration::from_millis(5));
                 }
-                if std::io::Write::write_all(&mut to, &bytes[..count]).is_err() {
+                if told.load(Ordering::Relaxed) == CUTS {
                     break;
+                }
+                match read {
+                    Ok(count @ 1..) if std::io::Write::write_all(&mut to, &bytes[..count]).is_ok() => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    _ => break,
                 }
             }
             let _ = (from.shutdown(std::net::Shutdown::Both), to.shutdown(std::net::Shutdown::Both));
@@ -162,23 +198,23 @@ fn relay(home: SocketAddr) -> (SocketAddr, Arc<AtomicBool>) {
             carry(&edge, &home);
         });
     });
-    (address, is_paused)
+    (address, does)
 }
 
 fn an_edge_whose_home_does_not_answer_ends_all_the_same() {
     let home = home();
-    let (address, is_paused) = relay(home.gateway.edges_address().expect("there is a door for edges"));
+    let (address, relayed) = relay(home.gateway.edges_address().expect("there is a door for edges"));
     let drain = Duration::from_secs(1);
     let edge = edge_that_drains(address, SECRET, drain);
     eventually("the edge has a path", || edge.report().is_some_and(|report| report.is_linked == Some(true)));
     let (mut client, _) = join(&edge, "ada");
-    is_paused.store(true, Ordering::Relaxed);
+    relayed.store(PAUSES, Ordering::Relaxed);
     let began = Instant::now();
     assert!(edge.shut_down(), "the client reads: nothing is cut off");
     let took = began.elapsed();
     assert!(took >= drain && took < Duration::from_secs(20), "{took:?}");
     wait_for_end(&mut client);
-    is_paused.store(false, Ordering::Relaxed);
+    relayed.store(PASSES_ON, Ordering::Relaxed);
     eventually("the home has lost the edge", || home.gateway.report().is_some_and(|report| report.edges == [0, 0]));
     home.end();
 }
@@ -203,7 +239,7 @@ fn an_edge_waits_for_its_home_and_lets_nobody_in_until_then() {
     home.end();
     wait_for_end(&mut client);
     eventually("it is not ready", || ready(&edge) == 503);
-    assert_eq!(edge.counters().home_lost.load(Ordering::Relaxed), 1);
+    assert_eq!((home_lost(&edge), cut(&edge)), (1, 0), "it has said so");
     edge.shut_down();
 }
 
@@ -382,6 +418,7 @@ fn edges_over_sockets() {
         &messages_and_state_pass_through_an_edge,
         &a_client_of_an_edge_that_ends_goes_on_at_another_one,
         &an_edge_whose_home_does_not_answer_ends_all_the_same,
+        &a_path_that_is_cut_is_told_from_one_that_ends_in_good_order_at_both_ends,
         &an_edge_waits_for_its_home_and_lets_nobody_in_until_then,
         &another_key_is_refused_and_counted,
         &a_home_has_so_many_paths_at_a_time_and_counts_who_finds_none,

@@ -239,7 +239,9 @@ pub struct ShellCounters {
     pub edge_accepts_failed: AtomicU64,
     /// Paths between a home and an edge that were closed here, because of what the other end said, or because it did not read.
     pub edge_faults: AtomicU64,
-    /// How often an edge has lost its home.
+    /// Paths between a home and an edge that have ended without the other end's last frame: it was killed, or is out of reach.
+    pub edge_paths_cut: AtomicU64,
+    /// How often an edge has lost its home, whether its path was cut or not.
     pub home_lost: AtomicU64,
     /// Snapshots of the engines.
     pub snapshots: SnapshotCounters,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use throng_gateway_engine::edge::PathSide;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::sleep;
@@ -13,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::clock::Clock;
 use super::counters::{ShellCounters, add};
-use super::edge_frames::{carry, close};
+use super::edge_frames::{PathEnd, carry, close};
 use super::edge_path::{PathOutbox, PathQueue, greet_edge, refuse_edge, welcome_edge};
 use super::event::{Event, Events};
 use super::options::EdgeSecret;
@@ -34,7 +35,7 @@ pub(crate) struct EdgeDoor {
     pub(crate) settings: Arc<AtomicU64>,
     pub(crate) events: Events,
     pub(crate) counters: Arc<ShellCounters>,
-    /// Refusals are logged at a limited rate.
+    /// Lines that edges cause are logged at a limited rate.
     pub(crate) ration: Arc<Ration>,
     pub(crate) clock: Clock,
     pub(crate) closing: watch::Receiver<bool>,
@@ -43,16 +44,19 @@ pub(crate) struct EdgeDoor {
 impl EdgeDoor {
     fn refuse(&self, address: SocketAddr, why: &str) {
         add(&self.counters.edges_refused, 1);
-        if let Some(left_out) = self.ration.take(self.clock.now(), "edge_refused") {
-            warn!(%address, left_out, "an edge was refused: {why}");
-        }
+        self.say("edge_refused", |left_out| warn!(%address, left_out, "an edge was refused: {why}"));
     }
 
     /// The machine lacks something, most often file descriptors.
     fn fail_to_accept(&self, cause: &io::Error) {
         add(&self.counters.edge_accepts_failed, 1);
-        if let Some(left_out) = self.ration.take(self.clock.now(), "edge_accept") {
-            error!(%cause, left_out, "an edge cannot be accepted");
+        self.say("edge_accept", |left_out| error!(%cause, left_out, "an edge cannot be accepted"));
+    }
+
+    /// Writes a line of the log, unless there were too many for this reason. `write` gets the number of lines that were left out.
+    fn say(&self, reason: &'static str, write: impl FnOnce(u64)) {
+        if let Some(left_out) = self.ration.take(self.clock.now(), reason) {
+            write(left_out);
         }
     }
 }
@@ -106,21 +110,22 @@ async fn serve(door: &EdgeDoor, mut stream: TcpStream, address: SocketAddr) {
         }
     };
     add(&door.counters.edges_accepted, 1);
-    info!(%address, "an edge has come");
-    let (ended, fault) = match welcome_edge(&mut stream, tick).await {
+    door.say("edge_come", |left_out| info!(%address, left_out, "an edge has come"));
+    let ended = match welcome_edge(&mut stream, tick).await {
         Ok(()) => {
             let heard = |frame, room| Event::EdgeSaid { key, frame, _room: room };
-            carry(stream, &outbox, (&door.events, &door.counters), heard).await
+            carry(stream, &outbox, (&door.events, &door.counters), PathSide::Edge, heard).await
         }
-        Err(error) => (Err(error), close(&outbox, &door.counters)),
+        Err(error) => close(&outbox, &door.counters, PathEnd::Cut(io::Error::other(error))),
     };
-    if let Some(fault) = fault {
-        warn!(%address, tag = fault.tag(), "the path to an edge was closed: {fault}");
-    }
     let _ = door.events.send(Event::EdgeClosed { key });
     match ended {
-        Ok(()) => info!(%address, "an edge has gone"),
-        Err(error) => warn!(%address, "an edge is lost: {error}"),
+        PathEnd::Orderly | PathEnd::Ours => {
+            door.say("edge_gone", |left_out| info!(%address, left_out, "an edge has gone: {ended}"));
+        }
+        PathEnd::Cut(_) | PathEnd::Fault(_) => {
+            door.say("edge_lost", |left_out| warn!(%address, left_out, "an edge is lost: {ended}"));
+        }
     }
 }
 

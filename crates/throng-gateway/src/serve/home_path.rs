@@ -1,16 +1,18 @@
 //! An edge's path to its home: made again and again, as long as the process lives.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use throng_gateway_engine::edge::PathSide;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::counters::{ShellCounters, add};
-use super::edge_frames::carry;
+use super::edge_frames::{PathEnd, carry};
 use super::edge_path::{PathError, PathOutbox, PathQueue, greet_home};
 use super::event::{Event, Events};
 use super::options::HomeOptions;
@@ -43,30 +45,45 @@ pub(crate) async fn keep(path: HomePath) {
 }
 
 async fn keep_trying(path: &HomePath) {
+    let home = &path.options.address;
     let mut pause = RETRY.0;
+    // The same again and again is said once.
     let mut last = String::new();
+    let mut was_short = false;
     loop {
-        match begin(path).await {
+        let trouble = match begin(path).await {
             Ok((stream, tick)) => {
-                last.clear();
                 let begun = Instant::now();
-                let ended = exchange(path, stream, tick).await;
+                let say_so = || info!(home, "the home is reached");
+                if !was_short {
+                    say_so();
+                }
+                // After a path that has ended at once, another one has to last before it is worth a line.
+                let lasts = async {
+                    sleep(RETRY.1).await;
+                    if was_short {
+                        say_so();
+                    }
+                    pending::<PathEnd>().await
+                };
+                let ended = tokio::select! {
+                    ended = exchange(path, stream, tick) => ended,
+                    ended = lasts => ended,
+                };
                 // A home that closes each path at once is not asked ten times a second.
-                if begun.elapsed() >= RETRY.1 {
+                was_short = begun.elapsed() < RETRY.1;
+                if !was_short {
                     pause = RETRY.0;
+                    last.clear();
                 }
                 add(&path.counters.home_lost, 1);
-                let why = ended.err().map_or_else(|| "it has closed the path".to_owned(), |error| error.to_string());
-                warn!(home = path.options.address, "the home is lost: {why}");
+                format!("the home is lost: {ended}")
             }
-            Err(error) => {
-                // The same again and again is said once.
-                let text = error.to_string();
-                if text != last {
-                    warn!(home = path.options.address, "the home cannot be reached: {text}");
-                    last = text;
-                }
-            }
+            Err(error) => format!("the home cannot be reached: {error}"),
+        };
+        if trouble != last {
+            warn!(home, "{trouble}");
+            last = trouble;
         }
         sleep(pause).await;
         pause = (pause * 2).min(RETRY.1);
@@ -82,23 +99,22 @@ async fn begin(path: &HomePath) -> Result<(TcpStream, u64), PathError> {
     Ok((stream, tick))
 }
 
-async fn exchange(path: &HomePath, stream: TcpStream, tick: u64) -> Result<(), PathError> {
+async fn exchange(path: &HomePath, stream: TcpStream, tick: u64) -> PathEnd {
     let outbox = PathOutbox(PathQueue::new(&path.counters.memory));
     if path.events.send(Event::Linked { tick, outbox: outbox.clone() }).is_err() {
-        return Ok(());
+        return PathEnd::Ours;
     }
-    info!(home = path.options.address, "the home is reached");
     let heard = |frame, room| Event::HomeSaid { frame, _room: room };
-    let (ended, fault) = carry(stream, &outbox, (&path.events, &path.counters), heard).await;
-    if let Some(fault) = fault {
-        warn!(tag = fault.tag(), "the path to the home was closed: {fault}");
-    }
+    let ended = carry(stream, &outbox, (&path.events, &path.counters), PathSide::Home, heard).await;
     let _ = path.events.send(Event::Unlinked);
     ended
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Mutex, PoisonError};
+
     use tokio::net::TcpListener;
     use tokio::runtime::Builder;
 
@@ -107,8 +123,26 @@ mod tests {
     use super::super::options::EdgeSecret;
     use super::*;
 
+    /// The lines of the log.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
-    fn a_home_that_closes_each_path_at_once_is_asked_more_and_more_seldom() {
+    fn a_home_that_closes_each_path_at_once_is_asked_more_and_more_seldom_and_that_is_said_once() {
+        let log = Log::default();
+        let writer = log.clone();
+        let lines = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let _here = tracing::subscriber::set_default(lines);
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let paths = runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
@@ -139,5 +173,9 @@ mod tests {
         });
         // At 0, 0.1, 0.3 and 0.7 s.
         assert!((2..=4).contains(&paths), "{paths}");
+        let log = log.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = String::from_utf8_lossy(&log);
+        let count = |word: &str| log.lines().filter(|line| line.contains(word)).count();
+        assert_eq!([count("is reached"), count("is lost: the path was cut"), log.lines().count()], [1, 1, 2], "{log}");
     }
 }
