@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use async_nats::{ReconnectToServer, Server};
 use throng_bus::endpoint::Endpoint;
 use throng_bus::{Bus, Cluster, Command, CommandError, Counters, Event, Limits, MemberId};
 use throng_wire::Time;
@@ -60,6 +61,8 @@ pub struct NatsOptions {
     pub patience: Duration,
     /// The time between two questions whether the server is there. A silent connection is given up after three of them.
     pub ping_every: Duration,
+    /// Gets each line about servers that do not fit, in the thread of the bus.
+    pub note: fn(&str),
 }
 
 impl NatsOptions {
@@ -75,6 +78,7 @@ impl NatsOptions {
             replicas: 1,
             patience: Duration::from_secs(5),
             ping_every: Duration::from_secs(1),
+            note: |_| (),
         }
     }
 }
@@ -106,6 +110,12 @@ pub(crate) struct State {
     pub(crate) is_stopping: bool,
     /// Rises with each connection.
     pub(crate) connections: u64,
+    /// The newest connection holds.
+    pub(crate) is_linked: bool,
+    /// Why the newest server that has answered does not fit.
+    pub(crate) problem: Option<String>,
+    /// Servers that were tried since one did not fit.
+    turn: usize,
     /// The server refuses what this member says about how far it has read the store. It stops sending changes after some MiB.
     pub(crate) is_reading_refused: bool,
     has_news: bool,
@@ -124,6 +134,9 @@ impl NatsBus {
             is_stopping: false,
             is_reading_refused: false,
             connections: 0,
+            is_linked: false,
+            problem: None,
+            turn: 0,
             has_news: false,
         };
         let shared = Arc::new(Shared {
@@ -149,6 +162,12 @@ impl NatsBus {
             }
             Err(_) => Err(StartError::Thread(std::io::Error::other("it ended before it was ready"))),
         }
+    }
+
+    /// Why the bus cannot be used although there is a server: it belongs to another cluster, or takes only shorter messages. The bus tries
+    /// again, also with the other servers.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.lock().problem.clone()
     }
 
     /// Waits until there may be an event, for a time at most. False if the time is over.
@@ -206,6 +225,25 @@ impl Drop for NatsBus {
     }
 }
 
+impl State {
+    /// After a server that does not fit, all take turns: the client itself would connect to the same one again, as long as another one
+    /// has failed more often. `None` is its own choice.
+    pub(crate) fn next_server(&mut self, servers: Vec<Server>) -> Option<ReconnectToServer> {
+        self.problem.as_ref()?;
+        self.turn = self.turn.wrapping_add(1);
+        let chosen = self.turn.checked_rem(servers.len())?;
+        let addr = servers.into_iter().nth(chosen)?.addr;
+        Some(ReconnectToServer { addr, delay: None })
+    }
+
+    /// The caller may use the bus.
+    pub(crate) fn connect(&mut self) {
+        if !self.endpoint.is_connected() {
+            self.endpoint.handle_connected(self.now);
+        }
+    }
+}
+
 impl Shared {
     /// A lock of a thread that panicked is taken over: each change of what it protects is whole.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -213,11 +251,22 @@ impl Shared {
     }
 
     /// Changes the endpoint, and wakes up the caller.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut State)) {
+    pub(crate) fn tell<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
-        change(&mut state);
+        let told = change(&mut state);
         state.has_news = true;
         drop(state);
         self.news.notify_all();
+        told
+    }
+
+    /// The same for what has come from the server. Nothing is taken from one that does not fit, or is not known yet: the caller is told of
+    /// a gap, and lists are made anew, when it is connected again.
+    pub(crate) fn take(&self, change: impl FnOnce(&mut State)) {
+        self.tell(|state| {
+            if state.endpoint.is_connected() {
+                change(state);
+            }
+        });
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, RequestErrorKind, ServerError};
 use futures_util::StreamExt;
 use throng_bus::endpoint::Outgoing;
-use throng_bus::{Pattern, RequestError, SubscriptionId, Ticket, WatchId};
+use throng_bus::{ClusterError, Pattern, RequestError, SubscriptionId, Ticket, WatchId};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::bus::{NatsOptions, SERVER_VERSION_MIN, Secret, Shared};
+use crate::bus::{NatsOptions, SERVER_VERSION_MIN, Secret, Shared, State};
 use crate::error::{StartError, line};
 use crate::store::Store;
 
@@ -25,10 +25,18 @@ const INBOX_PREFIX: &str = "_INBOX.";
 /// The time between two attempts to connect.
 const RECONNECT_EVERY: Duration = Duration::from_millis(200);
 
+/// The store has so long to say the cluster's id, before messages go over a new connection all the same.
+const COMPARE_PATIENCE: Duration = Duration::from_secs(1);
+/// The time between two questions to a store that does not answer.
+const COMPARE_EVERY: Duration = Duration::from_secs(1);
+/// The time until a server that does not fit is left.
+const UNFIT_PAUSE: Duration = Duration::from_secs(2);
+
 struct Driver {
     shared: Arc<Shared>,
     client: Client,
     store: Store,
+    options: NatsOptions,
     prefix: String,
     subscriptions: HashMap<SubscriptionId, (Pattern, AbortHandle)>,
     watches: HashMap<WatchId, AbortHandle>,
@@ -50,6 +58,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, options: &NatsOptions, started: &S
     shared.tell(|state| {
         state.is_ready = true;
         state.connections = 1;
+        state.is_linked = true;
         let now = state.now;
         state.endpoint.handle_connected(now);
     });
@@ -69,34 +78,44 @@ pub(crate) async fn run(shared: &Arc<Shared>, options: &NatsOptions, started: &S
 
 async fn open(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Driver, StartError> {
     let client = connect(shared, options).await?;
-    let servers = || options.servers.clone();
-    let version = client.server_info().version;
-    let (major, minor) = SERVER_VERSION_MIN;
-    if !client.is_server_compatible(i64::from(major), i64::from(minor), 0) {
-        return Err(StartError::TooOld { servers: servers(), found: line(&version) });
-    }
-    let most = client.server_info().max_payload;
-    let needed = options.limits.payload_bytes.saturating_add(HEADS_BYTES_MAX);
-    if most < needed {
-        return Err(StartError::Payload { servers: servers(), most, needed });
-    }
+    check_server(&client, options, &options.servers)?;
     let store = Store::open(&client, options).await?;
     Ok(Driver {
         shared: shared.clone(),
         client,
         store,
+        options: options.clone(),
         prefix: format!("throng.{}.", options.cluster.name()),
         subscriptions: HashMap::new(),
         watches: HashMap::new(),
     })
 }
 
+/// Whether a server is new enough, and takes messages as long as ours. An error calls it `named`.
+fn check_server(client: &Client, options: &NatsOptions, named: &str) -> Result<(), StartError> {
+    let servers = || named.to_owned();
+    let (major, minor) = SERVER_VERSION_MIN;
+    if !client.is_server_compatible(i64::from(major), i64::from(minor), 0) {
+        return Err(StartError::TooOld { servers: servers(), found: line(&client.server_info().version) });
+    }
+    let most = client.server_info().max_payload;
+    let needed = options.limits.payload_bytes.saturating_add(HEADS_BYTES_MAX);
+    if most < needed {
+        return Err(StartError::Payload { servers: servers(), most, needed });
+    }
+    Ok(())
+}
+
 async fn connect(shared: &Arc<Shared>, options: &NatsOptions) -> Result<Client, StartError> {
-    let theirs = shared.clone();
+    let (theirs, state) = (shared.clone(), shared.clone());
     let mut connect = ConnectOptions::new()
         .name(format!("throng {} {}", options.cluster.name(), options.member))
         .ping_interval(options.ping_every)
         .reconnect_delay_callback(|_| RECONNECT_EVERY)
+        .reconnect_to_server_callback(move |servers, _| {
+            let server = state.lock().next_server(servers);
+            async move { server }
+        })
         .event_callback(move |event| {
             handle_event(&theirs, &event);
             async {}
@@ -130,12 +149,16 @@ fn handle_event(shared: &Shared, event: &async_nats::Event) {
         }
         match event {
             async_nats::Event::Connected => {
+                // The caller may use it when the server has been compared.
                 state.connections += 1;
+                state.is_linked = true;
                 state.is_reading_refused = false;
-                let now = state.now;
-                state.endpoint.handle_connected(now);
+                state.endpoint.handle_disconnected();
             }
-            async_nats::Event::Disconnected | async_nats::Event::Closed => state.endpoint.handle_disconnected(),
+            async_nats::Event::Disconnected | async_nats::Event::Closed => {
+                state.is_linked = false;
+                state.endpoint.handle_disconnected();
+            }
             async_nats::Event::SlowConsumer(_) => state.endpoint.handle_dropped(),
             async_nats::Event::ServerError(ServerError::Other(text)) if is_refused_reading(text) => {
                 state.is_reading_refused = true;
@@ -157,6 +180,14 @@ impl Driver {
             };
             if std::mem::replace(&mut connections, newest) != newest {
                 self.forget_ended();
+                let comparison = Comparison {
+                    shared: self.shared.clone(),
+                    client: self.client.clone(),
+                    store: self.store.clone(),
+                    options: self.options.clone(),
+                    connection: newest,
+                };
+                tokio::spawn(comparison.run());
             }
             loop {
                 let outgoing = self.shared.lock().endpoint.poll_outgoing();
@@ -232,13 +263,83 @@ impl Driver {
                 // A peer chooses this address, and we would write to it: so it may only be one for answers.
                 let reply = message.reply.as_ref().filter(|reply| reply.as_str().starts_with(INBOX_PREFIX));
                 let reply = reply.map(|reply| Arc::from(reply.as_str()));
-                shared.tell(|state| {
+                shared.take(|state| {
                     state.endpoint.handle_delivery(subscription, subject, &message.payload, reply);
                 });
             }
         });
         if let Some((_, before)) = self.subscriptions.insert(subscription, (pattern, task.abort_handle())) {
             before.abort();
+        }
+    }
+}
+
+/// Compares the server of a new connection with what this member needs. It may be another one than before.
+struct Comparison {
+    shared: Arc<Shared>,
+    client: Client,
+    store: Store,
+    options: NatsOptions,
+    /// The number of the connection.
+    connection: u64,
+}
+
+impl Comparison {
+    async fn run(self) {
+        loop {
+            match self.compare().await {
+                Err(StartError::Cluster(ClusterError::NoAnswer { .. })) => {
+                    // Messages need no store, and one that has lost its leader has none for seconds. It is asked again.
+                    if !self.tell(State::connect) {
+                        return;
+                    }
+                    tokio::time::sleep(COMPARE_EVERY).await;
+                }
+                Err(error) => return self.give_up(&error.to_string()).await,
+                Ok(()) => {
+                    self.tell(|state| {
+                        state.problem = None;
+                        state.connect();
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn compare(&self) -> Result<(), StartError> {
+        let cluster = &self.options.cluster;
+        let compared = timeout(COMPARE_PATIENCE, self.store.compare(cluster)).await;
+        compared.unwrap_or_else(|_| Err(ClusterError::NoAnswer { name: cluster.name().to_owned() }))?;
+        let info = self.client.server_info();
+        check_server(&self.client, &self.options, &line(&format!("{}:{}", info.host, info.port)))
+    }
+
+    /// Changes the state, unless the connection is over. False then.
+    fn tell(&self, change: impl FnOnce(&mut State)) -> bool {
+        self.shared.tell(|state| {
+            let holds = state.is_linked && state.connections == self.connection;
+            if holds {
+                change(state);
+            }
+            holds
+        })
+    }
+
+    /// The server does not fit: says so once, and connects again after a while, to another one if there are several.
+    async fn give_up(self, problem: &str) {
+        let mut is_news = false;
+        let holds = self.tell(|state| {
+            is_news = state.problem.as_deref() != Some(problem);
+            state.problem = Some(problem.to_owned());
+            state.endpoint.handle_unfit();
+        });
+        if is_news {
+            (self.options.note)(problem);
+        }
+        tokio::time::sleep(UNFIT_PAUSE).await;
+        if holds && self.tell(|_| ()) {
+            drop(self.client.force_reconnect().await);
         }
     }
 }

@@ -11,7 +11,7 @@ use async_nats::jetstream::consumer::{DeliverPolicy, ReplayPolicy, push};
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
-use async_nats::jetstream::{Context, ContextBuilder, kv};
+use async_nats::jetstream::{Context, ContextBuilder, ErrorCode, kv};
 use async_nats::{Client, header};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -86,8 +86,13 @@ impl Store {
         };
         let prefix = format!("$KV.{bucket}.");
         let store = Store { client: client.clone(), context, stream: opened.stream, prefix };
-        store.compare(&options.cluster, options.creates).await?;
-        Ok(store)
+        if options.creates {
+            store.name(&options.cluster).await?;
+        }
+        match store.compare(&options.cluster).await {
+            Err(ClusterError::Unknown { name, .. }) => Err(unknown(&store.context, &name).await.into()),
+            compared => Ok(compared.map(|()| store)?),
+        }
     }
 
     /// Carries out an operation. Returns when it is sent.
@@ -162,7 +167,7 @@ impl Store {
         let consumer = self.stream.create_consumer(config).await?;
         *is_listed = consumer.cached_info().num_pending == 0;
         if *is_listed {
-            shared.tell(|state| state.endpoint.handle_listed(watch, listing));
+            shared.take(|state| state.endpoint.handle_listed(watch, listing));
         }
         let mut messages = consumer.messages().await?;
         loop {
@@ -180,7 +185,7 @@ impl Store {
             let value = (!is_mark).then(|| message.payload.clone());
             let is_last = info.pending == 0 && !*is_listed;
             *is_listed |= is_last;
-            shared.tell(|state| {
+            shared.take(|state| {
                 state.endpoint.handle_entry(watch, listing, key, Revision(info.stream_sequence), value);
                 if is_last {
                     state.endpoint.handle_listed(watch, listing);
@@ -240,21 +245,38 @@ impl Store {
         }
     }
 
-    async fn compare(&self, cluster: &Cluster, creates: bool) -> Result<(), StartError> {
-        let key = Subject::new("cluster").map_err(|_| ClusterError::Foreign { name: cluster.name().to_owned() })?;
+    /// Writes the cluster's id, if there is none.
+    async fn name(&self, cluster: &Cluster) -> Result<(), ClusterError> {
+        let message = PublishMessage::build().payload(cluster.value());
+        match outcome(self.send(&id_key(cluster)?, message, Some(0)).await).await {
+            Ok(_) | Err(StoreError::Refused) => Ok(()),
+            Err(_) => Err(ClusterError::NoAnswer { name: cluster.name().to_owned() }),
+        }
+    }
+
+    /// Compares the cluster's id with the one in the store. Names no other clusters.
+    pub(crate) async fn compare(&self, cluster: &Cluster) -> Result<(), ClusterError> {
         let name = || cluster.name().to_owned();
-        if creates {
-            let message = PublishMessage::build().payload(cluster.value());
-            let created = outcome(self.send(&key, message, Some(0)).await).await;
-            if !matches!(created, Ok(_) | Err(StoreError::Refused)) {
-                return Err(ClusterError::NoAnswer { name: name() }.into());
-            }
+        let subject = format!("{}{}", self.prefix, id_key(cluster)?);
+        match self.stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) if !is_mark(&message.headers) => cluster.compare(&message.payload),
+            Err(error) if !is_missing(&error.kind()) => Err(ClusterError::NoAnswer { name: name() }),
+            Ok(_) | Err(_) => Err(ClusterError::Unknown { name: name(), known: Vec::new() }),
         }
-        match self.find(&key).await {
-            Ok(Some(Found { value: Some(value), .. })) => Ok(cluster.compare(&value)?),
-            Ok(_) => Err(unknown(&self.context, cluster.name()).await.into()),
-            Err(_) => Err(ClusterError::NoAnswer { name: name() }.into()),
-        }
+    }
+}
+
+/// The key of the cluster's id.
+fn id_key(cluster: &Cluster) -> Result<Subject, ClusterError> {
+    Subject::new("cluster").map_err(|_| ClusterError::Foreign { name: cluster.name().to_owned() })
+}
+
+/// The store has answered that the entry is not there, or that it is not there itself.
+fn is_missing(kind: &LastRawMessageErrorKind) -> bool {
+    match kind {
+        LastRawMessageErrorKind::NoMessageFound => true,
+        LastRawMessageErrorKind::JetStream(error) => error.error_code() == ErrorCode::STREAM_NOT_FOUND,
+        _ => false,
     }
 }
 

@@ -465,11 +465,13 @@ pub struct Counters {
     pub forgotten_subjects: u64,
     /// Watches that were ended because of their keys, or because the store did not list them.
     pub failed_watches: u64,
+    /// Connections to servers that do not fit, which were given up.
+    pub unfit_servers: u64,
 }
 
 impl Counters {
     /// All counters with stable names, for metrics.
-    pub fn named(&self) -> [(&'static str, u64); 11] {
+    pub fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("published", self.published),
             ("delivered", self.delivered),
@@ -482,6 +484,7 @@ impl Counters {
             ("disconnects", self.disconnects),
             ("forgotten_subjects", self.forgotten_subjects),
             ("failed_watches", self.failed_watches),
+            ("unfit_servers", self.unfit_servers),
         ]
     }
 }

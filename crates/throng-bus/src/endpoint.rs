@@ -208,6 +208,12 @@ impl Endpoint {
         }
     }
 
+    /// The server that is connected does not fit: nothing can be done over this connection.
+    pub fn handle_unfit(&mut self) {
+        self.counters.unfit_servers += 1;
+        self.handle_disconnected();
+    }
+
     /// The network dropped messages before they came here, and does not say of which subscription.
     pub fn handle_dropped(&mut self) {
         for &subscription in self.subscriptions.keys() {

@@ -151,7 +151,8 @@ fn join_nats(servers: &str, member: u64, limits: Limits) -> Result<NatsBus> {
         let told = error.to_string().replace(servers, &throng_machine::masked_servers(servers));
         anyhow::Error::from(ArgumentError(told))
     };
-    NatsBus::start(NatsOptions { creates: true, limits, ..options }).map_err(shown)
+    let note = |line: &str| eprintln!("the bus cannot be used: {line}");
+    NatsBus::start(NatsOptions { creates: true, limits, note, ..options }).map_err(shown)
 }
 
 #[cfg(feature = "nats")]

@@ -2,18 +2,19 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use throng_bus::{
-    Bus, Command, CommandError, Event, Expect, Gap, Limits, Missing, RequestError, SubscriptionId, Ticket, WatchId,
+    Bus, Cluster, Command, CommandError, Event, Expect, Gap, Limits, Missing, RequestError, Subject, SubscriptionId,
+    Ticket, WatchId,
 };
-use throng_bus_nats::{NatsBus, NatsOptions};
+use throng_bus_nats::{NatsBus, NatsOptions, Secret};
 
 use crate::stores::{put, written};
-use crate::{Clock, join, options, pattern, settle, subject, until};
+use crate::{Clock, PATIENCE, join, options, pattern, settle, subject, until};
 use throng_testkit::NatsServer;
 
 #[test]
@@ -172,4 +173,135 @@ fn a_watch_whose_consumer_was_removed_is_listed_again_and_misses_nothing() {
     until(&clock, &mut bus, changed);
     until(&clock, &mut bus, |event| matches!(event, Event::Listed { .. }).then_some(()));
     assert_eq!(bus.counters().failed_watches, 0);
+}
+
+/// Waits until the bus says why its server does not fit. It cannot be used then, and takes nothing, whatever `each` does meanwhile.
+fn problem(clock: &Clock, bus: &mut NatsBus, mut each: impl FnMut()) -> String {
+    let end = clock.now().after(PATIENCE);
+    let problem = loop {
+        if let Some(problem) = bus.problem() {
+            break problem;
+        }
+        assert!(clock.now() < end, "no problem in {PATIENCE:?}");
+        bus.wait(Duration::from_millis(20));
+    };
+    let end = clock.now().after(Duration::from_secs(3));
+    while clock.now() < end {
+        bus.handle_timeout(clock.now());
+        each();
+        let news = std::iter::from_fn(|| bus.poll_event(clock.now()));
+        assert!(!news.into_iter().any(|event| matches!(event, Event::Connected | Event::Message(_))));
+        assert_eq!(bus.publish(clock.now(), &subject("news"), "1".into()), Err(CommandError::Disconnected));
+        bus.wait(Duration::from_millis(20));
+    }
+    assert!(!problem.contains('\n'), "{problem:?}");
+    problem
+}
+
+/// Everything works again.
+fn assert_works(clock: &Clock, bus: &mut NatsBus) {
+    until(clock, bus, |event| (event == Event::Connected).then_some(()));
+    assert_eq!(bus.problem(), None);
+    written(clock, bus, put(1, "k.a", Expect::Anything, None)).unwrap();
+    bus.publish(clock.now(), &subject("news"), vec![7; 100_000].into()).unwrap();
+    until(clock, bus, |event| matches!(event, Event::Message(_)).then_some(()));
+}
+
+/// The lines of all buses with [`note`].
+static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn note(line: &str) {
+    NOTED.lock().unwrap().push(line.to_owned());
+}
+
+fn noted(text: &str) -> usize {
+    NOTED.lock().unwrap().iter().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn a_server_that_comes_back_and_takes_only_shorter_messages_is_not_used_until_it_takes_longer_ones() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let takes = |most: usize| std::fs::write(file.path(), format!("max_payload: {most}")).unwrap();
+    takes(1 << 20);
+    let Some(mut server) = NatsServer::start(&["-c", file.path().to_str().unwrap()]) else { return };
+    let clock = Clock::start();
+    let mut bus = NatsBus::start(NatsOptions { note, ..options(&server, 1) }).unwrap();
+    bus.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
+    assert_works(&clock, &mut bus);
+    server.kill();
+    until(&clock, &mut bus, |event| (event == Event::Disconnected).then_some(()));
+    takes(65_536);
+    server.run();
+    let text = problem(&clock, &mut bus, || ());
+    assert!(text.contains("65536 bytes") && text.contains("raise max_payload"), "{text}");
+    assert_eq!(noted("takes messages of 65536 bytes"), 1, "it is said once");
+    assert!(bus.counters().unfit_servers >= 2, "each connection is counted: {:?}", bus.counters());
+    server.kill();
+    takes(1 << 20);
+    server.run();
+    assert_works(&clock, &mut bus);
+}
+
+#[test]
+fn a_member_that_comes_to_another_cluster_does_not_use_it_and_goes_on_at_its_own() {
+    let Some(mut server) = NatsServer::start(&[]) else { return };
+    let Some(foreign) = NatsServer::start(&[]) else { return };
+    let clock = Clock::start();
+    // The same name, and another id.
+    let cluster = Cluster::new("test", 77).unwrap();
+    let mut stranger = NatsBus::start(NatsOptions { cluster, ..options(&foreign, 9) }).unwrap();
+    stranger.handle_command(clock.now(), put(1, "k.theirs", Expect::Absent, None)).unwrap();
+    let ours = NatsBus::start(options(&server, 2)).unwrap();
+    drop(ours);
+    let servers = format!("{},{}", server.address(), foreign.address());
+    let started = || NatsBus::start(NatsOptions { servers: servers.clone(), note, ..options(&server, 1) });
+    // The client takes the servers in any order.
+    let end = clock.now().after(PATIENCE);
+    let mut bus = loop {
+        match started() {
+            Ok(bus) => break bus,
+            Err(error) => assert!(clock.now() < end && error.tag() == "taken", "{error}"),
+        }
+    };
+    bus.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
+    bus.handle_command(clock.now(), Command::Watch { watch: WatchId(1), pattern: pattern("k.*") }).unwrap();
+    assert_works(&clock, &mut bus);
+    server.kill();
+    until(&clock, &mut bus, |event| (event == Event::Disconnected).then_some(()));
+    let text = problem(&clock, &mut bus, || {
+        stranger.publish(clock.now(), &subject("news"), "not for us".into()).unwrap();
+    });
+    assert!(text.contains("belongs to another cluster (id 000000000000004d"), "{text}");
+    assert_eq!(noted("(id 000000000000004d"), 1, "it is said once");
+    server.run();
+    until(&clock, &mut bus, |event| {
+        let is_theirs = |key: &Subject| *key == subject("k.theirs");
+        assert!(!matches!(&event, Event::Message(_)), "{event:?}");
+        assert!(!matches!(&event, Event::Changed { key, .. } if is_theirs(key)), "{event:?}");
+        matches!(event, Event::Listed { .. }).then_some(())
+    });
+    written(&clock, &mut bus, put(2, "k.a", Expect::Anything, None)).unwrap();
+    assert_eq!(bus.problem(), None);
+}
+
+#[test]
+fn messages_go_on_after_a_second_although_the_store_does_not_say_whose_it_is() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let denies = |subjects: &str| {
+        let user = format!("{{user: u, password: p, permissions: {{publish: {{deny: [{subjects}]}}}}}}");
+        std::fs::write(file.path(), format!("authorization: {{users: [{user}]}}")).unwrap();
+    };
+    denies("\"none\"");
+    let Some(mut server) = NatsServer::start(&["-c", file.path().to_str().unwrap()]) else { return };
+    let secret = Secret::User("u".to_owned(), "p".to_owned());
+    let clock = Clock::start();
+    let mut bus = NatsBus::start(NatsOptions { secret, ..options(&server, 1) }).unwrap();
+    bus.subscribe(clock.now(), SubscriptionId(1), &pattern("news")).unwrap();
+    assert_works(&clock, &mut bus);
+    server.kill();
+    until(&clock, &mut bus, |event| (event == Event::Disconnected).then_some(()));
+    denies("\"$JS.API.STREAM.MSG.GET.>\"");
+    server.run();
+    assert_works(&clock, &mut bus);
+    assert_eq!((bus.problem(), bus.counters().unfit_servers), (None, 0));
 }
