@@ -258,6 +258,9 @@ pub(crate) fn a_server_that_is_killed_and_starts_again_has_players_again() {
         summary_of(command.args(["--fault", "restart:server-2:1s:1s"]), None, runs.path())
     });
     let (bots, fault) = (&summary["bots"], &summary["faults"][0]);
+    let has_lost =
+        |loss: &Value| loss["process"] == "edge 2" && loss["counter"] == "origins_lost" && loss["count"] != 0;
+    assert!(summary["losses"].as_array().unwrap().iter().any(has_lost), "{}", summary["losses"]);
     assert_eq!((&bots["disconnects"], &fault["unserved"]), (&0.into(), &0.into()), "{summary}");
     assert_eq!((&bots["state_mismatches"], &bots["mismatches_in_play"]), (&0.into(), &0.into()), "{bots}");
     assert!(bots["objects_compared"].as_u64() > Some(500) && bots["compared_in_play"].as_u64() > Some(500), "{bots}");

@@ -26,6 +26,7 @@ use crate::bus::{Access, BusOrder, tell_problem};
 use crate::control::{Command, PartLine, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{server_options, wait_until};
+use crate::losses::Losses;
 use crate::pace::Pace;
 use crate::slow_reader::{Read, SlowReader};
 
@@ -55,9 +56,10 @@ pub(crate) struct EdgeOrder {
 }
 
 /// The figures of an edge, and what became of datagrams while it was a slow reader.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EdgeReport {
     pub(crate) figures: EdgeFigures,
+    pub(crate) losses: Losses,
     pub(crate) read: Read,
 }
 
@@ -94,7 +96,7 @@ fn play() -> anyhow::Result<()> {
     answer(&EdgeLine::Ready(EdgePoint { address: edge.server().local_address(), copies: copies.path().to_owned() }));
     let mut pace = Pace::new(Duration::from_secs(1) / order.scenario.tick_hz, clock::now());
     let mut watch: Option<Watch> = None;
-    let mut figures = EdgeFigures::default();
+    let (mut figures, mut losses) = (EdgeFigures::default(), None);
     let mut farewells: Option<u32> = None;
     loop {
         wait_until(edge.server_mut(), &pace);
@@ -133,7 +135,10 @@ fn play() -> anyhow::Result<()> {
         }
         match commands.try_recv() {
             Ok(Command::Measure) => watch = Some(Watch::begin(links.came_bytes(&edge))),
-            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&edge, &links)),
+            Ok(Command::Settle) => {
+                figures = watch.take().map_or(figures, |watch| watch.figures(&edge, &links));
+                losses = Some(Losses::of(edge.counters().losses()));
+            }
             Ok(Command::Drain) => {
                 edge.drain(clock::now(), "this edge ends: connect to another one");
                 farewells = Some(FAREWELL_TICKS);
@@ -155,7 +160,8 @@ fn play() -> anyhow::Result<()> {
         eprintln!("edge {}: {line}", order.number + 1);
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&edge, &links));
-    answer(&EdgeLine::Done(EdgeReport { figures, read: links.slow.read() }));
+    let losses = losses.unwrap_or_else(|| Losses::of(edge.counters().losses()));
+    answer(&EdgeLine::Done(EdgeReport { figures, losses, read: links.slow.read() }));
     Ok(())
 }
 

@@ -30,6 +30,7 @@ use throng_machine::clock;
 use crate::bus::{Access, tell_problem};
 use crate::cut::Cut;
 use crate::floor::{self, FloorTime, Recorder, Spent, Tape};
+use crate::losses::Losses;
 use crate::pace::{Finish, Pace};
 
 /// Protocol id of the lab; its tokens work with no other protocol. Change it when the fields of `BotsReport` change.
@@ -391,6 +392,11 @@ impl<R: Replication> Host<R> {
         if let Some((balance, _)) = &mut self.world_bus {
             balance.set_planning(plans);
         }
+    }
+
+    /// Losses and refusals towards edges.
+    pub(crate) fn losses(&self) -> Losses {
+        Losses::of(self.origin.iter().flat_map(|origin| origin.counters().named()))
     }
 
     pub(crate) fn handovers(&self) -> Handovers {

@@ -34,6 +34,7 @@ mod edge;
 mod floor;
 pub mod host;
 mod loopback;
+mod losses;
 mod pace;
 pub mod report;
 pub mod run;

@@ -42,8 +42,9 @@ use crate::cut::Cut;
 use crate::edge::{EdgeOrder, EdgeReport};
 use crate::floor::FloorTime;
 use crate::host::{Door, Host, Socket};
+use crate::losses::Losses;
 use crate::report::{self, ReportError};
-use crate::server::{ServerOrder, ServerPoint, ServerWatch};
+use crate::server::{ServerOrder, ServerPoint, ServerReport, ServerWatch};
 use crate::slow_reader::Read;
 use crew::Crew;
 pub use crew::{WorkerName, WorkerPlace, WorkersOptions};
@@ -229,10 +230,12 @@ struct Play<'a, R> {
     bots: Crew,
     edges: Parts<EdgePoint, EdgeReport>,
     /// The servers after the first.
-    servers: Parts<ServerPoint, ServerFigures>,
+    servers: Parts<ServerPoint, ServerReport>,
     /// The work of the first of several servers.
     watch: Option<ServerWatch>,
     first_server: Option<ServerFigures>,
+    /// Losses and refusals of the first server until the end of the measured part.
+    own_losses: Option<Losses>,
     evenness: Evenness,
     /// Processor time of edges and further servers in the measured part, in seconds.
     parts_cpu_s: f64,
@@ -326,6 +329,7 @@ impl<'a, R: Replication> Play<'a, R> {
             servers,
             watch: None,
             first_server: None,
+            own_losses: None,
             evenness: Evenness::default(),
             parts_cpu_s: 0.0,
             faults: Faults::new(&scenario.faults),
@@ -412,6 +416,7 @@ impl<'a, R: Replication> Play<'a, R> {
         self.bots.tell(Command::Settle);
         self.parts_cpu_s = self.edges.settle() + self.servers.settle();
         self.first_server = self.watch.take().map(|watch| watch.figures(&self.host));
+        self.own_losses = Some(self.host.losses());
         Ok(())
     }
 
@@ -568,13 +573,21 @@ impl<'a, R: Replication> Play<'a, R> {
         let (edges, edge_faults) = std::mem::take(&mut self.edges).finish();
         let (servers, server_faults) = std::mem::take(&mut self.servers).finish();
         let read = edges.iter().map(|edge| edge.as_ref().map(|edge| edge.read)).collect();
-        let edges: Vec<_> = edges.into_iter().map(|edge| edge.unwrap_or_default().figures).collect();
+        let (edges, of_edges): (Vec<_>, Vec<_>) =
+            edges.into_iter().map(Option::unwrap_or_default).map(|edge| (edge.figures, edge.losses)).unzip();
+        let (servers, of_servers): (Vec<_>, Vec<_>) =
+            servers.into_iter().map(Option::unwrap_or_default).map(|server| (server.figures, server.losses)).unzip();
+        let own_losses = self.own_losses.take().unwrap_or_else(|| self.host.losses());
+        let of_servers = std::iter::once(own_losses).chain(of_servers);
+        summary.losses =
+            of_edges.into_iter().enumerate().flat_map(|(edge, losses)| losses.named("edge", edge)).collect();
+        let named = of_servers.enumerate().flat_map(|(server, losses)| losses.named("server", server));
+        summary.losses.extend(named);
         // A process that was killed has no figures, and one that came late has those of a shorter time.
         let own_cpu_cores = self.parts_cpu_s / self.ledger.seconds_measured().max(1e-9);
         summary.head.others_cpu_cores = summary.head.others_cpu_cores.map(|cores| (cores - own_cpu_cores).max(0.0));
         summary.edges = edges;
-        summary.servers =
-            self.first_server.take().into_iter().chain(servers.into_iter().map(Option::unwrap_or_default)).collect();
+        summary.servers = self.first_server.take().into_iter().chain(servers).collect();
         for (number, server) in summary.servers.iter_mut().enumerate() {
             server.players_by_second = self.evenness.of(number);
         }
@@ -671,7 +684,7 @@ fn start_servers(
     meeting: &Meeting,
     key: &Key,
     cores: &CoresOf,
-) -> Result<Parts<ServerPoint, ServerFigures>> {
+) -> Result<Parts<ServerPoint, ServerReport>> {
     let Some(bus) = &meeting.order else { return Ok(Parts::default()) };
     let scenario = &options.scenario;
     let order = |number: u32| ServerOrder {

@@ -20,6 +20,7 @@ use crate::bus::{Access, BusOrder};
 use crate::control::{Command, PartLine, PlayerCount, listen, say_to_bus};
 use crate::cut::Cut;
 use crate::host::{Door, Handovers, Host, Socket};
+use crate::losses::Losses;
 
 /// The players are told this often at most.
 const TOLD_INTERVAL: Duration = Duration::from_millis(50);
@@ -48,8 +49,15 @@ pub(crate) struct ServerPoint {
     pub(crate) truth: PathBuf,
 }
 
+/// The figures of a server, and what it has lost or refused.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ServerReport {
+    pub(crate) figures: ServerFigures,
+    pub(crate) losses: Losses,
+}
+
 /// A line of a server.
-type ServerLine = PartLine<ServerPoint, ServerFigures>;
+type ServerLine = PartLine<ServerPoint, ServerReport>;
 
 /// Runs as a further server of a run: it reads its order and commands from standard input, and writes to standard output. It
 /// ends with its input.
@@ -79,7 +87,7 @@ fn play() -> anyhow::Result<()> {
     let point = ServerPoint { address: host.server().local_address(), truth: truth.path().to_owned() };
     answer(&ServerLine::Ready(point));
     let mut watch: Option<ServerWatch> = None;
-    let mut figures = ServerFigures::default();
+    let (mut figures, mut losses) = (ServerFigures::default(), None);
     let mut told = (PlayerCount::default(), clock::now());
     let (mut is_last, mut has_ended) = (false, false);
     loop {
@@ -105,7 +113,10 @@ fn play() -> anyhow::Result<()> {
         match commands.try_recv() {
             Ok(Command::Begin) => host.begin(),
             Ok(Command::Measure) => watch = Some(ServerWatch::begin(&host)),
-            Ok(Command::Settle) => figures = watch.take().map_or(figures, |watch| watch.figures(&host)),
+            Ok(Command::Settle) => {
+                figures = watch.take().map_or(figures, |watch| watch.figures(&host));
+                losses = Some(host.losses());
+            }
             Ok(Command::Freeze) => host.freeze(),
             Ok(Command::Last) => is_last = true,
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => break,
@@ -121,7 +132,7 @@ fn play() -> anyhow::Result<()> {
         eprintln!("server {}: {line}", number + 1);
     }
     let figures = watch.map_or(figures, |watch| watch.figures(&host));
-    answer(&ServerLine::Done(figures));
+    answer(&ServerLine::Done(ServerReport { figures, losses: losses.unwrap_or_else(|| host.losses()) }));
     Ok(())
 }
 

@@ -63,6 +63,7 @@ impl RunSummary {
                 ..ServerFigures::default()
             }],
             servers_even_after_s: Some(2.4),
+            losses: vec![Loss { process: "edge 1".to_owned(), counter: "inputs_dropped".to_owned(), count: 3 }],
             faults: vec![FaultFigures {
                 fault: "pause:edge-1:4s:2s".to_owned(),
                 bots: 500,

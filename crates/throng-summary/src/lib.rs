@@ -71,6 +71,9 @@ pub struct RunSummary {
     /// The servers of the run, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<ServerFigures>,
+    /// Losses and refusals of edges and servers: their counters above 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<Loss>,
     /// When the players were spread evenly over the servers for the rest of the measured part, in seconds from its beginning: none has
     /// more than 1.5 times the mean. `null` if they never were, or there is one server.
     #[serde(default)]
@@ -134,6 +137,17 @@ pub struct EdgeFigures {
     /// Ticks in which the newest news of a server was more than 3 ticks old.
     #[serde(default)]
     pub ticks_without_news: u64,
+}
+
+/// Something that an edge, or a server towards its edges, has lost or refused since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Loss {
+    /// The process: `edge 1`, or `server 1`.
+    pub process: String,
+    /// The name of its counter: `inputs_dropped`.
+    pub counter: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A load worker: a process, on another machine perhaps, that played a part of the bots. All is 0 or `null` of one that did not report.

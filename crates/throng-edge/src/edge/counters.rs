@@ -37,7 +37,15 @@ pub struct EdgeCounters {
     pub clients_too_slow: u64,
 }
 
+/// The names of counters that stand for nothing lost or refused.
+const NO_LOSSES: [&str; 7] = ["objects", "looks", "players", "recounts", "moved", "returned", "taken_over"];
+
 impl EdgeCounters {
+    /// Those that stand for something lost or refused, with the same names.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.named().into_iter().filter(|(name, _)| !NO_LOSSES.contains(name))
+    }
+
     /// All of them with stable names, for metrics.
     pub fn named(&self) -> [(&'static str, u64); 14] {
         let EdgeCounters {
@@ -139,5 +147,7 @@ mod tests {
             "clients_too_slow",
         ];
         assert!(counters.named().into_iter().eq(names.into_iter().zip(1..)));
+        let losses: Vec<_> = counters.losses().collect();
+        assert!(losses.len() + NO_LOSSES.len() == names.len() && losses.contains(&("inputs_dropped", 6)), "{losses:?}");
     }
 }

@@ -9,7 +9,7 @@ use throng_report::{
     figure, grouped, optional,
 };
 
-use throng_summary::{Band, Bytes, RunSummary, Spread, WorkerFigures};
+use throng_summary::{Band, Bytes, Loss, RunSummary, Spread, WorkerFigures};
 
 /// The page for a summary.
 ///
@@ -45,6 +45,7 @@ pub(super) fn page(run: &RunSummary) -> Page {
     page.sections.push(replication(run, figures));
     page.sections.extend(servers(run));
     page.sections.extend(edges(run));
+    page.sections.extend(losses(run));
     page.sections.extend(workers(run));
     page.sections.extend(faults(run));
     page.sections.extend(published(run));
@@ -274,6 +275,17 @@ fn edges(run: &RunSummary) -> Option<Section> {
     let note = "Clients connect to these processes, and the server sends its state to them alone. Ages count from the newest \
                 tick of which the client has the state: the server's ticks are not known to it.";
     (!run.edges.is_empty()).then(|| Section::new("Edges").note(note).with(table))
+}
+
+/// Losses and refusals of edges and servers; none if there are none.
+fn losses(run: &RunSummary) -> Option<Section> {
+    let mut table = Table::new("", "process | counter | #count").brief();
+    for Loss { process, counter, count } in &run.losses {
+        table.push([process.as_str().into(), counter.as_str().into(), Cell::number(grouped(*count))]);
+    }
+    let note = "The counters of edges, and of servers towards their edges, that stand for something lost or refused, since the start of \
+                their processes. Counters that are 0 are left out.";
+    (!run.losses.is_empty()).then(|| Section::new("Lost and refused").note(note).with(table))
 }
 
 /// The load workers of the run; none if its bots were in one process beside the server.
@@ -603,6 +615,18 @@ mod tests {
     }
 
     #[test]
+    fn losses_and_refusals_have_a_table_if_there_are_any() {
+        let mut run = RunSummary::example();
+        let text = page(&run).text();
+        assert!(
+            text.contains("Lost and refused") && text.contains("edge 1") && text.contains("inputs_dropped"),
+            "{text}"
+        );
+        run.losses.clear();
+        assert!(!page(&run).text().contains("Lost and refused"));
+    }
+
+    #[test]
     fn the_terminal_has_one_screen_of_it_that_says_what_matters() {
         let mut run = RunSummary::example();
         // A run of several servers, with faults or with objects that differed has a line more for each.
@@ -611,6 +635,7 @@ mod tests {
         run.faults.clear();
         run.workers.clear();
         run.edges.clear();
+        run.losses.clear();
         run.head.invalid_reasons = vec!["some reason of ordinary length that spoils the figures".to_owned(); 9];
         let text = page(&run).text();
         assert!(text.lines().count() <= 40, "{} lines:\n{text}", text.lines().count());

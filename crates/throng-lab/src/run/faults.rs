@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use throng_crowd::scenario::{Fault, FaultKind, Part};
 use throng_machine::piped::Signal;
-use throng_summary::{FaultFigures, ServerFigures};
+use throng_summary::FaultFigures;
 
 use super::disk::Disk;
 use super::parts::Parts;
 use crate::bots::EdgePoint;
 use crate::control::Command;
 use crate::edge::EdgeReport;
-use crate::server::ServerPoint;
+use crate::server::{ServerPoint, ServerReport};
 use crate::slow_reader::Read;
 
 /// The faults of a run.
@@ -26,7 +26,7 @@ enum Stage {
 
 /// All to which something can be done: the processes of a run, and the disk of its own.
 pub(super) type Processes<'a> =
-    (&'a mut Parts<EdgePoint, EdgeReport>, &'a mut Parts<ServerPoint, ServerFigures>, &'a Disk);
+    (&'a mut Parts<EdgePoint, EdgeReport>, &'a mut Parts<ServerPoint, ServerReport>, &'a Disk);
 
 impl Faults {
     pub(super) fn new(faults: &[Fault]) -> Faults {
@@ -105,7 +105,7 @@ fn tell(part: Part, command: Command, (edges, servers, _): Processes<'_>) {
 }
 
 /// The run is measured when a server starts again, and players move if it has begun.
-fn restart(number: u32, servers: &mut Parts<ServerPoint, ServerFigures>, has_begun: bool) {
+fn restart(number: u32, servers: &mut Parts<ServerPoint, ServerReport>, has_begun: bool) {
     let first = [Command::Measure, Command::Begin];
     servers.restart(place(number, FIRST_SERVER), if has_begun { &first } else { &first[..1] });
 }
@@ -154,7 +154,7 @@ mod tests {
         for (has_begun, connected) in [(true, 7), (false, 0)] {
             let disk = Disk::default();
             let mut edges = Parts::default();
-            let mut servers: Parts<ServerPoint, ServerFigures> =
+            let mut servers: Parts<ServerPoint, ServerReport> =
                 Parts::start(&script(), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts");
             servers.set_again(Box::new(|_, _| spawn(&script(), None, 2, &())));
             let ms = Duration::from_millis;
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn nobody_starts_again_in_a_run_that_ends() {
         let (disk, mut edges) = (Disk::default(), Parts::default());
-        let mut servers: Parts<ServerPoint, ServerFigures> =
+        let mut servers: Parts<ServerPoint, ServerReport> =
             Parts::start(&script(), None, std::iter::once(("server 2".to_owned(), 1, ()))).expect("it starts");
         servers.set_again(Box::new(|_, _| panic!("it starts again")));
         let mut faults = Faults::new(&["restart:server-2:1s:2s".parse().expect("a fault")]);

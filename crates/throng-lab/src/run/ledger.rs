@@ -409,6 +409,7 @@ impl Ledger {
             },
             steps: self.stages.figures(self.seconds_measured()),
             edges: Vec::new(),
+            losses: Vec::new(),
             servers: Vec::new(),
             workers: Vec::new(),
             faults: Vec::new(),
