@@ -3,7 +3,7 @@
 //! That of an object store is changed by conditional writes. That of a folder is changed under the lock of a file beside it, which stays,
 //! and is empty.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,17 +70,26 @@ impl RunStore {
     }
 
     /// Writes the whole index anew. `before` is the index as it was read before the caller looked for runs: lines that others have
-    /// added since then are kept, after the new ones.
+    /// added since then are kept, after the new ones, also those that were in `before` already.
     ///
     /// # Errors
     /// As [`add_to_index`](Self::add_to_index).
     pub fn replace_index(&self, before: &[String], lines: &[String], stop: &AtomicBool) -> Result<(), StoreError> {
-        let known: HashSet<&str> = before.iter().chain(lines).map(String::as_str).collect();
+        let made: HashSet<&str> = lines.iter().map(String::as_str).collect();
         let _lock = self.lock_index(stop)?;
         self.wait(async {
             for _ in 0..TRIES {
                 let (present, version) = self.read_index(stop).await?;
-                let added = present.lines().filter(|line| !line.trim().is_empty() && !known.contains(line));
+                // Each line of `before` stands for one: a run that was removed and is sent again has the line that it had before.
+                let mut known: HashMap<&str, usize> = HashMap::new();
+                before.iter().for_each(|line| *known.entry(line).or_default() += 1);
+                let added = present.lines().filter(|line| match known.get_mut(line) {
+                    Some(left) if *left > 0 => {
+                        *left -= 1;
+                        false
+                    }
+                    _ => !line.trim().is_empty() && !made.contains(line),
+                });
                 let text = lines.iter().map(String::as_str).chain(added).flat_map(|line| [line, "\n"]).collect();
                 if self.write_index(text, version.map_or(PutMode::Create, PutMode::Update), stop).await? {
                     return Ok(());

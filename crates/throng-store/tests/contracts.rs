@@ -192,6 +192,23 @@ fn the_index_keeps_lines_in_their_order_and_those_of_others() {
     }
 }
 
+/// A run is removed, and sent again while the index is made anew: its line is the one that was there before.
+#[test]
+fn a_line_that_was_there_before_and_is_added_again_meanwhile_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in stores(folder.path()) {
+        for line in ["removed", "twice", "stays", "twice"] {
+            store.add_to_index(line, &GO_ON).unwrap();
+        }
+        let before = store.index(&GO_ON).unwrap();
+        for line in ["removed", "stays"] {
+            store.add_to_index(line, &GO_ON).unwrap();
+        }
+        store.replace_index(&before, &["stays".to_owned()], &GO_ON).unwrap();
+        assert_eq!(store.index(&GO_ON).unwrap(), ["stays", "removed"]);
+    }
+}
+
 #[test]
 fn the_index_of_a_folder_is_changed_by_one_process_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
