@@ -271,9 +271,6 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     })
 }
 
-/// Signals so soon after the first one belong to it: `timeout` sends its own twice.
-const ONE_REQUEST: Duration = Duration::from_millis(100);
-
 /// A flag that the first Ctrl-C, SIGTERM or SIGHUP sets, with these words; what each further Ctrl-C or SIGTERM does.
 fn on_interrupt(words: &'static str, further: fn()) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -293,7 +290,7 @@ fn on_interrupt(words: &'static str, further: fn()) -> Result<Arc<AtomicBool>> {
                     errln!("{words}");
                 }
                 // A terminal that is closed may send several, and after a SIGTERM a service manager may, too.
-                Some(first) if signal != SIGHUP && first.elapsed() > ONE_REQUEST => further(),
+                Some(first) if signal != SIGHUP && first.elapsed() > subprocess::ONE_REQUEST => further(),
                 Some(_) => {}
             }
         }

@@ -6,8 +6,14 @@ use std::time::{Duration, Instant};
 /// A child is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A program that is asked a second time to end has so long.
-const AT_ONCE: Duration = Duration::from_millis(500);
+/// Signals so soon after the first one belong to it: `timeout` sends its own twice.
+pub const ONE_REQUEST: Duration = Duration::from_millis(100);
+
+/// A program that has to end at once is asked so often: each request counts as one of its own.
+const ASK_AGAIN: Duration = ONE_REQUEST.saturating_add(Duration::from_millis(50));
+
+/// A program that has to end at once has so long.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// The command and all that it starts become a group of their own. A Ctrl-C in the terminal does not reach them: this program
 /// ends them.
@@ -96,11 +102,17 @@ pub fn kill(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Ends a group that was asked to end before: those who end at once when they are asked again do it, and end their own commands.
-/// The others are killed.
+/// Ends a group that was asked to end before, within 2 s: its first process is asked again, so that it ends at once and ends its own
+/// commands, which have groups of their own. It is killed if it stays.
 pub fn end_at_once(process: u32) {
-    signal_group(process, Signal::Interrupt);
-    std::thread::sleep(AT_ONCE);
+    // One more request is not enough. The first one may have come less than `ONE_REQUEST` ago, or is not there yet.
+    let began = Instant::now();
+    while began.elapsed() < AT_ONCE {
+        if !signal_group(process, Signal::Interrupt) {
+            return;
+        }
+        std::thread::sleep(ASK_AGAIN);
+    }
     signal_group(process, Signal::Kill);
 }
 
@@ -121,8 +133,9 @@ fn signal(child: &Child, signal: Signal) {
     signal_group(child.id(), signal);
 }
 
+/// Whether there is such a group, as far as the system tells.
 #[cfg(unix)]
-fn signal_group(process: u32, signal: Signal) {
+fn signal_group(process: u32, signal: Signal) -> bool {
     use rustix::process::{Pid, Signal as Of, kill_process_group};
     let signal = match signal {
         Signal::Interrupt => Of::INT,
@@ -131,10 +144,74 @@ fn signal_group(process: u32, signal: Signal) {
         Signal::GoOn => Of::CONT,
         Signal::Kill => Of::KILL,
     };
-    if let Some(pid) = Pid::from_raw(process as i32) {
-        let _ = kill_process_group(pid, signal);
-    }
+    Pid::from_raw(process as i32).is_some_and(|pid| kill_process_group(pid, signal) != Err(rustix::io::Errno::SRCH))
 }
 
 #[cfg(not(unix))]
-fn signal_group(_: u32, _: Signal) {}
+fn signal_group(_: u32, _: Signal) -> bool {
+    false
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// A shell with a command in a session of its own. The command says its number once it has that, and this returns it.
+    fn start(trap: &str) -> (Child, u32) {
+        let mut command = Command::new("sh");
+        let script = format!("{trap}; setsid sh -c 'echo $$; exec sleep 60' & command=$!; while :; do wait; done");
+        let mut child = own_group(command.args(["-c", &script]).stdout(Stdio::piped())).spawn().expect("a shell");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        (child, line.trim().parse().expect("a number"))
+    }
+
+    fn is_there(process: u32) -> bool {
+        std::fs::read_to_string(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+    }
+
+    /// It takes signals as the commands of this workspace do: those soon after the first one belong to it.
+    #[test]
+    fn a_program_that_was_asked_a_moment_ago_still_ends_its_commands_when_it_has_to_end_at_once() {
+        if ignores_interrupts() {
+            println!("!!! SIGINT is ignored here, as in the background of a script: NOT tested");
+            return;
+        }
+        let load = r#"trap 'now=$(date +%s%3N); first=${first:-$now};
+            if [ $((now - first)) -gt 100 ]; then kill $command; exit 130; fi' INT"#;
+        for was_asked in [true, false] {
+            let (mut child, command) = start(load);
+            if was_asked {
+                interrupt(&child);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            end_at_once(child.id());
+            let status = child.wait().expect("it ends");
+            let until = Instant::now() + Duration::from_secs(5);
+            while is_there(command) {
+                assert!(Instant::now() < until, "its command {command} goes on; asked before: {was_asked}");
+                std::thread::sleep(LOOK);
+            }
+            assert_eq!(status.code(), Some(130), "it ends by itself; asked before: {was_asked}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_at_once_is_killed_within_the_bound() {
+        let (mut child, command) = start("trap '' INT");
+        let began = Instant::now();
+        end_at_once(child.id());
+        let took = began.elapsed();
+        let status = child.wait().expect("it ends");
+        let _ = Command::new("kill").arg(command.to_string()).status();
+        assert_eq!(status.code(), None, "it was killed");
+        assert!((AT_ONCE..AT_ONCE + Duration::from_secs(2)).contains(&took), "{took:?}");
+        // A group that has gone is not waited for.
+        let began = Instant::now();
+        end_at_once(child.id());
+        assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    }
+}

@@ -80,7 +80,7 @@ pub(super) fn serve(arguments: &ServeArguments, stop: &AtomicBool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a command of this program, which finds the page by a variable. A second Ctrl-C ends it, too.
+/// Starts a command of this program, which finds the page by a variable. A second Ctrl-C ends it, too, with the commands that it runs.
 fn start(load: &[String], hub: SocketAddr) -> anyhow::Result<(Child, LastAct)> {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let mut command = Command::new(program);
